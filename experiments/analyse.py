@@ -5,7 +5,6 @@
 
   id_ood    accuracy on a client's own classes and on others (Table 20)
   features  t-SNE of the test images' features (Figures 15 and 16)
-  training  accuracy by epoch of several runs (Figures 2 to 9)
 
 A field of the runs' configs can be replaced: --config.data_dir=/data. Run
 directories are read, never written.

@@ -3,18 +3,13 @@
 import pathlib
 from collections.abc import Sequence
 
-from fedjax_pfl.analysis import features, id_ood, training_curves
+from fedjax_pfl.analysis import features, id_ood
 from fedjax_pfl.analysis.open_run import Edit, Log, Options, open_runs
 from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.figure_file import check_output, save
 
-QUESTIONS = {
-  'id_ood': id_ood,
-  'features': features,
-  'training': training_curves,
-}
-METRICS_ALONE = {'training'}  # needs no images and no models
+QUESTIONS = {'id_ood': id_ood, 'features': features}
 
 
 def analyse(
@@ -33,8 +28,7 @@ def analyse(
   cause = 'a typing error'
   check_known('what', [what], expected=known, choices=QUESTIONS, cause=cause)
   check_output(output)
-  with_data = what not in METRICS_ALONE
-  runs = open_runs(workdirs, log, edit, with_data=with_data)
+  runs = open_runs(workdirs, log, edit)
   answer = QUESTIONS[what].answer(runs, options, log)
   if answer.text:
     log(answer.text)

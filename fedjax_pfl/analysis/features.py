@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.analysis.charts import points_chart
 from fedjax_pfl.analysis.class_names import choose_classes, class_names
 from fedjax_pfl.analysis.open_run import (
   Answer,
+  Chart,
   Log,
   OpenRun,
   Options,
@@ -28,10 +28,15 @@ from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
+from fedjax_pfl.report.charts.panels import Key, Panel
+from fedjax_pfl.report.charts.svg import drawing, marker, tag, text
+from fedjax_pfl.report.styles import distinct_styles
 from fedjax_pfl.training.evaluators import as_one_client
 
 HEADER = ('run', 'name', 'class', 'x', 'y')
 PERPLEXITY = 30.0
+SIDE, EDGE = 500, 12  # of the chart
+MAX_NAMES = 12  # that fit among the points
 
 
 def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
@@ -101,3 +106,37 @@ def embed(features: np.ndarray, seed: int = 0) -> np.ndarray:
   perplexity = min(PERPLEXITY, (len(features) - 1) / 3)
   tsne = TSNE(perplexity=perplexity, init='pca', random_state=seed, n_jobs=-1)
   return tsne.fit_transform(np.asarray(features, np.float32))
+
+
+def points_chart(
+  title: str, points: np.ndarray, group: np.ndarray, names: Sequence[str]
+) -> Chart:
+  """Draw points [P, 2] in the colour and marker of their group [P].
+
+  Up to 12 groups are also named in the figure, which can then be read without
+  colour. Coordinates of t-SNE mean nothing, so the axis has no ticks.
+  """
+  shown = np.unique(group)
+  styles = distinct_styles([names[number] for number in shown])
+  low, high = points.min(0), points.max(0)
+  scale = (SIDE - 2 * EDGE) / max(*(high - low), 1e-9)  # of both axes
+  places = SIDE / 2 + scale * (points - (low + high) / 2) * [1, -1]
+  size = float(np.clip(100 / len(points) ** 0.5, 1.4, 3.5))
+  parts, keys, colours = [], [], {}
+  for number, style in zip(shown, styles.values(), strict=True):
+    css = f'g{number}'
+    own = places[group == number]
+    data = ''.join(marker(style.marker, x, y, size) for x, y in own)
+    tooltip = tag('title', style.name)
+    dots = tag('path', tooltip, d=data, class_=f'swatch {css}', opacity='0.6')
+    parts.append(dots)
+    sample = tag('path', d=marker(style.marker, 17, 8, 5), class_='swatch')
+    sample = tag('svg', sample, viewBox='0 0 34 16', class_=f'sample {css}')
+    keys.append(Key(sample, style.name, ''))
+    colours[css] = style.colour
+  if len(shown) <= MAX_NAMES:
+    for number in shown:
+      x, y = np.median(places[group == number], 0)
+      parts.append(text(x, y + 4, names[number], 'middle', 'name'))
+  svg = drawing(SIDE, SIDE, title, *parts)
+  return [Panel(title, svg, keys=tuple(keys))], colours

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.analysis.charts import Chart
 from fedjax_pfl.analysis.open_run import (
   Answer,
+  Chart,
   Log,
   OpenRun,
   Options,

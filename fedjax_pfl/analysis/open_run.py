@@ -43,12 +43,12 @@ class Options(NamedTuple):
 
 
 class OpenRun(NamedTuple):
-  """A finished run; the experiment is rebuilt where data are needed."""
+  """A finished run, and its experiment, rebuilt."""
 
   label: str  # the method; with the folder where methods repeat
   path: pathlib.Path
   settings: Settings
-  experiment: Experiment | None
+  experiment: Experiment
 
   @property
   def name(self) -> str:
@@ -60,9 +60,12 @@ class OpenRun(NamedTuple):
     return min(options.clients or total, total)
 
 
+Chart = tuple[list[Panel], dict[str, str]]  # and {css class: colour}
+
+
 class Answer(NamedTuple):
   panels: Sequence[Panel]
-  colours: Mapping[str, str]  # {css class: colour}
+  colours: Mapping[str, str]
   rows: Iterable[Sequence[Any]]  # of the CSV
   text: str = ''  # to be printed
   notes: Sequence[str] = ()  # below the figure
@@ -72,16 +75,14 @@ def open_runs(
   workdirs: Sequence[str | os.PathLike],
   log: Log,
   edit: Edit | None = None,
-  *,
-  with_data: bool,
 ) -> list[OpenRun]:
-  """Return the runs, each once; with their experiments if `with_data`."""
+  """Return the runs, each once, with their experiments."""
   paths = each_once(workdirs)
   read = [read_run(path, log, edit) for path in paths]
   labels = _labels([settings.algorithm for settings, _ in read], paths)
   runs = []
   for path, label, (settings, data) in zip(paths, labels, read, strict=True):
-    rebuilt = rebuild(settings, data, log, edit) if with_data else None
+    rebuilt = rebuild(settings, data, log, edit)
     runs.append(OpenRun(label, path, settings, rebuilt))
   return runs
 

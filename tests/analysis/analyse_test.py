@@ -9,8 +9,7 @@ import pytest
 from conftest import make_experiment
 from helpers import assert_same_bits, refused
 
-from configs import common
-from fedjax_pfl.analysis import analyse, training_curves
+from fedjax_pfl.analysis import analyse
 from fedjax_pfl.analysis.open_run import (
   OpenRun,
   Options,
@@ -20,26 +19,29 @@ from fedjax_pfl.analysis.open_run import (
 )
 from fedjax_pfl.report.charts import picture
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import to_config
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 OPTIONS = Options(clients=3, images=40)
 
 
+def opened(tiny_run):
+  experiment, workdir = tiny_run
+  return OpenRun('fedbabu', workdir, experiment.settings, experiment)
+
+
 @pytest.fixture
 def ask(tiny_run):
   """Return (question, options) -> the rows of the CSV, and what was logged."""
-  experiment, workdir = tiny_run
+  workdir = tiny_run[1]
 
   def files():
     return {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}
 
   def ask(what, **changes):
-    run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
     logged, before, question = [], files(), analyse.QUESTIONS[what]
     options = OPTIONS._replace(**changes)
-    found = question.answer([run], options, logged.append)
+    found = question.answer([opened(tiny_run)], options, logged.append)
     assert files() == before  # runs are read only
     assert picture.draw('', found.panels, found.colours, notes=found.notes)
     rows = [dict(zip(question.HEADER, row, strict=True)) for row in found.rows]
@@ -77,58 +79,28 @@ def test_options_that_ask_for_nothing(ask):
   assert "got '0 of these classes among 1 test images'" in message
 
 
-# ---- the command, on metrics alone
+# ---- the command
 
 
-def make_run(path, part, kernel=None):
-  path.mkdir(parents=True)
-  config = common.base(local_epochs=2).to_dict()
-  # Begun before there were these fields.
-  del config['clients_per_chunk'], config['finetune']['trainable']
-  record = {'config': config, 'data': 'none'}
-  (path / 'config.json').write_text(json.dumps(record))
-  lines = [{'round': at, 'initial/accuracy': at * part} for at in (1, 2, 3)]
-  lines.append({'round': 4, 'initial/accuracy': None})
-  text = ''.join(f'{json.dumps(line)}\n' for line in lines)
-  (path / 'metrics.jsonl').write_text(text)
-  if kernel is not None:
-    (path / 'model').mkdir()
-    save_model(path / 'model' / 'global.npz', {'head': {'kernel': kernel}}, {})
-  return str(path)
-
-
-def test_training_curves_of_two_runs_of_one_method(tmp_path):
-  kernel = np.array([[1.0, 1], [0, 1]])
-  full = make_run(tmp_path / 'full', 10.0, kernel)
-  runs, logged = [full, make_run(tmp_path / 'body', 5.0)], []
-  put = 'training', runs, str(tmp_path / 'a.pdf'), Options(), logged.append
-  out = analyse.analyse(*put)
+def test_the_command_saves_a_figure_and_its_numbers(tiny_run, tmp_path):
+  runs, out = [str(tiny_run[1])], tmp_path / 'a.pdf'
+  with pytest.MonkeyPatch.context() as patched:
+    patched.setattr(analyse, 'open_runs', lambda *given: [opened(tiny_run)])
+    assert analyse.analyse('id_ood', runs, str(out), OPTIONS, print) == out
   assert out.read_bytes().startswith(b'%PDF')
   with open(out.with_suffix('.csv'), newline='') as stream:
-    header, *rows = csv.reader(stream)
-  assert header == [*training_curves.HEADER]
-  assert rows[0] == ['fedavg (full)', '0.7071', '2', '10.0000']
-  assert [row[:2] for row in rows[3:]] == [['fedavg (body)', '']] * 3
-  assert "  finetune.trainable='full', clients_per_chunk='auto'" in logged
-
-
-def test_the_rows_of_a_head_that_is_alike():
-  """U(0.45, 0.55) of the paper: m^2 / (m^2 + s^2) = 0.9967."""
-  kernel = np.random.default_rng(0).uniform(0.45, 0.55, (1024, 100))
-  cosine = training_curves.head_row_cosine({'head': {'kernel': kernel}})
-  assert cosine == pytest.approx(0.9967, abs=1e-4)
+    header, first, *_ = csv.reader(stream)
+  assert header == [*analyse.QUESTIONS['id_ood'].HEADER]
+  assert first[0] == 'fedbabu'
 
 
 def test_bad_questions(tmp_path):
-  def put(what='training', run='a', output='a.png'):
+  def put(what='id_ood', run='a', output='a.png'):
     runs, out = [str(tmp_path / run)], str(tmp_path / output)
     return refused(lambda: analyse.analyse(what, runs, out, Options(), print))
 
-  make_run(tmp_path / 'a', 1.0)
   assert put(what='tsne').startswith("what: got 'tsne', expected a known anal")
   assert 'expected a run directory that holds config.json' in put(run='b')
-  (tmp_path / 'a' / 'metrics.jsonl').write_text('{"round": 1, "loss": 2.0}\n')
-  assert 'without a value of initial/accuracy' in put()
   assert not (tmp_path / 'a.png').exists()
 
 
@@ -142,11 +114,13 @@ def test_data_have_to_be_those_of_the_run(tmp_path):
   def opened(data, edit=None):
     record = {'config': config, 'data': data}
     (tmp_path / 'config.json').write_text(json.dumps(record))
-    (run,) = open_runs([str(tmp_path)], logged.append, edit, with_data=True)
+    (run,) = open_runs([str(tmp_path)], logged.append, edit)
     return run
 
   logged = []
+  del config['clients_per_chunk']  # begun before there was this field
   assert opened(want).experiment.data_id == want
+  assert "  clients_per_chunk='auto'" in logged
   other = opened(want, lambda config: config.update(shards_per_client=4))
   assert other.settings.data.shards_per_client == 4
   assert other.experiment.data_id != want
