@@ -83,6 +83,7 @@ def test_every_notebook_has_a_short_form_and_no_outputs():
       assert not cell['outputs'] and cell['execution_count'] is None
 
 
+@pytest.mark.long
 def test_first_run(tmp_path, monkeypatch, drawing):
   scope, figures = execute('first_run', tmp_path, monkeypatch)
   assert len(figures) == 2

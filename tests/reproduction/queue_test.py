@@ -6,7 +6,6 @@ import shutil
 import signal
 import time
 
-import numpy as np
 import pytest
 import small_queue
 from faults import locks, moments
@@ -97,7 +96,7 @@ def test_a_queue_that_is_killed_ends_in_the_same_rows(done):
   results, whole = folder / 'results', folder / 'whole'
   results.rename(whole)
   try:
-    for place in np.linspace(0.1, 0.9, 3):
+    for place in (0.25, 0.75):
       moments.write(states[int(place * len(states))], results)
       small_queue.run(folder)
       assert small_queue.rows_of(results) == want
