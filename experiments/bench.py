@@ -1,7 +1,7 @@
 """Measure speed against the limits of this machine, PyTorch, and the bars.
 
   python experiments/bench.py --model=convnet4,mobilenet --torch
-  python experiments/bench.py --clients=2,10 --clients_per_chunk=1,2,10 --json
+  python experiments/bench.py --clients=2,10 --clients_per_chunk=1,2,10
   python experiments/bench.py --work=evaluation --torch
   python experiments/bench.py --bars=all       (make bench)
   python experiments/bench.py --bars=fedavg_cnn,simple_cnn
@@ -20,9 +20,7 @@ yardstick.py says what its best is. With --bars the bars of the project follow
 to FedAvg's.
 """
 
-import json
 import os
-import platform
 
 import commandline
 from absl import flags
@@ -43,7 +41,6 @@ METHODS = flags.DEFINE_list('methods', None, 'Methods against FedAvg; or all.')
 BARS = flags.DEFINE_list('bars', None, 'Targets to measure; or all.')
 REPEATS = flags.DEFINE_integer('repeats', 5, 'Timed repeats.', 1)
 TORCH = flags.DEFINE_bool('torch', False, 'Run PyTorch in turn.')
-JSON = flags.DEFINE_bool('json', False, 'Print one JSON object only.')
 
 
 def main():
@@ -69,50 +66,39 @@ def main():
     jax.config.update('jax_num_cpu_devices', most)
   # Compilation is timed: no program may come from the cache.
   jax.config.update('jax_enable_compilation_cache', False)
-  result = {'machine': describe_machine()}
-  log(result['machine']['text'])
+  print(describe_machine())
   if methods:
-    result['methods'] = compare_methods(cases[0], methods)
-  else:
-    # Asked for bars alone: no table.
-    with_table = flags.FLAGS['model'].present or not bars
-    result['cases'] = measure_cases(cases, works) if with_table else []
-  result['bars'] = measure_bars(bars)
-  if JSON.value:
-    print(json.dumps(result))
+    compare_methods(cases[0], methods)
+  elif flags.FLAGS['model'].present or not bars:  # asked for bars alone: none
+    measure_cases(cases, works)
+  measure_bars(bars)
 
 
-def measure_cases(cases, works) -> list[dict]:
-  """Print a table for each kind of work; return all measurements."""
+def measure_cases(cases, works) -> None:
+  """Print a table for each kind of work."""
   from experiments.benchmarks import screen
   from experiments.benchmarks.measure import measure
 
-  measured = []
   for work in works:
     rows = []
     for case in cases:
       commandline.log_progress(f'Measuring {work} of {case.model}')
       rows.append(measure(case, work, REPEATS.value, TORCH.value))
-    log('', *screen.table(rows))
-    measured += [row.as_json() for row in rows]
-  return measured
+    print('', *screen.table(rows), sep='\n', flush=True)
 
 
-def measure_bars(names) -> list[dict]:
-  """Print the bars of these names as they are measured; return them."""
+def measure_bars(names) -> None:
+  """Print the bars of these names as they are measured."""
   from experiments.benchmarks.bars import BARS
 
-  records = []
   for name in names:
     commandline.log_progress(f'Measuring the bars: {name}')
     for bar in BARS[name](REPEATS.value):
-      log(*bar.lines())
-      records.append(bar.as_json())
-  return records
+      print(*bar.lines(), sep='\n', flush=True)
 
 
-def compare_methods(case, methods) -> dict:
-  """Print the time of a method's gradient over FedAvg's; return them all.
+def compare_methods(case, methods) -> None:
+  """Print the time of a method's gradient over FedAvg's.
 
   A gradient's time is that of the round over its number of gradients, which is
   in the metrics. Each method runs in turn with FedAvg alone, so that the load
@@ -125,52 +111,32 @@ def compare_methods(case, methods) -> dict:
     run = make_training(case._replace(method=name)).run
     return run, int(run()[2]['num_steps'].sum())  # which also warms it up
 
-  table, (fedavg, own) = {}, start('fedavg')
+  fedavg, own = start('fedavg')
   for name in methods:
     run, gradients = start(name)
     seconds = in_turn({'fedavg': fedavg, 'method': run}, REPEATS.value)
     over = ratios(seconds['method'], seconds['fedavg'])
     ratio = spread([one * own / gradients for one in over])
-    table[name] = {
-      'gradients': gradients,
-      'seconds': seconds,
-      'ratio': ratio._asdict(),
-    }
-    log(
+    print(
       f'{name:12} {gradients:4} gradients '
       f'{spread(seconds["method"]).median:8.3f} s a round {ratio.median:6.2f} '
-      f'x FedAvg ({ratio.low:.2f} to {ratio.high:.2f})'
+      f'x FedAvg ({ratio.low:.2f} to {ratio.high:.2f})',
+      flush=True,
     )
-  return table
 
 
-def describe_machine() -> dict:
+def describe_machine() -> str:
   """Return the machine of the measurements, and its load."""
   import jax
 
   load, cores = os.getloadavg()[0], os.cpu_count()
-  device = jax.devices()[0].device_kind
   text = (
-    f'{cores} cores, {device}, jax {jax.__version__}; load {load:.1f} '
-    'before the first measurement.'
+    f'{cores} cores, {jax.devices()[0].device_kind}, jax {jax.__version__}; '
+    f'load {load:.1f} before the first measurement.'
   )
   if load > cores / 2:
     text += '\nThe machine is busy: ratios are not reliable.'
-  return {
-    'text': text,
-    'cores': cores,
-    'processor': platform.processor() or platform.machine(),
-    'device': device,
-    'backend': jax.default_backend(),
-    'jax': jax.__version__,
-    'load': load,
-  }
-
-
-def log(*lines: str) -> None:
-  """Print to stdout, unless --json wants one object there."""
-  if not JSON.value:
-    print(*lines, sep='\n', flush=True)
+  return text
 
 
 if __name__ == '__main__':

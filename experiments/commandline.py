@@ -65,7 +65,7 @@ def run(
 
 
 def log_progress(text: str) -> None:
-  """Print to stderr, also with --json."""
+  """Print to stderr."""
   print(f'{text} ..', file=sys.stderr, flush=True)
 
 
@@ -114,28 +114,6 @@ def require(name: str) -> None:
     # absl adds lines to the help of a flag that may be repeated.
     text = flags.FLAGS[name].help.partition(';\n')[0]
     raise _bad_flag(f'no --{name}', f'--{name}=..., {text}')
-
-
-def variants(flag: str, text: str) -> list[Overrides]:
-  """Return the overrides that a flag 'FIELD=VALUE,VALUE' asks for in turn.
-
-  >>> variants('--vary', 'dirichlet_beta=1.0,0.5')
-  [{'dirichlet_beta': '1.0'}, {'dirichlet_beta': '0.5'}]
-
-  Without a text there is one variant, the config as it is.
-  """
-  if not text:
-    return [{}]
-  field, _, values = text.partition('=')
-  if not field or not all(values.split(',')):
-    raise _error(
-      flag,
-      got=text,
-      expected='a field of the config and its values',
-      choices=['dirichlet_beta=1.0,0.5', 'shards_per_client=10,2'],
-      cause='a typing error, or a comma too many',
-    )
-  return [{field: value} for value in values.split(',')]
 
 
 # ---- configs

@@ -22,7 +22,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -79,23 +79,6 @@ class Measured(NamedTuple):
     if not self.torch_seconds or not seconds:
       return None
     return spread(ratios(self.torch_seconds[self.torch_variant], seconds))
-
-  def as_json(self) -> dict[str, Any]:
-    """Return all measurements and derived numbers for a JSON file."""
-    spreads = {
-      'runs_per_second': self.rate(1),
-      'images_per_second': self.rate(self.images),
-      'flops_per_second': self.rate(self.flops),
-      'share_of_product': self.share_of_product(),
-      'against_torch': self.against_torch(),
-      'typed_against_torch': self.against_torch(as_typed=True),
-    }
-    return {
-      **self._asdict(),
-      'case': self.case._asdict(),
-      **{name: one and one._asdict() for name, one in spreads.items()},
-      'torch_variant': self.torch_variant,
-    }
 
 
 @functools.cache  # the table and the bars share cases

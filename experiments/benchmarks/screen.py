@@ -32,9 +32,6 @@ class Bar(NamedTuple):
       return None
     return MET[self.sense](self.measured, self.bar)
 
-  def as_json(self) -> dict[str, object]:
-    return {**self._asdict(), 'met': self.met}
-
   def lines(self) -> Iterator[str]:
     """Yield the printed line, and below it how it was measured."""
     got, verdict = '-', 'not measured'
