@@ -4,8 +4,8 @@
 
 and any of emnist, mnist, fashion_mnist, svhn, tiny_imagenet. Archives come from
 the addresses of their authors, are compared with known SHA-256 digests, and are
-kept in DIR/downloads. The same command goes on after an interruption, and does
-nothing for a set that is there. Without --data_dir: $TFDS_DATA_DIR, or else
+kept in DIR/downloads. The same command fetches what is missing, and leaves a
+set that is there as it is. Without --data_dir: $TFDS_DATA_DIR, or else
 ~/tensorflow_datasets, where runs look, too. TensorFlow is not needed.
 """
 

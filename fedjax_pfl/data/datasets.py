@@ -48,7 +48,7 @@ def load_dataset(
     name: one of `fedjax_pfl.data.NAMES`.
     data_dir: the folder of the data; '' is $TFDS_DATA_DIR, or else
       ~/tensorflow_datasets. 'digits' and 'synthetic' need none; for 'npz' it is
-      the file, or the folder of one file a client.
+      the file.
     cache_dir: the folder of decoded images; '' is that of core/atomic_files.py.
     synthetic: shape, classes and sizes of the set 'synthetic'.
     fallback_to_synthetic: whether synthetic images of the same shape replace a

@@ -1,11 +1,11 @@
 """Read image sets from folders of image files, one folder for each class.
 
-  train/<class>/*.png  and  test/<class>/*.png,  or val/ in the place of test/
+  train/<class>/*.png  and  test/<class>/*.png
 
 Classes are numbered in the order of their sorted names, images are in the
-order of their sorted file names, which may be in <class>/images/. A folder is a
-class if it holds an image for training and its name begins with neither . nor
-__, as .ipynb_checkpoints and __MACOSX do.
+order of their sorted file names. A folder is a class if it holds an image for
+training and its name begins with neither . nor __, as .ipynb_checkpoints and
+__MACOSX do.
 """
 
 import pathlib
@@ -70,7 +70,7 @@ def _list_files(where: Where) -> tuple[Named, Named, list[str]]:
   if not is_available(where):
     raise _refuse(root, 'without train/')
   train = _by_class(root / 'train')
-  test = _by_class(root / ('test' if (root / 'test').is_dir() else 'val'))
+  test = _by_class(root / 'test')
   for split, named in (('train', train), ('test', test)):
     if not named:
       raise _refuse(root, f'no labelled images for {split}')
@@ -87,8 +87,7 @@ def _by_class(folder: pathlib.Path) -> Named:
   for child in sorted(folder.iterdir()) if folder.is_dir() else ():
     if not child.is_dir() or child.name.startswith(HIDDEN):
       continue
-    inner = child / 'images'
-    files = sorted((inner if inner.is_dir() else child).iterdir())
+    files = sorted(child.iterdir())
     named += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
   return named
 

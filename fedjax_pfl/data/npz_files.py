@@ -1,4 +1,4 @@
-"""Read the user's own arrays: one .npz file, or a folder with one a client.
+"""Read the user's own arrays: one .npz file.
 
   images       [P, H, W, ch] or [P, H, W] uint8
   inputs       in the place of images: [P, ...] floats, or whole numbers, which
@@ -6,10 +6,10 @@
   labels       [P] whole numbers from 0
   split        [P] 'train' or 'test'; without it every example is for training
   num_classes  a number; without it every class has a training example
-  clients      [P] who holds the example, whole numbers from 0; one file only
+  clients      [P] who holds the example, whole numbers from 0
 
-In a folder, client k is the k-th file by name. partition='natural' divides by
-these clients; the other partitions ignore them. Nothing is unpickled.
+partition='natural' divides by these clients; the other partitions ignore them.
+Nothing is unpickled.
 """
 
 import contextlib
@@ -87,8 +87,8 @@ RULES = {
 }
 
 
-class Part(NamedTuple):
-  """What one file holds, but for its images, or inputs."""
+class Content(NamedTuple):
+  """What a file holds, but for its images, or inputs."""
 
   file: pathlib.Path
   key: str  # images or inputs
@@ -97,75 +97,50 @@ class Part(NamedTuple):
   labels: np.ndarray  # [P]
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
-  num_classes: int  # 0: not given
-  kind: str  # in words: equal in all files of a folder
+  num_classes: int
 
 
 def is_available(where: Where) -> bool:
   """Return whether there is a file."""
-  return bool(_find_files(where.data_dir))
+  path = expand_home('data_dir', where.data_dir)
+  return path.suffix == '.npz' and path.is_file()
 
 
 def peek(where: Where) -> Shape:
   """Return image shape and number of classes; images are not read."""
-  parts = _read_parts(where.data_dir)
-  return Shape(parts[0].shape, _count_classes(parts))
+  content = _read(where.data_dir)
+  return Shape(content.shape, content.num_classes)
 
 
 def peek_dtype(place: str) -> str:
   """Return the dtype of the images, or of the inputs."""
-  return _read_parts(place)[0].dtype
+  return _read(place).dtype
 
 
 def load(where: Where) -> Dataset:
   """Return the image set, with the client of every example if it is known."""
-  parts = _read_parts(where.data_dir)
-  x = np.concatenate([_read_examples(part) for part in parts])
-  y = np.concatenate([part.labels for part in parts])
-  is_test = np.concatenate([part.is_test for part in parts])
-  splits = divide(x, y, is_test)
-  dataset = make_dataset('npz', *splits, _count_classes(parts))
-  if parts[0].clients is None:
+  content = _read(where.data_dir)
+  splits = divide(_read_examples(content), content.labels, content.is_test)
+  dataset = make_dataset('npz', *splits, content.num_classes)
+  if content.clients is None:
     return dataset
-  clients = np.concatenate([part.clients for part in parts]).astype(np.int64)
-  return dataset._replace(clients=(clients[~is_test], clients[is_test]))
+  clients = content.clients.astype(np.int64)
+  both = clients[~content.is_test], clients[content.is_test]
+  return dataset._replace(clients=both)
 
 
-def _find_files(place: str) -> list[pathlib.Path]:
-  """Return the file, or those of a folder by name; [] if there are none."""
-  path = expand_home('data_dir', place)
-  if path.suffix == '.npz' and path.is_file():
-    return [path]
-  return sorted(path.glob('*.npz')) if place and path.is_dir() else []
-
-
-def _read_parts(place: str) -> list[Part]:
-  """Return all files, checked each and beside one another."""
-  files = _find_files(place)
-  if not files:
+def _read(place: str) -> Content:
+  """Return what a file holds, checked."""
+  if not is_available(Where('npz', place)):
     raise refuse(
       got=place,
-      expected='a .npz file, or a folder with a .npz file for each client',
+      expected='a .npz file',
       cause='a path from another folder, or --config.data_dir was left out',
     )
-  if not expand_home('data_dir', place).is_dir():
-    return [_read_part(files[0], None)]
-  parts = [_read_part(file, client) for client, file in enumerate(files)]
-  for part in parts:
-    if part.kind != parts[0].kind:
-      raise refuse(
-        got=f'{part.file} with {part.kind}',
-        expected=f'those of {files[0].name}: {parts[0].kind}',
-        cause='files of different sets, or images of unlike sizes',
-      )
-  return parts
-
-
-def _read_part(file: pathlib.Path, client: int | None) -> Part:
-  """Return what a file holds; `client` is its number in a folder, or None."""
+  file = expand_home('data_dir', place)
   with _opened(file) as arrays:
     key = 'inputs' if 'inputs' in arrays.files else 'images'
-    _check_names(file, arrays.files, key, client)
+    _check_names(file, arrays.files, key)
     headers = {name: _read_header(arrays, name) for name in arrays.files}
     dtype, (size, *shape) = headers[key][0], headers[key][1] or (0,)
     found = {name: _describe(*header) for name, header in headers.items()}
@@ -179,23 +154,16 @@ def _read_part(file: pathlib.Path, client: int | None) -> Part:
         raise _broken(file, name, found[name], size)
     elif not RULES[name].least <= array.min() <= array.max() < 2**31:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
-  labels = rest['labels'].astype(np.int64)
-  num_classes = int(rest.get('num_classes', 0))
-  if num_classes and labels.max() >= num_classes:
-    raise refuse(
-      got=f'{file} with labels up to {labels.max()}',
-      expected=f'labels below num_classes, {num_classes}',
-      cause='labels from 1 instead of 0, or num_classes of another set',
-    )
   used = 'float32' if dtype.kind == 'f' else 'int32'
   if key == 'images':
     used, shape = IMAGE, [*shape, 1][:3]
-  shape = tuple(shape)
-  clients = rest.get('clients') if client is None else np.full(size, client)
+  labels = rest['labels'].astype(np.int64)
   is_test = rest.get('split', np.full(size, 'train')) == 'test'
-  kind = f'{key} {shape} {used}, num_classes {num_classes or "not given"}'
-  return Part(
-    file, key, shape, used, labels, is_test, clients, num_classes, kind
+  number = int(rest.get('num_classes', 0))
+  num_classes = _count_classes(file, labels, is_test, number)
+  example, clients = tuple(shape), rest.get('clients')
+  return Content(
+    file, key, example, used, labels, is_test, clients, num_classes
   )
 
 
@@ -234,17 +202,17 @@ def _read_header(arrays, name: str) -> tuple[np.dtype, tuple[int, ...]]:
   return dtype, shape
 
 
-def _read_examples(part: Part) -> np.ndarray:
+def _read_examples(content: Content) -> np.ndarray:
   """Return the images, or the inputs, in the shape and dtype of their use."""
-  with _opened(part.file) as arrays:
-    x = arrays[part.key].reshape(-1, *part.shape)
+  with _opened(content.file) as arrays:
+    x = arrays[content.key].reshape(-1, *content.shape)
   with np.errstate(all='ignore'):
-    used = x.astype(part.dtype, copy=False)
-  wrong = ~np.isfinite(used) if part.dtype == 'float32' else used != x
+    used = x.astype(content.dtype, copy=False)
+  wrong = ~np.isfinite(used) if content.dtype == 'float32' else used != x
   if not wrong.any():
     return used
   raise refuse(
-    got=f'{part.file} with inputs from {x.min()} to {x.max()}, '
+    got=f'{content.file} with inputs from {x.min()} to {x.max()}, '
     f'{wrong.sum():,} of them NaN, infinite or too large',
     expected='finite inputs, and whole numbers that 32 bits hold',
     cause='gaps that were stored as NaN, a division by 0, or hashes for tokens',
@@ -256,12 +224,9 @@ def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:
   return f'{"text" if dtype.kind == "U" else dtype.name}{list(shape)}'
 
 
-def _check_names(
-  file: pathlib.Path, names: list[str], key: str, client: int | None
-) -> None:
+def _check_names(file: pathlib.Path, names: list[str], key: str) -> None:
   """Refuse a file that lacks an array, or has an unknown one."""
-  required = [key, 'labels']
-  optional = ['split', 'num_classes', *['clients'] * (client is None)]
+  required, optional = [key, 'labels'], ['split', 'num_classes', 'clients']
   known = required + optional
   wrong = [f'no {name}' for name in required if name not in names]
   wrong += [f'an unknown {name}' for name in names if name not in known]
@@ -271,24 +236,28 @@ def _check_names(
       expected=f'arrays {", ".join(required)}, and optionally '
       f'{", ".join(optional)}',
       choices=dict.fromkeys([*known, 'inputs']),
-      cause='arrays of other names (np.savez(file, images=x, labels=y)), both '
-      '`images` and `inputs`, or `clients` in a folder, where every file is a '
-      'client',
+      cause='arrays of other names (np.savez(file, images=x, labels=y)), or '
+      'both `images` and `inputs`',
     )
 
 
-def _count_classes(parts: list[Part]) -> int:
-  """Return the number given; else that of classes, all with an example."""
-  if parts[0].num_classes:
-    return parts[0].num_classes
-  there = np.unique(np.concatenate([p.labels[~p.is_test] for p in parts]))
-  every = np.unique(np.concatenate([part.labels for part in parts]))
-  missing = np.setdiff1d([*range(len(every)), *every], there)
-  if len(missing):
-    file = parts[0].file
+def _count_classes(
+  file: pathlib.Path, labels: np.ndarray, is_test: np.ndarray, number: int
+) -> int:
+  """Return the number, if it is given; else that of classes with examples."""
+  if number and labels.max() >= number:
     raise refuse(
-      got=f'{file if len(parts) == 1 else file.parent} without a training '
-      f'example of class {missing[0]}',
+      got=f'{file} with labels up to {labels.max()}',
+      expected=f'labels below num_classes, {number}',
+      cause='labels from 1 instead of 0, or num_classes of another set',
+    )
+  if number:
+    return number
+  every = np.unique(labels)
+  missing = np.setdiff1d([*range(len(every)), *every], labels[~is_test])
+  if len(missing):
+    raise refuse(
+      got=f'{file} without a training example of class {missing[0]}',
       expected='one of every class from 0, or the number as num_classes',
       cause='labels from 1 instead of 0, or all examples in the split test',
     )

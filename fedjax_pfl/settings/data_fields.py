@@ -30,7 +30,7 @@ class DataSettings:
     '',
     path('a path as a string; "" is the default place'),
     'where prepared images are; "": $TFDS_DATA_DIR, ~/tensorflow_datasets; '
-    'npz: the file, or the folder of one file a client',
+    'npz: the file',
     NOTHING,
   )
   max_train_examples: int = field(

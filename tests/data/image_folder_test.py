@@ -59,20 +59,6 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
   np.testing.assert_array_equal(x, np.repeat(grey[:, :, None], 3, 2))
 
 
-def test_another_layout(tmp_path):
-  """val/ for testing, files one folder deeper, and what is no image."""
-  generic(tmp_path / 'pets')
-  want = load(tmp_path / 'pets')
-  root = tmp_path / 'deeper'
-  for file in (tmp_path / 'pets').glob('*/*/*.png'):
-    split, name = file.parts[-3:-1]
-    place = root / split.replace('test', 'val') / name / 'images' / file.name
-    place.parent.mkdir(parents=True, exist_ok=True)
-    file.rename(place)
-    (place.parent.parent / 'boxes.txt').write_text('not an image')
-  assert load(root).fingerprint == want.fingerprint
-
-
 def test_folders_that_are_no_classes(tmp_path):
   """An empty one, and copies of images that programs leave behind."""
   root = tmp_path / 'pets'

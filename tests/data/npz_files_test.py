@@ -1,4 +1,4 @@
-"""One's own arrays: a file, a folder of files, and what is refused."""
+"""One's own arrays: what a file holds, and what is refused."""
 
 import numpy as np
 import pytest
@@ -56,17 +56,6 @@ def test_the_least_that_a_file_holds(file):
   assert dataset.clients is None
   assert peek_dtype('npz', str(file)) == peek_dtype('cifar10') == 'uint8'
   assert peek('npz', str(file)) == ((4, 5, 1), 3)
-
-
-def test_a_folder_has_a_client_in_every_file_by_name(tmp_path):
-  for name, rows in (('b', slice(4, 12)), ('a', slice(4))):
-    file = tmp_path / f'{name}.npz'
-    store(file, images=X[rows], labels=Y[rows], num_classes=9)
-  dataset = load(str(tmp_path))
-  np.testing.assert_array_equal(dataset.train.x, X)
-  np.testing.assert_array_equal(dataset.clients[0], [0] * 4 + [1] * 8)
-  assert peek('npz', str(tmp_path)) == ((4, 5, 3), 9)
-  assert len(dataset.clients[1]) == 0
 
 
 def test_images_are_not_read_to_know_their_shape(file):
@@ -142,18 +131,3 @@ def test_no_file_sentence(tmp_path, monkeypatch, place):
   (tmp_path / 'empty').mkdir()
   assert f'got {place!r}, ' in refused(peek, 'npz', place)
   assert not is_available('npz', place)
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    ({'images': X[:, 1:]}, 'images (3, 5, 3) uint8, num_classes not given'),
-    ({'clients': CLIENTS}, 'an unknown clients'),  # every file is one
-  ],
-)
-def test_files_of_one_folder_that_differ_sentence(tmp_path, changes, words):
-  store(tmp_path / 'a.npz')
-  store(tmp_path / 'b.npz', **changes)
-  message = refused(load, str(tmp_path))
-  assert f'b.npz with {words}' in message
-  assert 'those of a.npz: images (4, 5, 3)' in message or 'clients' in changes

@@ -70,13 +70,8 @@ def test_fewer_examples_are_the_first_of_every_client(config):
     np.testing.assert_array_equal(train.x[own[: int(count)], ..., 0], want)
 
 
-def test_a_folder_without_tests(config, tmp_path):
-  folder = tmp_path / 'folder'
-  folder.mkdir()
-  for k in range(K):
-    own = k == CLIENTS
-    np.savez(folder / f'{k}.npz', images=X[own], labels=Y[own])
-  config['data_dir'] = str(folder)
+def test_a_file_without_tests(config):
+  np.savez(config['data_dir'], images=X, labels=Y, clients=CLIENTS)
   assert 'test_partition=split' in refused(pfl.build_experiment, config)
   config['test_partition'] = 'split'
   assert sizes(config) == SIZES

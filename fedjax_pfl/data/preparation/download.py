@@ -1,20 +1,17 @@
-"""Download an archive: resumed where it stopped, and checked by its SHA-256.
+"""Download an archive, and check it by its SHA-256.
 
 archives.tsv has the address, size and digest of each. Those of all sets but
 Tiny-ImageNet are the ones that TensorFlow Datasets checks (4.9.10), so that its
 sets and ours are made of the same bytes. The address of Tiny-ImageNet is that
 of its authors' course, the digest the one that users of it publish.
 
-What has arrived is in NAME.part; NAME appears when it is whole and has its
-digest. A connection that breaks is opened again, from the byte that it broke
-at, as long as every attempt brings the file forward.
+What arrives is in NAME.part; NAME appears when it is whole and has its digest.
 """
 
 import csv
 import functools
 import http.client
 import pathlib
-import urllib.error
 import urllib.request
 from typing import NamedTuple
 
@@ -63,60 +60,49 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
   if place.exists():
     _check(archive, place)
     return place
-  total, start = -(-archive.size // MEGABYTE), _size(part) // MEGABYTE
-  unit = f'{archive.name}, MB'
-  with progress.progress(archive.name, total, unit=unit, start=start) as bar:
-    while (before := _size(part)) < archive.size:
-      error = _receive(archive, part, bar)
-      if _size(part) <= before:
-        raise bad_input(
-          archive.name,
-          got=f'{error or "the connection ended"}, from {archive.url}',
-          expected=f'a network that reaches it, or the file itself as {place}',
-          choices=[
-            'the same command again, which goes on where it stopped',
-            f'fetch it on another machine and copy it to {folder}',
-          ],
-          cause='a machine without a network, one behind a proxy (set '
-          '$https_proxy and $http_proxy), or a server that is down',
-        ) from error
-    bar.update(total)
+  try:
+    _receive(archive, part)
+  except (OSError, http.client.HTTPException) as error:
+    raise bad_input(
+      archive.name,
+      got=f'{error}, from {archive.url}',
+      expected=f'a network that reaches it, or the file itself as {place}',
+      choices=[
+        'the same command again, when the network is there',
+        f'fetch it on another machine and copy it to {folder}',
+      ],
+      cause='a machine without a network, one behind a proxy (set '
+      '$https_proxy and $http_proxy), or a server that is down',
+    ) from error
   _check(archive, part)
   part.replace(place)
   return place
 
 
-def _receive(
-  archive: Archive, part: pathlib.Path, bar: progress.Bar
-) -> Exception | None:
-  """Add what one connection brings; return the error that ended it."""
-  have, headers = _size(part), {'User-Agent': 'fedjax_pfl'}
-  if have:
-    headers['Range'] = f'bytes={have}-'
-  request = urllib.request.Request(archive.url, headers=headers)
-  try:
-    with urllib.request.urlopen(request, timeout=TIMEOUT) as response:
-      with writing(part.parent):
-        part.parent.mkdir(parents=True, exist_ok=True)
-        if getattr(response, 'status', None) != 206:  # from the first byte
-          part.write_bytes(b'')
-      # One byte more than expected is enough to see another file.
-      while _size(part) <= archive.size and (block := response.read(BLOCK)):
-        # Opened for each block, so that no error of the network is in here.
-        with writing(part.parent), open(part, 'ab') as stream:
-          stream.write(block)
-        bar.update(min(_size(part), archive.size) // MEGABYTE)
-  except (OSError, http.client.HTTPException) as error:
-    # The server's file may be shorter than our part of it.
-    if isinstance(error, urllib.error.HTTPError) and error.code == 416:
-      part.unlink()
-    return error
-  return None
+def _receive(archive: Archive, part: pathlib.Path) -> None:
+  """Write what the server sends; one byte too many shows another file."""
+  total, have = -(-archive.size // MEGABYTE), 0
+  request = urllib.request.Request(
+    archive.url, headers={'User-Agent': 'fedjax_pfl'}
+  )
+  with (
+    urllib.request.urlopen(request, timeout=TIMEOUT) as response,
+    progress.progress(archive.name, total, unit='MB') as bar,
+  ):
+    with writing(part.parent):
+      part.parent.mkdir(parents=True, exist_ok=True)
+      part.write_bytes(b'')
+    while have <= archive.size and (block := response.read(BLOCK)):
+      # Opened for each block, so that no error of the network is in here.
+      with writing(part.parent), open(part, 'ab') as stream:
+        stream.write(block)
+      have += len(block)
+      bar.update(min(have, archive.size) // MEGABYTE)
 
 
 def _check(archive: Archive, file: pathlib.Path) -> None:
   """Refuse another file; remove one that was downloaded."""
-  size, digest = _size(file), atomic_files.sha256(file)
+  size, digest = file.stat().st_size, atomic_files.sha256(file)
   if (size, digest) == (archive.size, archive.sha256):
     return
   if file.name != archive.name:
@@ -129,7 +115,3 @@ def _check(archive: Archive, file: pathlib.Path) -> None:
     cause='a file that was changed or cut short, or the page of a proxy that '
     'asks for a password',
   )
-
-
-def _size(file: pathlib.Path) -> int:
-  return file.stat().st_size if file.is_file() else 0
