@@ -200,6 +200,13 @@ def segment_mean(
   return jax.tree.map(mean, stacked, otherwise)
 
 
+def choose(condition: Array, first: PyTree, second: PyTree) -> PyTree:
+  """Return the first tree where the condition holds, else the second."""
+  return jax.tree.map(
+    lambda one, other: jnp.where(condition, one, other), first, second
+  )
+
+
 def gather(stacked: PyTree, index: Array) -> PyTree:
   """Return the rows `index` of every leaf."""
   return jax.tree.map(lambda leaf: leaf[index], stacked)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Senders, Stage, Up
 from fedjax_pfl.core.types import Array, PyTree
 
@@ -83,23 +84,23 @@ def _failing(
     if excludes_diverged:
       sent &= finite
     # A sum with weight 0 is no barrier to a NaN.
-    up = _choose(sent, up, jax.tree.map(jnp.zeros_like, up))
+    up = trees.choose(sent, up, jax.tree.map(jnp.zeros_like, up))
     metrics = {**metrics, FINITE: finite, HAS_SENT: sent}
-    return _choose(sent, after, client), Upload(up, sent), metrics
+    return trees.choose(sent, after, client), Upload(up, sent), metrics
 
   def aggregate(server, uploads, senders):
     after = algorithm.aggregate(
       server, uploads.up, _who_sent(senders, uploads.has_sent)
     )
     alone = server._replace(round=after.round)
-    return _choose(jnp.any(uploads.has_sent), after, alone)
+    return trees.choose(jnp.any(uploads.has_sent), after, alone)
 
   def respond(server, clients, uploads, senders):
     sent = uploads.has_sent
     after = algorithm.respond(
       server, clients, uploads.up, _who_sent(senders, sent)
     )
-    return jax.vmap(_choose)(sent, after, clients)
+    return jax.vmap(trees.choose)(sent, after, clients)
 
   failing = algorithm._replace(local_update=local_update, aggregate=aggregate)
   if algorithm.respond is None:
@@ -111,10 +112,4 @@ def _who_sent(senders: Senders, sent: Array) -> Senders:
   return senders._replace(
     counts=jnp.where(sent, senders.counts, 0),
     has_sent=senders.has_sent & sent,
-  )
-
-
-def _choose(condition: Array, first, second):
-  return jax.tree.map(
-    lambda one, other: jnp.where(condition, one, other), first, second
   )

@@ -49,7 +49,7 @@ def key_by(holds):
 
 
 def spoiled(stage, client):
-  """Return the stage in which what one client uploads is NaN."""
+  """Return the stage in which the state and the upload of a client are NaN."""
   update, first = stage.algorithm.local_update, DATA.index[client, 0]
 
   def local_update(down, own, data, rng):
@@ -60,7 +60,8 @@ def spoiled(stage, client):
       is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
       return factor * leaf if is_float else leaf
 
-    return own, jax.tree.map(spoil, up), metrics
+    own, up = jax.tree.map(spoil, (own, up))
+    return own, up, metrics
 
   return stage._replace(
     algorithm=stage.algorithm._replace(local_update=local_update)

@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from fedjax_pfl.core import trees
+from golden_cases.inputs import losses_of
 from golden_cases.methods import PERSONAL, check_method, check_with_term
 
 FEDAMP = partial(
@@ -17,4 +19,16 @@ FEDOPT = partial(
   name='fedopt',
   fields=('optimizer', 'learning_rate', 'beta_1', 'beta_2', 'tau'),
 )
-CHECKS = {'fedamp': FEDAMP, 'fedopt': FEDOPT}
+
+
+FEDPAC = partial(
+  check_method,
+  name='fedpac',
+  fields=('lam',),
+  steps=lambda update: {'step_loss': losses_of(update.fits[-1])},
+  trained=lambda update: trees.combine(update.upload.body, update.client),
+  server=lambda server: {'global': server.params, 'means': server.means},
+  kept=lambda head, up: {'head/{0}/{1}': head},
+  views={'initial': 'initial'},
+)
+CHECKS = {'fedpac': FEDPAC, 'fedamp': FEDAMP, 'fedopt': FEDOPT}
