@@ -24,7 +24,7 @@ def main():
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
-  from fedjax_pfl.reproduction.claims import document, write
+  from fedjax_pfl.reproduction.claims import claims_page, write
   from fedjax_pfl.settings import parse_config
 
   results = Path(RESULTS.value)
@@ -36,7 +36,7 @@ def main():
     written = write.write(verdicts, results, commandline.ROOT)
     progress.log(f'Written: {", ".join(map(str, written))}')
   else:
-    print(document.as_text(verdicts))
+    print(claims_page.as_text(verdicts))
 
 
 if __name__ == '__main__':

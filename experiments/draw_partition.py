@@ -18,11 +18,11 @@ OUTPUT = flags.DEFINE_string('output', None, 'the figure, a .png file')
 
 def main(overrides):
   config = commandline.read_settings(CONFIG.value, overrides)
-  from fedjax_pfl.analysis import partition
+  from fedjax_pfl.analysis import draw_partition
   from fedjax_pfl.core import progress
   from fedjax_pfl.settings import parse_config
 
-  path = partition.save(parse_config(config), OUTPUT.value, progress.log)
+  path = draw_partition.save(parse_config(config), OUTPUT.value, progress.log)
   progress.log(f'Figure: {path}')
 
 

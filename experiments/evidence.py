@@ -43,7 +43,7 @@ def main():
   from configs.leaderboard import load_form
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard import work as leaderboard
+  from fedjax_pfl.leaderboard import fill_form as leaderboard
   from fedjax_pfl.reproduction.evidence import check_minutes, work_through
   from fedjax_pfl.reproduction.queue import load_queue, show_queue
   from fedjax_pfl.settings import parse_config

@@ -37,7 +37,7 @@ def main():
   # Imported here: threads of jax are to have the priority, too.
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard import board, work
+  from fedjax_pfl.leaderboard import board, fill_form
   from fedjax_pfl.reproduction.evidence import check_minutes, deadline
   from fedjax_pfl.training import startup
 
@@ -47,7 +47,7 @@ def main():
   startup.cache_programs(progress.log)
   with deadline(MINUTES.value) as is_up_fn:
     try:
-      work.run(form, FOLDER.value, progress.log, others)
+      fill_form.run(form, FOLDER.value, progress.log, others)
     except KeyboardInterrupt:
       if not is_up_fn():
         raise

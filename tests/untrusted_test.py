@@ -22,7 +22,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import page
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
-from fedjax_pfl.reproduction.summary import COLUMNS, summary_rows
+from fedjax_pfl.reproduction.summary_rows import COLUMNS, summary_rows
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config

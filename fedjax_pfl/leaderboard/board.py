@@ -20,13 +20,13 @@ from fedjax_pfl.evaluation.differences import (
   Difference,
   simultaneous_differences,
 )
-from fedjax_pfl.leaderboard.entries import (
+from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.method_results import (
   Costs,
   Entry,
   seed_means,
   worst_tenth,
 )
-from fedjax_pfl.leaderboard.form import Form
 from fedjax_pfl.report.styles import display_name
 
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.reproduction import summary
+from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.cells import Table
 from fedjax_pfl.reproduction.execute import execute
 from fedjax_pfl.reproduction.queue import (
@@ -27,7 +27,7 @@ from fedjax_pfl.reproduction.queue import (
   state_of,
 )
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.tables import FOLDER, write_table
+from fedjax_pfl.reproduction.table_files import FOLDER, write_table
 from fedjax_pfl.reproduction.toml_entries import LoadTable
 from fedjax_pfl.runs import lock
 
@@ -36,7 +36,7 @@ def work_through(
   queue: Queue,
   folder: pathlib.Path,
   load_table: LoadTable,
-  configs: summary.Configs,
+  configs: summary_rows.Configs,
   *,
   minutes: float | None = None,
   follow: Callable[[pathlib.Path], None] = lambda folder: None,
@@ -55,14 +55,14 @@ def work_through(
     follow: what to do in the folder once all cells are done, if time is left.
   """
   with _locked(folder):
-    summary.read_csv(folder / summary.SUMMARY)  # refused before a run
+    summary_rows.read_csv(folder / summary_rows.SUMMARY)  # refused before a run
     for place in (folder, folder / FOLDER):
       if place.is_dir():  # what a killed process left
         atomic_files.remove_temporary(place)
     results = Results(folder)
 
     def write():
-      summary.write_summary(results, configs, progress.log)
+      summary_rows.write_summary(results, configs, progress.log)
       for table in _tables(queue, folder, load_table):
         write_table(table, results)
 

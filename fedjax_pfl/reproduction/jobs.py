@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.reproduction import summary
+from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.cell_filter import filter_cells
 from fedjax_pfl.reproduction.cells import Table
 from fedjax_pfl.reproduction.compare import compare_all
@@ -11,7 +11,7 @@ from fedjax_pfl.reproduction.dry_run import list_costs
 from fedjax_pfl.reproduction.execute import execute
 from fedjax_pfl.reproduction.plan import plan
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.tables import as_text, write_table
+from fedjax_pfl.reproduction.table_files import as_text, write_table
 
 
 def reproduce_table(
@@ -19,7 +19,7 @@ def reproduce_table(
   where: str,
   seeds: Sequence[int],
   results: Results,
-  configs: summary.Configs,
+  configs: summary_rows.Configs,
   *,
   dry_run: bool = False,
 ) -> None:
@@ -38,10 +38,11 @@ def reproduce_table(
   if dry_run:
     list_costs(table, cells, seeds, results)
     return
-  summary.read_csv(results.folder / summary.SUMMARY)  # refused before a run
+  # Refused before a run, if it cannot be read.
+  summary_rows.read_csv(results.folder / summary_rows.SUMMARY)
 
   def write():
-    summary.write_summary(results, configs, progress.log)
+    summary_rows.write_summary(results, configs, progress.log)
     return write_table(table, results, seeds)
 
   execute(plan(cells, seeds), results, progress.log, on_done=write)

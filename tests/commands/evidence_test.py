@@ -87,7 +87,7 @@ def test_its_cpu_is_one_device_a_core_that_gives_way():
   assert done.returncode == 0, done.stderr
   seen, then = done.stdout.splitlines()
   assert seen == '[CpuDevice(id=0), CpuDevice(id=1)] 19 True'
-  assert then.startswith('Then: Leaderboard cifar10: 260 trainings')
+  assert re.match(r'Then: Leaderboard cifar10: \d+ trainings', then)
 
 
 # ---- claims and leaderboard

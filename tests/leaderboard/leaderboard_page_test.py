@@ -15,7 +15,7 @@ from fedjax_pfl.leaderboard.board import (
   sentences,
   write,
 )
-from fedjax_pfl.leaderboard.entries import Costs, Entry, Tuned
+from fedjax_pfl.leaderboard.method_results import Costs, Entry, Tuned
 
 S, K = 3, 20
 COSTS = Costs(1200.0, 3e6, 4e6, 2.5)

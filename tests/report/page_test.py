@@ -10,7 +10,7 @@ from page_runs import CORRECT, load_command, make_run
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
-from fedjax_pfl.report.page.tables import Cell, Column, make_table
+from fedjax_pfl.report.page.sortable_cells import Cell, Column, make_table
 from fedjax_pfl.runs import run_dir
 
 PRINTED = {'finetuned': (66.5, 7.25, 'Doe 2031, Table 1', ('Misprinted?',))}

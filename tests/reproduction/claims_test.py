@@ -12,8 +12,8 @@ from helpers import refused
 
 from configs.tables.common import load_configs, load_table
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.claims import document, figures, write
-from fedjax_pfl.reproduction.claims.entries import load_claims
+from fedjax_pfl.reproduction.claims import claims_page, figures, write
+from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.queue import load_queue
 from fedjax_pfl.settings import parse_config
 
@@ -35,7 +35,7 @@ def judge_one(folder):
   """Return the only comparison, and the section of the page."""
   verdict = judge(folder, PAIR)
   (one,) = verdict.judged
-  return one, document.whole([verdict])
+  return one, claims_page.whole([verdict])
 
 
 def test_each_verdict(folder):
@@ -48,7 +48,7 @@ def test_each_verdict(folder):
     ('contradicted', -5),
   ]
   words = '1 of 3 shown, 1 not shown, 1 contradicted; one seed'
-  assert document.words_of(verdict) == words
+  assert claims_page.words_of(verdict) == words
   shutil.rmtree(folder / 'runs')
   (folder / 'summary.csv').unlink()
   (one, *_) = judge(folder, *pairs).judged

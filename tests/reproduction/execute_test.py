@@ -11,7 +11,7 @@ from fedjax_pfl.reproduction.compare import compare_all
 from fedjax_pfl.reproduction.jobs import reproduce_table
 from fedjax_pfl.reproduction.plan import plan
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.tables import as_text, write_table
+from fedjax_pfl.reproduction.table_files import as_text, write_table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import blank, loop
 

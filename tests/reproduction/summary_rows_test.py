@@ -15,13 +15,13 @@ from experiments.commandline import read_settings
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.cells import Reading, Table
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summary import (
+from fedjax_pfl.reproduction.summary_rows import (
   COLUMNS,
   command,
   read_csv,
   write_summary,
 )
-from fedjax_pfl.reproduction.tables import write_table
+from fedjax_pfl.reproduction.table_files import write_table
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 

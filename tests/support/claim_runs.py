@@ -17,7 +17,7 @@ from fedjax_pfl.reproduction.cells import (
 )
 from fedjax_pfl.reproduction.claims import write
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summary import write_summary as write_rows
+from fedjax_pfl.reproduction.summary_rows import write_summary as write_rows
 from fedjax_pfl.settings import parse_config
 
 TESTS = 100  # of each client: an image is a point

@@ -22,9 +22,9 @@ from jax.extend import core
 
 from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import target
-from fedjax_pfl.models.ops import rules
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.deferred import Layer, compute
+from fedjax_pfl.models.ops.replacements import WAYS, Way
 
 CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
 AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'fused'}
@@ -71,7 +71,7 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
   @functools.wraps(fn)
   def replaced(*args, **kwargs):
     closed, out = trace(*args, **kwargs)
-    way = rules.WAYS[resolve(conv_impl)]
+    way = WAYS[resolve(conv_impl)]
     leaves = jax.tree.leaves((args, kwargs))
     results = _evaluate(way, closed.jaxpr, closed.consts, leaves)
     return jax.tree.unflatten(jax.tree.structure(out), results)
@@ -91,12 +91,12 @@ def resolve(conv_impl: str) -> str:
   return AUTO[target()] if conv_impl == 'auto' else conv_impl
 
 
-def _evaluate(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
+def _evaluate(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
   """Return the results of a jaxpr as arrays."""
   return [compute(value) for value in _run(way, jaxpr, consts, args)]
 
 
-def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
+def _run(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
   """Return the results of a jaxpr, of which some may be deferred."""
   values = dict(zip(jaxpr.constvars, consts, strict=True))
   values |= zip(jaxpr.invars, args, strict=True)
@@ -111,7 +111,7 @@ def _run(way: rules.Way, jaxpr: core.Jaxpr, consts, args) -> list:
   return [read(atom) for atom in jaxpr.outvars]
 
 
-def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
+def _equation(way: Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
   """Return the results of one equation."""
   name = eqn.primitive.name
   if name in way.rules and not _is_empty(eqn):
@@ -120,7 +120,7 @@ def _equation(way: rules.Way, eqn: core.JaxprEqn, inputs: list) -> Sequence:
       return [result.placed(eqn.outvars[0].aval.shape, way.fuse)]
     if result is not None:
       return [result]
-    if name in LAYERS and way is rules.WAYS['gemm']:
+    if name in LAYERS and way is WAYS['gemm']:
       _log_once(name, *(str(atom.aval) for atom in eqn.invars))
   if name == 'jit' and _is_concerned(eqn.params['jaxpr'].jaxpr):
     inner = eqn.params['jaxpr']
@@ -137,9 +137,7 @@ def _is_empty(eqn: core.JaxprEqn) -> bool:
   return any(0 in getattr(aval, 'shape', ()) for aval in avals)
 
 
-def _bind(
-  way: rules.Way, eqn: core.JaxprEqn, inputs: list[jax.Array]
-) -> Sequence:
+def _bind(way: Way, eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
   """Return the results of an equation as jax has it; inner ones replaced."""
   params = dict(eqn.params)
   if eqn.primitive.name == 'remat2' and _is_concerned(params['jaxpr']):
@@ -174,7 +172,7 @@ def _apply(eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
   return [next(results) if var in kept else None for var in eqn.outvars]
 
 
-def _replaced(way: rules.Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
+def _replaced(way: Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
   if not _is_concerned(closed.jaxpr):
     return closed
   inner = functools.partial(_evaluate, way, closed.jaxpr, closed.consts)

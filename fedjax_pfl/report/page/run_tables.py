@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedjax_pfl.report.page.groups import Group, common_settings
-from fedjax_pfl.report.page.tables import (
+from fedjax_pfl.report.page.sortable_cells import (
   METHOD,
   NONE,
   Cell,

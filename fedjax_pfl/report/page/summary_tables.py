@@ -9,7 +9,7 @@ import numpy as np
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import KINDS, either
 from fedjax_pfl.report.page.groups import Group, Views
-from fedjax_pfl.report.page.tables import (
+from fedjax_pfl.report.page.sortable_cells import (
   METHOD,
   NONE,
   Cell,

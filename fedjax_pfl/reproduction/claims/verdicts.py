@@ -20,7 +20,7 @@ from fedjax_pfl.evaluation.differences import (
   Score,
   stated_difference,
 )
-from fedjax_pfl.reproduction.claims.entries import Claim, Comparison, Term
+from fedjax_pfl.reproduction.claims.claims_file import Claim, Comparison, Term
 from fedjax_pfl.reproduction.compare import (
   Compared,
   Measured,

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.reproduction import summary
-from fedjax_pfl.reproduction.claims import document, figures
-from fedjax_pfl.reproduction.claims.entries import load_claims
+from fedjax_pfl.reproduction import summary_rows
+from fedjax_pfl.reproduction.claims import claims_page, figures
+from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.claims.verdicts import Verdict, judge_claim
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.toml_entries import LoadTable
 
-PAGES = {'README.md': document.brief, 'docs/results.md': document.whole}
+PAGES = {'README.md': claims_page.brief, 'docs/results.md': claims_page.whole}
 IMAGES = 'docs/images'
 BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
 
@@ -21,8 +21,8 @@ def judge(
   claims: pathlib.Path,
   folder: pathlib.Path,
   load_table: LoadTable,
-  configs: summary.Configs,
-  log: summary.Log,
+  configs: summary_rows.Configs,
+  log: summary_rows.Log,
 ) -> list[Verdict]:
   """Return the verdicts of a file of claims from a folder of results."""
   stated = load_claims(claims, load_table)
@@ -35,7 +35,7 @@ def judge(
       cause='a mistyped path',
     )
   results = Results(folder)
-  summary.read_rows(results, configs, log)
+  summary_rows.read_rows(results, configs, log)
   return [judge_claim(claim, results) for claim in stated]
 
 
@@ -43,7 +43,7 @@ def texts(
   verdicts: Sequence[Verdict], results: pathlib.Path, root: pathlib.Path
 ) -> dict[pathlib.Path, str]:
   """Return {page: its text, with the verdicts between the marks}."""
-  progress = document.progress(results)
+  progress = claims_page.progress(results)
   return {
     root / page: _replaced(root / page, f'{progress} {section(verdicts)}')
     for page, section in PAGES.items()

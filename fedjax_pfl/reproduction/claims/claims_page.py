@@ -11,11 +11,11 @@ from fedjax_pfl.evaluation.differences import (
   UNPAIRED,
 )
 from fedjax_pfl.report.text_table import align
-from fedjax_pfl.reproduction.claims.entries import Term
+from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Beside, Judged, Verdict
 from fedjax_pfl.reproduction.compare import BEST, Measured
 from fedjax_pfl.reproduction.published import footnote, load
-from fedjax_pfl.reproduction.tables import (
+from fedjax_pfl.reproduction.table_files import (
   DIVERGED,
   FOLDER,
   decimal,

@@ -4,7 +4,7 @@ import pytest
 import small_runs
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import board, work
+from fedjax_pfl.leaderboard import board, fill_form
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import loop
@@ -53,19 +53,19 @@ def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
   monkeypatch.setattr(loop, 'train', counted)
   logged = []
   with pytest.raises(KeyboardInterrupt):
-    work.run(form, tmp_path, logged.append)
+    fill_form.run(form, tmp_path, logged.append)
   assert 'no partition has both baselines' in ''.join(logged)
   assert not [*tmp_path.glob('*.html')]
-  page = work.run(form, tmp_path, logged.append)
+  page = fill_form.run(form, tmp_path, logged.append)
   # Two rates with seed 0, then the better one with seed 1, of two methods.
   assert len(trained) == len({*trained}) == 6 == form.num_trainings
-  assert len([*(tmp_path / work.RUNS).iterdir()]) == 6
+  assert len([*(tmp_path / fill_form.RUNS).iterdir()]) == 6
   assert page.name == 'digits_seeds_0_1.html' and page.is_file()
   fedavg, local = written = board.read(page.with_suffix('.csv'))
   assert (fedavg['method'], local['method']) == ('fedavg', 'local_only')
   assert local['before'] == '' and local['vs_fedavg_verdict']
   assert fedavg['view'] in ('finetuned_1', 'finetuned')
-  before = small_runs.snapshot(tmp_path / work.RUNS)
-  work.run(form, tmp_path, logged.append, others=written)
-  assert small_runs.snapshot(tmp_path / work.RUNS) == before
+  before = small_runs.snapshot(tmp_path / fill_form.RUNS)
+  fill_form.run(form, tmp_path, logged.append, others=written)
+  assert small_runs.snapshot(tmp_path / fill_form.RUNS) == before
   assert 'verdicts are those of seeds 0 1' in ''.join(logged)

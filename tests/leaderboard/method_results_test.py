@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from fedjax_pfl.leaderboard.entries import (
+from fedjax_pfl.leaderboard.method_results import (
   Tuned,
   choose,
   costs_of,

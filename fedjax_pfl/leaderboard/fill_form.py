@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.leaderboard import board, page
-from fedjax_pfl.leaderboard.entries import Entry, choose, read_entry
 from fedjax_pfl.leaderboard.form import (
   Form,
   is_reference,
   settings_of,
   views_of,
 )
+from fedjax_pfl.leaderboard.method_results import Entry, choose, read_entry
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.tuning.train_all import train_groups
 
