@@ -22,7 +22,7 @@ import numpy as np
 from experiments import commandline
 from experiments.accelerators.programs import make_programs
 from experiments.benchmarks import yardstick
-from experiments.benchmarks.cases import MODELS, Case, standard_case
+from experiments.benchmarks.cases import MODELS, Case
 from experiments.benchmarks.measure import (
   NO_TORCH,
   Measured,
@@ -32,7 +32,7 @@ from experiments.benchmarks.measure import (
 from experiments.benchmarks.programs import (
   make_clients,
   make_program,
-  make_stages,
+  make_stage,
 )
 from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, spread
@@ -57,7 +57,7 @@ def training(model: str, repeats: int) -> Iterator[Bar]:
   for case in MODELS[model].cases:
     yield _against_torch(case, 'training', repeats)
   if model == 'convnet4':
-    one = measure(standard_case(model), 'training', repeats, has_torch())
+    one = measure(MODELS[model].cases[0], 'training', repeats, has_torch())
     share, low, high = (100 * part for part in one.share_of_product())
     yield Bar(
       f'{MODELS[model].name}, share of the product peak',
@@ -72,9 +72,9 @@ def training(model: str, repeats: int) -> Iterator[Bar]:
 
 def evaluation(repeats: int) -> Iterator[Bar]:
   """Yield fine-tuning and evaluation of all clients against PyTorch."""
-  for model, row in MODELS.items():
+  for row in MODELS.values():
     if row.is_evaluated:
-      yield _against_torch(standard_case(model), 'evaluation', repeats)
+      yield _against_torch(row.cases[0], 'evaluation', repeats)
 
 
 def _against_torch(case: Case, work: str, repeats: int) -> Bar:
@@ -210,12 +210,11 @@ def _draw(number: int) -> np.ndarray:
 def _bytes_on_host(number: int) -> int:
   """Return the bytes of a round with clients_placement=host."""
   data, ids = _share_clients(SMALL, number), _draw(number)
-  algorithm, key = make_stages(SMALL)[0].algorithm, jax.random.key(0)
-  server, rows = algorithm.init_server(key), gather((), ids, data)
-  lowered = compiled_round.lower(
-    *(algorithm, 1, data.index.shape, server, *rows, np.arange(len(ids))),
-    *(data.x, data.y, key),
-  )
+  algorithm, key = make_stage(SMALL).algorithm, jax.random.key(0)
+  server, cohort = algorithm.init_server(key), gather((), ids, data)
+  position, shape = np.arange(len(ids)), data.index.shape
+  args = server, cohort, position, data.x, data.y, key
+  lowered = compiled_round.lower(algorithm, 1, shape, *args)
   return memory_estimate.program_bytes(lowered.compile())
 
 

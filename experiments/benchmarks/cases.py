@@ -14,9 +14,7 @@ class Case(NamedTuple):
   clients: int = 2  # of a round
   steps: int = 1
   batch: int = 50
-  clients_per_chunk: int | str = 'auto'
   conv_impl: str = 'auto'
-  method: str = 'fedavg'
   image_shape: tuple[int, int, int] = (32, 32, 3)
   num_classes: int = 10
   epochs: int = 2  # of fine-tuning
@@ -71,8 +69,3 @@ MODELS = {
   ),
   'resnet50': Model('ResNet-50', (Case('resnet50', 2, 2, 50),), limit=1.1),
 }
-
-
-def standard_case(model: str) -> Case:
-  """Return the first case of a model that its bars are about."""
-  return MODELS[model].cases[0] if model in MODELS else Case(model, 4, 2)

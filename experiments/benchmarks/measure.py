@@ -1,4 +1,4 @@
-"""Measure one case: times, rates, the share of the ceiling, memory.
+"""Measure one case: times, rates, the share of the ceiling.
 
 A case, a large product and, on request, the best variants of PyTorch and a
 round as README writes it (as_typed.py, a process of its own) run in turn.
@@ -45,10 +45,6 @@ class Measured(NamedTuple):
   """Measurements of a case, and the amount of work of a run."""
 
   case: Case
-  work: str
-  clients_per_chunk: int
-  compile_seconds: float
-  memory: int  # bytes, as reported by the compiler
   seconds: list[float]  # of ours
   product_seconds: list[float]
   torch_seconds: dict[str, list[float]]  # of the best variants of PyTorch
@@ -81,7 +77,7 @@ class Measured(NamedTuple):
     return spread(ratios(self.torch_seconds[self.torch_variant], seconds))
 
 
-@functools.cache  # the table and the bars share cases
+@functools.cache  # bars share cases
 def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   """Return the measurements of `repeats` runs.
 
@@ -103,10 +99,6 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   forward = forward_flops(case.model, case.image_shape, case.num_classes)
   return Measured(
     case=case,
-    work=work,
-    clients_per_chunk=program.clients_per_chunk,
-    compile_seconds=program.compile_seconds,
-    memory=program.memory,
     seconds=seconds.pop('ours'),
     product_seconds=seconds.pop('product'),
     typed_seconds=seconds.pop(TYPED, []),

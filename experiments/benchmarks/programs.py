@@ -1,7 +1,6 @@
 """The compiled programs of a case: a round, or an evaluation."""
 
 import functools
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -35,9 +34,7 @@ class Program(NamedTuple):
   """A compiled program, with its arguments."""
 
   run: Run
-  compile_seconds: float  # tracing, too
   memory: int  # bytes of arguments, results and temporaries
-  clients_per_chunk: int  # clients side by side
 
 
 def make_task(case: Case) -> Task:
@@ -70,14 +67,16 @@ def make_clients(case: Case, each: int) -> ClientData:
   return stack_clients(make_synthetic(spec).train, rows)
 
 
-def make_stages(case: Case) -> tuple[Stage, ...]:
-  """Return the method of a case; all its fits have the case's momentum."""
-  module = load(case.method)
+def make_stage(case: Case) -> Stage:
+  """Return FedAvg; all its fits have the case's momentum."""
+  module = load('fedavg')
   shared = {'batch_size': case.batch, 'momentum': case.momentum}
-  hp = {'train': local_training.LocalTraining(epochs=1, **shared)}
-  if 'finetune' in module.HParams._fields:
-    hp['finetune'] = personalization.Finetuning(epochs=(case.epochs,), **shared)
-  return module.build(make_task(case), module.HParams(**hp))
+  hp = {
+    'train': local_training.LocalTraining(epochs=1, **shared),
+    'finetune': personalization.Finetuning(epochs=(case.epochs,), **shared),
+  }
+  (stage,) = module.build(make_task(case), module.HParams(**hp))
+  return stage
 
 
 def make_training(case: Case) -> Program:
@@ -87,34 +86,34 @@ def make_training(case: Case) -> Program:
 
 
 def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
-  """Return one round of a cohort; of several stages, one of the last."""
-  stage, state, data = _start(case, data)
-  arguments = (*state, jnp.asarray(cohort), data, jax.random.key(0))
-  chunk = chunk_size(case.clients_per_chunk, stage.algorithm, *arguments)
+  """Return one round of a cohort."""
+  stage, key = make_stage(case), jax.random.key(0)
+  state = begin(stage, data, key)
+  arguments = (*state, jnp.asarray(cohort), data, key)
+  chunk = chunk_size('auto', stage.algorithm, *arguments)
   mesh = make_mesh(case.devices)
   round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
 
   def call(compiled, arguments):
     return jax.block_until_ready(compiled(*arguments))
 
-  return _compile(round_fn, mesh, arguments, chunk, call)
+  return _compile(round_fn, mesh, arguments, call)
 
 
 def make_evaluation(case: Case) -> Program:
   """Return the fine-tuning and evaluation of all clients, as in a run."""
   data = make_clients(case, case.steps * case.batch)
-  stage, state, data = _start(case, data)
-  chunk = evaluation_chunk(case.clients_per_chunk, case.clients)
+  stage, key = make_stage(case), jax.random.key(0)
   mesh = make_mesh(case.devices)
   evaluate = make_evaluate(
     stage.algorithm,
     make_task(case).normalise,
     (VIEW,),
-    clients_per_chunk=chunk,
+    clients_per_chunk=evaluation_chunk('auto', case.clients),
     mesh=mesh,
   )
   everyone, tests = jnp.arange(case.clients), make_clients(case, case.tests)
-  arguments = (*state, everyone, data, tests, jax.random.key(0))
+  arguments = (*begin(stage, data, key), everyone, data, tests, key)
 
   def call(compiled, arguments):
     server, clients, _, *rest = arguments
@@ -122,7 +121,7 @@ def make_evaluation(case: Case) -> Program:
       compiled, (VIEW,), server, clients, *rest, block=case.clients
     )
 
-  return _compile(evaluate, mesh, arguments, chunk, call)
+  return _compile(evaluate, mesh, arguments, call)
 
 
 WORKS = {'training': make_training, 'evaluation': make_evaluation}
@@ -135,22 +134,11 @@ def make(case: Case, work: str) -> Program:
 
 
 def _compile(
-  function: Callable, mesh, arguments: tuple, chunk: int, call: Callable
+  function: Callable, mesh, arguments: tuple, call: Callable
 ) -> Program:
   """Compile for arguments on all devices of the mesh, if there is one."""
   if mesh is not None:
     arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
-  began = time.perf_counter()
   compiled = jax.jit(function).lower(*arguments).compile()
-  seconds = time.perf_counter() - began
   run = functools.partial(call, compiled, arguments)
-  return Program(run, seconds, program_bytes(compiled), chunk)
-
-
-def _start(case: Case, data: ClientData) -> tuple[Stage, tuple, ClientData]:
-  """Return the last stage of the method, its states and its data."""
-  stages = make_stages(case)
-  state = begin(stages[0], data, jax.random.key(0))
-  for stage in stages[1:]:
-    state = stage.initialize(*state, data)
-  return stages[-1], state, stages[-1].prepare_data(state[0], data)
+  return Program(run, program_bytes(compiled))

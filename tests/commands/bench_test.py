@@ -4,52 +4,16 @@ import jax
 import jax.numpy as jnp
 import pytest
 import user_commands
-from helpers import refused
 
 from experiments.benchmarks import (
   bars,
   measure,
-  options,
   screen,
   yardstick,
 )
-from experiments.benchmarks.cases import MODELS, Case, standard_case
+from experiments.benchmarks.cases import Case
 from experiments.benchmarks.programs import make_task
 from experiments.benchmarks.screen import Bar
-
-# ---- flags
-
-
-@pytest.mark.parametrize(
-  ('name', 'words', 'near'),
-  [
-    ('model', ['convnet5'], 'did you mean convnet4?'),
-    ('clients_per_chunk', ['0'], "got '0', expected a whole number, 1 or more"),
-    ('model', [], "got '', expected one or more values"),
-  ],
-)
-def test_a_wrong_value_is_a_sentence(name, words, near):
-  assert near in refused(options.values_of, name, words)
-
-
-def test_what_does_not_go_together_is_a_sentence(monkeypatch):
-  one, two = [Case('convnet4')], [Case('convnet4'), Case('vgg9')]
-  refusal = refused(options.check_together, two, ['fedprox'], False)
-  assert '2 cases' in refusal
-  monkeypatch.setattr(options, 'has_torch', lambda: False)
-  refusal = refused(options.check_together, one, [], True)
-  assert 'pip install -e .[bench]' in refusal
-
-
-def test_cases_are_every_combination():
-  asked = {'model': ['convnet4', 'pfl_cnn'], 'clients_per_chunk': ['auto', '2']}
-  convnet, _, cnn, last = options.make_cases(asked)
-  # Where nothing else is asked for, the table has the cases of the bars.
-  assert convnet == standard_case('convnet4')
-  assert cnn == Case('pfl_cnn', 50, 5, 10, momentum=0.0)
-  assert last == cnn._replace(clients_per_chunk=2)
-  assert {*MODELS} < {*options.values_of('bars', ['all'])} == {*bars.BARS}
-
 
 # ---- what is counted
 
@@ -84,14 +48,10 @@ def test_plain_modules_have_the_published_sizes(model, size):
 # ---- what is printed
 
 
-def made_up(**changes) -> measure.Measured:
+def made_up() -> measure.Measured:
   """Return what three repeats of a round came to."""
   return measure.Measured(
-    case=Case('convnet4', clients=10, steps=4, **changes),
-    work='training',
-    clients_per_chunk=1,
-    compile_seconds=8.4,
-    memory=3 * 2**20,
+    case=Case('convnet4', clients=10, steps=4),
     seconds=[2.0, 1.0, 4.0],
     product_seconds=[0.2, 0.1, 0.4],
     torch_seconds={
@@ -122,16 +82,6 @@ def test_ratios_are_taken_repeat_by_repeat_to_the_fastest_pytorch(monkeypatch):
   )
 
 
-def test_table_says_once_what_is_the_same():
-  rows = [made_up(), made_up(clients_per_chunk=1)]
-  title, _, heads, *lines = screen.table(rows)
-  assert 'conv_impl gemm' in title and 'clients_per_chunk' not in title
-  assert 'clients_per_chunk' in heads and 'conv_impl' not in heads
-  assert [line.split()[1] for line in lines] == ['auto', '1']
-  squeezed = [' '.join(line.split()) for line in lines]
-  assert all('1,000 500-2,000 40 40%' in line for line in squeezed)
-
-
 @pytest.mark.parametrize(
   ('bar', 'verdict'),
   [
@@ -150,14 +100,12 @@ def test_line_of_a_bar(bar, verdict):
 
 
 @pytest.mark.long
-def test_the_command_prints_tables_and_bars():
-  small = ('--clients=3', '--steps=1', '--repeats=2', '--devices=1,2')
-  works = '--work=training,evaluation'
-  flags = ('--model=simple_cnn', *small, works, '--bars=forecast')
-  done = user_commands.run('bench', *flags)
+def test_the_command_measures_bars():
+  done = user_commands.run('bench', '--bars=scale,forecast', '--repeats=1')
   assert done.returncode == 0, done.stderr
-  lines = done.stdout.splitlines()
-  cases = [line.split() for line in lines if line.startswith('simple_cnn')]
-  assert [case[1] for case in cases] == ['1', '2'] * 2  # devices
-  assert 'Local training' in done.stdout and 'evaluation, 2' in done.stdout
   assert 'forecast of memory, off by' in done.stdout
+
+
+def test_an_unknown_bar_is_a_sentence():
+  done = user_commands.run('bench', '--bars=convnet5')
+  assert 'did you mean convnet4?' in user_commands.refusal(done)
