@@ -1,15 +1,12 @@
 """Compile every model and every method; write docs/dev/accelerators.md:
 
   python experiments/accelerator_tables.py --platform=cuda
-  python experiments/accelerator_tables.py --platform=tpu --tables=models \\
-      --labels=convnet4,simple_cnn --devices=1
   python experiments/accelerator_tables.py --write
 
 Nothing is run on a device: these are the compiler's numbers. Every row is
 stored in results/accelerators as soon as it is compiled, so that the command
-goes on where it was interrupted; --again compiles all of them. Without a
-platform it prints the tables of what is stored. `make accelerators` does all of
-this.
+goes on where it was interrupted. Without a platform it prints the tables of
+what is stored. `make accelerators` does all of this.
 """
 
 import sys
@@ -21,10 +18,6 @@ from absl import flags
 from experiments.accelerators import environment
 
 PLATFORM = flags.DEFINE_string('platform', '', 'tpu or cuda; none: stored rows')
-DEVICES = flags.DEFINE_integer('devices', 4, 'devices of the mesh; 1: none', 1)
-TABLES = flags.DEFINE_list('tables', ['models', 'methods'], 'which of them')
-LABELS = flags.DEFINE_list('labels', [], 'models or methods; all if not given')
-AGAIN = flags.DEFINE_bool('again', False, 'compile rows that are stored, too')
 WRITE = flags.DEFINE_bool('write', False, 'write docs/dev/accelerators.md')
 
 
@@ -33,7 +26,7 @@ def main():
   from experiments.accelerators import tables
 
   if PLATFORM.value:
-    compile_rows([*tables.choose(TABLES.value, LABELS.value, DEVICES.value)])
+    compile_rows(tables.all_rows())
   if PLATFORM.value and not WRITE.value:
     return
   text = tables.as_markdown(
@@ -50,8 +43,8 @@ def compile_rows(chosen):
   from experiments.accelerators import tables, targets
 
   where = targets.make_where(PLATFORM.value, '', 1)
-  stored = {} if AGAIN.value else tables.read(where.platform)
-  known = {one['key']: one for own in stored.values() for one in own}
+  stored = tables.read(where.platform).values()
+  known = {one['key']: one for own in stored for one in own}
   for number, row in enumerate(chosen, 1):
     began = time.monotonic()
     records, compiled = tables.compile_row(

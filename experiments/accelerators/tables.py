@@ -35,7 +35,6 @@ from experiments.accelerators.targets import PLATFORMS, Where
 from experiments.benchmarks.screen import number
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.atomic_files import write_json
-from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.models.registry import MODELS
@@ -70,6 +69,7 @@ LABELS = {
   'models': [model for model in MODELS if model not in SAME],
   'methods': [*available()],
 }
+MESH = 4  # devices
 MESH_MODELS = ('convnet4', 'mobilenet', 'simple_cnn')
 COHORT = 8  # of the methods' rounds
 
@@ -86,30 +86,13 @@ class Row(NamedTuple):
     return f'{self.table}/{self.label}-{self.devices}'
 
 
-def choose(
-  tables: Sequence[str], labels: Sequence[str], devices: int
-) -> Iterator[Row]:
-  """Yield the rows that are asked for, all without labels; the mesh last."""
-  check_known(
-    'tables',
-    tables,
-    expected='tables of accelerators',
-    choices=LABELS,
-    cause='a typing error',
-  )
-  known = [(table, label) for table in tables for label in LABELS[table]]
-  check_known(
-    'labels',
-    labels,
-    expected='models or methods of these tables',
-    choices=[label for _, label in known],
-    cause='a typing error, or a method without its table',
-  )
-  for size in sorted({1, devices}):
-    for table, label in known:
-      is_shown = size == 1 or table == 'methods' or label in MESH_MODELS
-      if is_shown and (not labels or label in labels):
-        yield Row(table, label, size)
+def all_rows() -> list[Row]:
+  """Return all models and methods on one device, then those on the mesh."""
+  known = [(table, label) for table in LABELS for label in LABELS[table]]
+  on_mesh = [
+    one for one in known if one[0] == 'methods' or one[1] in MESH_MODELS
+  ]
+  return [Row(*one, 1) for one in known] + [Row(*one, MESH) for one in on_mesh]
 
 
 def config_of(row: Row, platform: str) -> dict[str, Any]:
