@@ -1,7 +1,6 @@
-"""Analyses: a question a file, with its figure or table.
+"""Questions, one a file.
 
-Questions to finished runs, which `analyse` answers by their names: id_ood
-and features; each has a HEADER of its CSV and answer(runs, options, log) ->
-Answer. Questions to a config or a method, which train nothing:
-partition, communication_budget, method_table.
+About finished runs: id_ood (a figure and its CSV), export (a model). About a
+config or a method, which train nothing: draw_partition, communication_budget,
+method_table, method_page.
 """

@@ -1,9 +1,5 @@
 """Names of the classes of the image sets, in the order of their numbers."""
 
-from collections.abc import Sequence
-
-from fedjax_pfl.core.errors import check_known
-
 CIFAR10 = (
   *('airplane', 'automobile', 'bird', 'cat', 'deer'),
   *('dog', 'frog', 'horse', 'ship', 'truck'),
@@ -27,20 +23,3 @@ NAMES = {'cifar10': CIFAR10, 'cifar100': tuple(CIFAR100.split())}
 def class_names(dataset: str, num_classes: int) -> tuple[str, ...]:
   """Return the names of the classes; numbers for other data sets."""
   return NAMES.get(dataset, tuple(map(str, range(num_classes))))
-
-
-def choose_classes(
-  words: Sequence[str], dataset: str, num_classes: int
-) -> list[int]:
-  """Return the numbers of classes given by name or number; () means all."""
-  names = class_names(dataset, num_classes)
-  numbers = {name: at for at, name in enumerate(names)}
-  numbers |= {str(at): at for at in range(num_classes)}
-  check_known(
-    'classes',
-    words,
-    expected=f'names or numbers of classes of {dataset}',
-    choices=numbers,
-    cause='classes of another data set, or a typing error',
-  )
-  return [numbers[word] for word in words] or list(range(num_classes))

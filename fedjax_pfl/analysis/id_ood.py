@@ -8,6 +8,8 @@ others in the same batches, so that they share the statistics of BatchNorm. A
 client whose tests are all of its own classes has no accuracy on others: NaN.
 """
 
+import os
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -15,12 +17,11 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.analysis.open_run import (
-  Answer,
-  Chart,
+  Edit,
   Log,
   OpenRun,
-  Options,
   load_states,
+  open_runs,
 )
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
@@ -29,9 +30,10 @@ from fedjax_pfl.core.types import ClientData, Key
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
+from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.clients import Change, plot_clients
 from fedjax_pfl.report.charts.panels import Panel
-from fedjax_pfl.report.figure_file import format_number
+from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.build import Experiment
@@ -55,9 +57,22 @@ TITLES = Split('classes of the client', 'all other classes')
 Splits = Mapping[str, Mapping[str, Split]]  # {run: {view: accuracies [K]}}
 
 
-def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
-  """Evaluate the last models of every run in its first and its last view."""
-  splits = {run.label: measure(run, options, log) for run in runs}
+def analyse(
+  workdirs: Sequence[str | os.PathLike],
+  output: str | os.PathLike,
+  clients: int,
+  log: Log,
+  edit: Edit | None = None,
+) -> pathlib.Path:
+  """Save the figure of the first clients (0: all) and its CSV; log a table.
+
+  The last models of every run are evaluated, in its first and its last view.
+
+  >>> analyse(['runs/a'], 'a.png', 0, print)
+  """
+  check_output(output)
+  runs = open_runs(workdirs, log, edit)
+  splits = {run.label: measure(run, clients, log) for run in runs}
   lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
     for view, split in splits[run.label].items():
@@ -71,9 +86,11 @@ def answer(runs: Sequence[OpenRun], options: Options, log: Log) -> Answer:
           f'{run.name}: {left_out} of {values.size} clients have no test '
           f'image of {title}, and are left out there.'
         )
+  log(align(lines))
   views = dict.fromkeys(' and '.join(one) for one in splits.values())
   notes = [NOTE.format('; '.join(views))]
-  return Answer(*draw(splits), rows, align(lines), notes)
+  figure = picture.draw('', *draw(splits), notes=notes)
+  return save(figure, output, HEADER, rows)
 
 
 def _mean_and_std(used: np.ndarray) -> str:
@@ -81,23 +98,24 @@ def _mean_and_std(used: np.ndarray) -> str:
   return mean_and_std(numbers)
 
 
-def measure(run: OpenRun, options: Options, log: Log) -> dict[str, Split]:
-  """Return {view: accuracies [K]} of the first clients.
+def measure(run: OpenRun, clients: int, log: Log) -> dict[str, Split]:
+  """Return {view: accuracies [K]} of the first clients; 0: of all.
 
   With the random numbers of the run's evaluation: its own models.
   """
-  experiment, number = run.experiment, run.num_clients(options)
-  server, clients = load_states(experiment, run.path, log)
+  experiment, total = run.experiment, run.settings.data.num_seen_clients
+  number = min(clients or total, total)
+  server, states = load_states(experiment, run.path, log)
   few = experiment._replace(
     train=_first(experiment.train, number), test=_first(experiment.test, number)
   )
-  clients = trees.gather(clients, np.arange(number))
+  states = trees.gather(states, np.arange(number))
   every_view = run.settings.evaluation.views
   views = tuple(dict.fromkeys([every_view[0], every_view[-1]]))
   key = random_streams(run.settings.seed)['evaluation']
   title = f'evaluation {run.name}'
   with progress.progress(title, number, unit='client') as bar:
-    scores, owned = score_by_class(few, server, clients, views, key, bar.update)
+    scores, owned = score_by_class(few, server, states, views, key, bar.update)
   return {
     view: split_accuracy(score.correct, score.count, owned)
     for view, score in scores.items()
@@ -156,8 +174,8 @@ def split_accuracy(
   return Split(accuracy(owned), accuracy(~owned))
 
 
-def draw(splits: Splits) -> Chart:
-  """Return two panels: own classes on the left, other classes on the right."""
+def draw(splits: Splits) -> tuple[list[Panel], dict[str, str]]:
+  """Return two panels, own classes and others, and {css class: colour}."""
   styles = [style_of(label) for label in splits]
   panels = []
   for kind, title in enumerate(TITLES):

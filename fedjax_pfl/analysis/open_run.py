@@ -1,28 +1,20 @@
 """A finished run, opened for a question: its settings, data and last models.
 
-Nothing is written. A question gets open runs and `Options`, and gives an
-`Answer`: the panels of a figure, and the rows of its CSV.
+Nothing is written.
 """
 
 import os
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import jax
-import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.core.user_code import digest_of
-from fedjax_pfl.data.images import Images
-from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.finished_runs import each_once
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
 from fedjax_pfl.training import build
 from fedjax_pfl.training.best_rounds import chosen_states
@@ -32,14 +24,6 @@ from fedjax_pfl.training.state import state_shapes
 Log = Callable[[str], None]
 # Replaces fields of a config: those that were given on the command line.
 Edit = Callable[[dict[str, Any]], None]
-
-
-class Options(NamedTuple):
-  """Options of the analyses; each analysis reads those that it needs."""
-
-  clients: int = 0  # 0: all
-  images: int = 0
-  classes: tuple[str, ...] = ()
 
 
 class OpenRun(NamedTuple):
@@ -53,22 +37,6 @@ class OpenRun(NamedTuple):
   @property
   def name(self) -> str:
     return display_name(self.label)
-
-  def num_clients(self, options: Options) -> int:
-    """Return how many clients the question is about, from the first."""
-    total = self.settings.data.num_seen_clients
-    return min(options.clients or total, total)
-
-
-Chart = tuple[list[Panel], dict[str, str]]  # and {css class: colour}
-
-
-class Answer(NamedTuple):
-  panels: Sequence[Panel]
-  colours: Mapping[str, str]
-  rows: Iterable[Sequence[Any]]  # of the CSV
-  text: str = ''  # to be printed
-  notes: Sequence[str] = ()  # below the figure
 
 
 def open_runs(
@@ -196,33 +164,3 @@ def load_states(
     )
   found = [restored[1][part] for part in parts]
   return chosen_states(experiment, *found) if is_chosen else tuple(found)
-
-
-def load_global(task: Task, workdir: str | os.PathLike) -> Params:
-  """Return the global model of the run, model/global.npz."""
-  path = pathlib.Path(workdir) / 'model' / 'global.npz'
-  params, _ = load_model(path)
-  if jax.tree.structure(params) != jax.tree.structure(task.is_head):
-    raise bad_input(
-      'model',
-      got=f'{path} with the layers {", ".join(params)}',
-      expected=f'the layers {", ".join(task.is_head)}',
-      cause='the model of another run, or of another version',
-    )
-  return params
-
-
-def evenly_spaced(images: Images, number: int) -> Images:
-  """Return this number of the images, evenly spaced; all of them if 0."""
-  size = len(images.y)
-  if not size:
-    raise bad_input(
-      'run',
-      got='a run whose data set has no test images of its own',
-      expected='test images that all clients share',
-      choices=["the words 'test' in `split` of the .npz file"],
-      cause='own arrays whose clients are tested on training images',
-    )
-  number = min(number or size, size)
-  rows = np.arange(number) * size // number
-  return Images(images.x[rows], images.y[rows])

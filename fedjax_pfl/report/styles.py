@@ -8,7 +8,6 @@ distances and a contrast of at least 4.
 """
 
 import zlib
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.user_code import without_digest
@@ -76,26 +75,6 @@ def style_of(algorithm: str) -> Style:
 def spare_dashes(style: Style) -> list[Any]:
   """Return the dashes of further lines that have the colour of this one."""
   return [one for one in (*SPARE_DASHES, SOLID, DASHED) if one != style.dash]
-
-
-def distinct_styles(labels: Sequence[str]) -> dict[str, Style]:
-  """Return styles, assigned in order, for labels that are not methods.
-
-  Such as classes, or runs of one method that differ in a setting.
-  """
-  colours = [(style.colour, style.dark) for style in STYLES.values()]
-  markers = [style.marker for style in STYLES.values()]
-  dashes = (SOLID, *SPARE_DASHES, DASHED)
-  return {
-    label: Style(
-      label,
-      *colours[number % len(colours)],
-      dashes[number % len(dashes)],
-      # Where colours repeat, markers are others.
-      markers[(number + number // len(colours)) % len(markers)],
-    )
-    for number, label in enumerate(labels)
-  }
 
 
 def display_name(algorithm: str) -> str:

@@ -3,7 +3,6 @@
 import jax
 import pytest
 import small_runs
-import threadpoolctl
 
 from fedjax_pfl.training.loop import train
 
@@ -13,15 +12,6 @@ def make_experiment(**changes):
   every = {'log_every': 1, 'checkpoint_every': 1, 'save_clients': (0,)}
   own = {'rounds': 3, 'local_epochs': 2, 'eval_every': 1, **every, **changes}
   return small_runs.make_experiment(**own)
-
-
-@pytest.fixture(scope='session', autouse=True)
-def one_thread():
-  """Give t-SNE one thread: several would wait actively on a busy machine."""
-  import sklearn.manifold  # noqa: F401, only loaded libraries are limited
-
-  with threadpoolctl.threadpool_limits(1, 'openmp'):
-    yield
 
 
 @pytest.fixture(scope='session')

@@ -11,7 +11,7 @@ from fedjax_pfl.analysis.id_ood import (
   score_by_class,
   split_accuracy,
 )
-from fedjax_pfl.analysis.open_run import OpenRun, Options, load_states
+from fedjax_pfl.analysis.open_run import OpenRun, load_states
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.settings import replace
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 def split_of(experiment, workdir):
   run = OpenRun('fedbabu', workdir, experiment.settings, experiment)
-  return measure(run, Options(), print)
+  return measure(run, 0, print)
 
 
 def test_every_test_image_is_on_one_side(tiny_run):

@@ -67,8 +67,6 @@ def test_every_method_has_a_look_of_its_own_that_can_be_drawn():
   markers = {style.marker for style in looks}
   drawn = {svg.marker(marker, 10.0, 10.0, 4.0) for marker in markers}
   assert len(drawn) == len(markers)
-  labels = styles.distinct_styles([f'{number}' for number in range(20)])
-  assert len({(one.colour, one.marker) for one in labels.values()}) == 20
 
 
 def test_a_method_that_is_not_listed_has_a_look_and_its_name():
