@@ -64,11 +64,12 @@ def run_experiment(settings):
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
 
-  if FORECAST.value:
-    log_memory(build_experiment(settings, progress.log), progress.log)
-    return
-  startup.cache_programs(progress.log)
+  if not FORECAST.value:
+    startup.cache_programs(progress.log)
   experiment = build_experiment(settings, progress.log)
+  if FORECAST.value:
+    log_memory(experiment, progress.log)
+    return
   result = train(experiment, WORKDIR.value)
   progress.log(table([result]))
   progress.log(f'Everything about this run is in {WORKDIR.value}')

@@ -29,7 +29,7 @@ def build_blank(settings: Settings) -> Experiment:
   On one device. What `init_from` names is not read: its model has the same
   shapes.
   """
-  data, shape = settings.data, peek_shape(settings)
+  data, shape = settings.data, peek_shape(settings.data)
   task = build_task(settings, *shape)
   stages, names_only = (
     build_stages(settings, own) for own in (task, outline(task))

@@ -42,7 +42,12 @@ from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
-from fedjax_pfl.settings import Settings, flat_config, parse_config
+from fedjax_pfl.settings import (
+  DataSettings,
+  Settings,
+  flat_config,
+  parse_config,
+)
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
 from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build_data import UnseenClients, build_data
@@ -125,13 +130,15 @@ def build_experiment(
   check_loaded(flat_config(settings))
   make_mesh(settings.system.devices)  # refuses more than there are
   # Model and method first: they cost nothing, data may cost half a minute.
-  shape = peek_shape(settings)
+  shape = peek_shape(settings.data)
   metrics = build_checks.load_metrics(settings.evaluation, shape.num_classes)
   task, start = build_task(settings, *shape), None
   if settings.init_from:
     from fedjax_pfl.training import warm_start
 
-    start = warm_start.load_start(settings, shape.image_shape, task)
+    start = warm_start.load_start(
+      settings.init_from, settings.model.name, shape.image_shape, task
+    )
     task = task._replace(init=lambda key: start.params)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
@@ -151,11 +158,12 @@ def build_experiment(
 
     host_offload.check_stages(stages, data.train)
   if start:
-    data_id = warm_start.identity_with(settings, data, start)
+    data_id = warm_start.identity_with(settings.algorithm, data, start)
     data = data._replace(data_id=data_id)
-  build_checks.check_scoring(settings, data.test)
-  if data.unseen:
-    build_checks.check_scoring(settings, data.unseen.test)
+  for own in filter(None, (data, data.unseen)):
+    build_checks.check_scoring(
+      settings.evaluation, settings.training.batch_size, own.test
+    )
   return placed(Experiment(settings, *data, task, stages, metrics=metrics))
 
 
@@ -178,11 +186,10 @@ def placed(experiment: Experiment) -> Experiment:
 # ---- the model ---------------------------------------------------------------
 
 
-def peek_shape(settings: Settings) -> Shape:
+def peek_shape(data: DataSettings) -> Shape:
   """Return image shape, as the model sees it, and classes; read no data."""
-  name = settings.data.dataset
-  side = find_recipe(name, settings.data.preprocessing).side
-  return scale_shape(peek(name, settings.data.data_dir), side)
+  side = find_recipe(data.dataset, data.preprocessing).side
+  return scale_shape(peek(data.dataset, data.data_dir), side)
 
 
 def build_task(
@@ -191,7 +198,7 @@ def build_task(
   """Return the task of a config, for examples of this shape."""
   data, model, loss = settings.data, settings.model, settings.training.loss
   dtype = peek_dtype(data.dataset, data.data_dir)
-  build_checks.check_inputs(settings, dtype, image_shape)
+  build_checks.check_inputs(model.name, data.preprocessing, dtype, image_shape)
   name = data.dataset if dtype == IMAGE else 'none'
   augment, normalise = make_transforms(name, image_shape, data.preprocessing)
   how = {

@@ -36,7 +36,7 @@ def check_method(
 
   Views, models to keep, a global model, a message to clients who come later.
   """
-  data = shapes_of_clients(settings, image_shape)
+  data = shapes_of_clients(settings.data, image_shape)
   if is_code(settings.algorithm):
     check_own_method(settings.algorithm, stages, data)
   *_, (last, *states) = stage_shapes(stages, data)
@@ -143,11 +143,12 @@ def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:
 # ---- the data ----------------------------------------------------------------
 
 
-def check_inputs(settings: Settings, dtype: str, shape: tuple) -> None:
+def check_inputs(
+  name: str, preprocessing: str, dtype: str, shape: tuple
+) -> None:
   """Refuse what is for images alone where the data are other inputs."""
   if dtype == IMAGE:
     return
-  name, preprocessing = settings.model.name, settings.data.preprocessing
   if preprocessing != 'default':
     raise bad_input(
       'preprocessing',
@@ -194,14 +195,15 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
       )
 
 
-def check_scoring(settings: Settings, test: ClientData) -> None:
+def check_scoring(
+  settings: EvaluationSettings, size: int, test: ClientData
+) -> None:
   """Refuse clients whose tests fill no batch, where only such count."""
   counts = np.asarray(test.count)  # [K]
-  if settings.evaluation.adapt_on == 'test_half':
+  if settings.adapt_on == 'test_half':
     counts = counts - counts // 2
-  size = settings.training.batch_size
   few = (counts > 0) & (counts < size)
-  if settings.evaluation.scoring == 'whole_batches' and few.any():
+  if settings.scoring == 'whole_batches' and few.any():
     raise bad_input(
       'scoring',
       got=f'whole_batches with a client of {counts[few].min()} tests',

@@ -11,7 +11,7 @@ from fedjax_pfl.data import peek_dtype
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.grid import families
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.settings import Settings
+from fedjax_pfl.settings import DataSettings, Settings
 
 FINETUNED = 'finetuned'
 
@@ -54,15 +54,15 @@ def views_of_method(
   settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
 ) -> tuple[str, ...]:
   """Return all views of the last stage; traces, computes nothing."""
-  data = shapes_of_clients(settings, image_shape)
+  data = shapes_of_clients(settings.data, image_shape)
   *_, (last, *states) = stage_shapes(stages, data)
   return evaluate.view_names(last.algorithm, *states, data)
 
 
-def shapes_of_clients(settings: Settings, image_shape: tuple) -> ClientData:
+def shapes_of_clients(data: DataSettings, image_shape: tuple) -> ClientData:
   """Return the shapes of the clients that take part, of one example each."""
-  clients = settings.data.num_seen_clients
-  dtype = peek_dtype(settings.data.dataset, settings.data.data_dir)
+  clients = data.num_seen_clients
+  dtype = peek_dtype(data.dataset, data.data_dir)
   return ClientData(
     jax.ShapeDtypeStruct((1, *image_shape), dtype),
     jax.ShapeDtypeStruct((1,), 'int32'),

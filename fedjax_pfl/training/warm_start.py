@@ -11,7 +11,6 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
-from fedjax_pfl.settings import Settings
 
 
 class Start(NamedTuple):
@@ -23,9 +22,10 @@ class Start(NamedTuple):
   digest: str  # of the file: with another model it is another run
 
 
-def load_start(settings: Settings, image_shape: tuple, task: Task) -> Start:
-  """Return the final global model of the run at `init_from`, for this task."""
-  workdir = settings.init_from
+def load_start(
+  workdir: str, model: str, image_shape: tuple, task: Task
+) -> Start:
+  """Return the final global model of this run, for a model and its task."""
   run_dir.load_result(workdir)  # refuses a run that is not finished
   path = pathlib.Path(workdir) / run_dir.MODEL
   if not path.is_file():
@@ -47,7 +47,7 @@ def load_start(settings: Settings, image_shape: tuple, task: Task) -> Start:
     )
   like = jax.eval_shape(task.init, jax.random.key(0))
   got = _describe(*(about[name] for name in fields), params)
-  want = _describe(settings.model.name, task.num_classes, image_shape, like)
+  want = _describe(model, task.num_classes, image_shape, like)
   if got != want or _shapes(params) != _shapes(like):
     raise bad_input(
       'init_from',
@@ -62,14 +62,14 @@ def load_start(settings: Settings, image_shape: tuple, task: Task) -> Start:
   return Start(str(workdir), params, data_id, run_dir.model_digest(workdir))
 
 
-def identity_with(settings: Settings, data: Any, start: Start) -> str:
+def identity_with(algorithm: str, data: Any, start: Start) -> str:
   """Return the fingerprint of the data and of the first parameters.
 
   Refuses another partition where a client would get the model of another one,
   or where that run may have trained on what this one keeps for choosing, or on
   examples of clients who come later.
   """
-  module = algorithms.load(settings.algorithm)
+  module = algorithms.load(algorithm)
   is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
   of_start = start.data_id.partition('+')[0]
   kept_apart = data.validation is not None or data.unseen is not None

@@ -130,7 +130,7 @@ def test_config_traces(name):
   """
   config = common.load(config_of(name), quick=True).to_dict()
   settings = parse_config({**config, 'model': 'convnet3'})
-  image_shape, num_classes = build.peek_shape(settings)
+  image_shape, num_classes = build.peek_shape(settings.data)
   task = build.build_task(settings, image_shape, num_classes)
   num_clients = settings.data.num_clients
   data = make_shapes(num_clients, image_shape)

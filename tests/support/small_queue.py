@@ -95,8 +95,8 @@ def build(settings, log):
   if not settings.init_from:
     return experiment
   task = small_runs.TASK
-  start = load_start(settings, (8, 8, 1), task)
-  data_id = identity_with(settings, experiment, start)
+  start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
+  data_id = identity_with(settings.algorithm, experiment, start)
   task = task._replace(init=lambda key: start.params)
   return experiment._replace(task=task, data_id=data_id)
 

@@ -35,7 +35,7 @@ def test_quick_has_a_stand_in_and_logs_it(tmp_path):
   plain, scaled = built
   assert plain.train.x.shape == (1000, 64, 64, 3)
   assert scaled.train.x.shape == (1000, 32, 32, 3)
-  assert peek_shape(scaled.settings) == ((32, 32, 3), 200)
+  assert peek_shape(scaled.settings.data) == ((32, 32, 3), 200)
 
 
 PARTS = [
