@@ -38,7 +38,7 @@ def play(state, folder, want):
 
 
 @pytest.mark.parametrize(
-  ('campaign', 'count'), [(mutations, 20), (commands, 50)]
+  ('campaign', 'count'), [(mutations, 12), (commands, 30)]
 )
 def test_mistakes_are_refused_in_a_sentence_or_none_is_needed(campaign, count):
   _, ends = next(campaign.run(count, seed=0))

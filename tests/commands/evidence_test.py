@@ -31,14 +31,6 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   assert 'is left out: ' in refused.stdout and not [*results.iterdir()]
 
 
-def test_a_wrong_flag_is_a_sentence(tmp_path):
-  results = tmp_path / 'results'
-  refused = run('evidence', '--minutes=0', f'--results={results}')
-  words = 'minutes: got 0.0, expected a number of minutes above 0'
-  assert words in refusal(refused)
-  assert not results.exists()
-
-
 def made(*words):
   """Return the words of the command that make would run."""
   if shutil.which('make') is None:
@@ -100,13 +92,3 @@ def test_without_results_every_claim_is_not_run(tmp_path):
   assert sum(line.endswith(': not run') for line in lines) == 8
   assert ' '.join(lines[2].split()) == '(a) FedBABU > FedAvg +6.70 not run'
   assert not [*tmp_path.iterdir()]
-
-
-def test_a_mistake_in_a_claim_is_a_sentence(tmp_path):
-  text = (ROOT / 'results' / 'claims.toml').read_text()
-  wrong = tmp_path / 'claims.toml'
-  wrong.write_text(text.replace('algorithm=fedper', 'algorithm=fedpr', 1))
-  refused = run('claims', f'--claims={wrong}', '--write')
-  text = refusal(refused)
-  assert '[[claims.comparisons]] 2: --where: got' in text
-  assert 'Choices: fedbabu, fedavg, fedper' in text and refused.stdout == ''
