@@ -7,6 +7,11 @@ the addresses of their authors, are compared with known SHA-256 digests, and are
 kept in DIR/downloads. The same command fetches what is missing, and leaves a
 set that is there as it is. Without --data_dir: $TFDS_DATA_DIR, or else
 ~/tensorflow_datasets, where runs look, too. TensorFlow is not needed.
+
+  python experiments/prepare.py fashion_mnist --idx_files=FOLDER --data_dir=DIR
+
+takes the four files of mnist or fashion_mnist from a folder, gzipped or not:
+of another library, or of Debian's package dataset-fashion-mnist.
 """
 
 import commandline
@@ -15,12 +20,15 @@ from absl import flags
 DATA_DIR = flags.DEFINE_string(
   'data_dir', '', 'the folder of the image sets; runs take --config.data_dir'
 )
+IDX_FILES = flags.DEFINE_string(
+  'idx_files', '', 'a folder with the four files of the set: no download'
+)
 
 
 def main(names):
   from fedjax_pfl.data.preparation.prepare import prepare
 
-  prepare(names, DATA_DIR.value)
+  prepare(names, DATA_DIR.value, idx_files=IDX_FILES.value)
 
 
 if __name__ == '__main__':

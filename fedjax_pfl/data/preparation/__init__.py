@@ -2,5 +2,6 @@
 
 download      where they are; a file from the network, checked
 formats       the bytes of an archive -> arrays, in the order of tfds
+idx_files     MNIST's format; a folder of such files that the user has
 prepare       all of it, for the sets that are asked for
 """

@@ -7,7 +7,6 @@ Datasets stores them (`tfds_order`): a partition draws rows, so the same client
 has the same images only in the same order.
 """
 
-import gzip
 import hashlib
 import io
 import math
@@ -15,11 +14,11 @@ import pathlib
 import tarfile
 import zipfile
 from collections.abc import Sequence
-from typing import IO
 
 import numpy as np
 
 from fedjax_pfl.data.images import SPLITS, Images
+from fedjax_pfl.data.preparation.idx_files import read_idx
 
 CIFAR_SHAPE = (3, 32, 32)  # a colour after the other
 # The files of both splits, and the labels of an image.
@@ -56,8 +55,8 @@ def read_cifar(
 
 
 def read_mnist(files: Files) -> Splits:
-  """Return (train, test) of four .gz files, in the order of tfds."""
-  x_train, y_train, x_test, y_test = map(_read_idx, files)
+  """Return (train, test) of four IDX files, in the order of tfds."""
+  x_train, y_train, x_test, y_test = map(read_idx, files)
   return (
     _in_tfds_order('train', x_train, y_train),
     _in_tfds_order('test', x_test, y_test),
@@ -70,7 +69,7 @@ def read_emnist(files: Files) -> Splits:
   with zipfile.ZipFile(files[0]) as archive:
     for split in SPLITS:
       x, y = (
-        _read_idx(io.BytesIO(archive.read(EMNIST.format(split, kind))))
+        read_idx(io.BytesIO(archive.read(EMNIST.format(split, kind))))
         for kind in ('images-idx3', 'labels-idx1')
       )
       # The files hold columns as rows.
@@ -132,15 +131,6 @@ def tfds_order(split: str, size: int) -> np.ndarray:
     return hashlib.md5(text, usedforsecurity=False).digest()
 
   return np.array(sorted(range(size), key=place), np.int64)
-
-
-def _read_idx(file: pathlib.Path | IO[bytes]) -> np.ndarray:
-  """Return the array of a gzipped IDX file: magic, sizes, bytes."""
-  with gzip.open(file) as content:
-    zeros, kind, rank = content.read(2), *content.read(2)
-    assert zeros == b'\0\0' and kind == 8, 'no IDX file of bytes'
-    shape = np.frombuffer(content.read(4 * rank), '>u4').astype(int)
-    return np.frombuffer(content.read(), np.uint8).reshape(shape)
 
 
 def _in_tfds_order(split: str, x: np.ndarray, y: np.ndarray) -> Images:
