@@ -72,11 +72,6 @@ def log_progress(text: str) -> None:
 # ---- flags
 
 
-def parse_flags(argv: Sequence[str], required: Sequence[str] = ()) -> Overrides:
-  """Parse absl's flags; return what is given for fields of the config."""
-  return parse_words(argv, required)[0]
-
-
 def parse_words(
   argv: Sequence[str], required: Sequence[str] = (), expected: str = ''
 ) -> tuple[Overrides, list[str]]:

@@ -13,7 +13,7 @@ from absl import flags
 CONFIG = flags.DEFINE_string(
   'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
 )
-OUTPUT = flags.DEFINE_string('output', None, 'the figure, a .png file')
+OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
 
 
 def main(overrides):

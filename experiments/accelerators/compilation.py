@@ -20,14 +20,16 @@ from experiments.accelerators.programs import (
   make_programs,
 )
 from experiments.accelerators.targets import Device, Where
-from experiments.benchmarks.screen import WIDTH, columns, number
+from experiments.benchmarks.screen import WIDTH, number
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.federated.chunking import MEMORY_SHARE
+from fedjax_pfl.report.text_table import align
 from fedjax_pfl.training.build import Experiment
 
 NOTE = (
-  "The compiler's numbers, not measurements. GFLOP and MB of a program count "
-  'each of its loops once; a compiler for GPUs counts none.'
+  "The compiler's numbers, not measurements; memory in MiB. GFLOP and "
+  'MB of a program count each of its loops once; a compiler for GPUs counts '
+  'none.'
 )
 
 Record = dict[str, Any]  # of a program, as results/accelerators has it
@@ -142,7 +144,8 @@ def lines(
     yield from textwrap.wrap(sentence, WIDTH)
   yield ''
   rows = {f'{one["stage"]} {one["program"]}': one for one in records}
-  yield from columns({'\n': name, **_cells(one)} for name, one in rows.items())
+  cells = [{'program': name, **_cells(one)} for name, one in rows.items()]
+  yield align([(*cells[0],), *(tuple(own.values()) for own in cells)])
   for name, one in rows.items():
     if one['error']:
       sentence = f'{name}: {one["error"]}'
@@ -152,7 +155,7 @@ def lines(
 
 
 def _cells(row: Record) -> dict[str, str]:
-  """Return the cells of a program by their heads, in two lines."""
+  """Return the cells of a program by their heads; sizes in MiB."""
   memory, costs = row['memory'] or {}, row['costs'] or {}
 
   def size(part):
@@ -163,14 +166,14 @@ def _cells(row: Record) -> dict[str, str]:
     used = (resident(memory) + memory['temporary']) / memory['device']
     used = f'{100 * used:.0f} %'
   return {
-    'clients\nside by side': str(row['clients_per_chunk'] or ''),
-    'compiled\nin s': number(row['compile_seconds']),
-    'arguments\nMiB': size('arguments'),
-    'results\nMiB': size('results'),
-    'temporary\nMiB': size('temporary'),
-    'of the\ndevice': used,
-    '\nfits': 'no' if row['error'] else 'yes',
-    '\nGFLOP': number(costs['flops'] / 1e9) if costs else '',
-    '\nMB': number(costs['bytes'] / 1e6) if costs else '',
-    '\ncalls': f'{row["calls"]:,.0f}',
+    'side by side': str(row['clients_per_chunk'] or ''),
+    'seconds': number(row['compile_seconds']),
+    'arguments': size('arguments'),
+    'results': size('results'),
+    'temporary': size('temporary'),
+    'of device': used,
+    'fits': 'no' if row['error'] else 'yes',
+    'GFLOP': number(costs['flops'] / 1e9) if costs else '',
+    'MB': number(costs['bytes'] / 1e6) if costs else '',
+    'calls': f'{row["calls"]:,.0f}',
   }

@@ -1,4 +1,4 @@
-"""What is printed: the line of a bar, and columns of cells."""
+"""What the bench prints: the line of a bar."""
 
 import textwrap
 from collections.abc import Iterator
@@ -39,21 +39,6 @@ class Bar(NamedTuple):
     yield from textwrap.wrap(
       self.how, WIDTH, initial_indent='    ', subsequent_indent='    '
     )
-
-
-def columns(rows: Iterator[dict[str, str]]) -> Iterator[str]:
-  """Yield heads, in two lines, and rows: {head: cell}, with aligned cells.
-
-  Empty columns are left out; the first has its cells to the left.
-  """
-  rows = [*rows]
-  shown = [head for head in rows[0] if any(row[head] for row in rows)]
-  heads = zip(*(head.split('\n') for head in shown), strict=True)
-  lines = [*heads, *([row[head] for head in shown] for row in rows)]
-  widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-  for first, *rest in lines:
-    cells = map(str.rjust, rest, widths[1:])
-    yield ' '.join([first.ljust(widths[0]), *cells]).rstrip()
 
 
 def number(value: float) -> str:

@@ -23,8 +23,8 @@ NOTE = (
 
 
 def save(settings: Settings, out: str | os.PathLike, log: Log) -> pathlib.Path:
-  """Save `out` (.png) and, beside it, every count but zeros; return `out`."""
-  out = figure_file.check_output(out, ['.png'])
+  """Save `out` and, beside it, every count but zeros; return `out`."""
+  out = figure_file.check_output(out)
   dataset, train, test, *_ = build_data(settings, log)
   panels, rows = [], []
   for split, data in (('training', train), ('testing', test)):

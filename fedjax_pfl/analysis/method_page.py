@@ -14,12 +14,12 @@ from fedjax_pfl.algorithms import load
 from fedjax_pfl.analysis.method_table import (
   MODEL,
   Traced,
-  as_markdown,
   condition,
   family,
   relatives,
   title_of,
 )
+from fedjax_pfl.report.text_table import markdown
 
 NEW_CLIENT = re.compile(r'^New client: (?P<text>.+?)\n\n', re.M | re.S)
 DIFFERS = re.compile(
@@ -111,7 +111,7 @@ def traffic(name: str, traced: Sequence[Traced]) -> str:
   return '\n\n'.join(
     [
       f'![Layers that travel, and layers that a client keeps]({name}.svg)',
-      as_markdown(header, rows),
+      markdown(header, rows),
       f'Bytes of `{MODEL}` on CIFAR-10, a client and a round. Leaves that are '
       f'never uploaded, by declaration: {private}. It is FedAvg when: '
       f'{condition(module.FEDAVG_EQUIVALENT)}.',
@@ -177,7 +177,7 @@ def options(module: ModuleType) -> str:
   if not rows:
     return f'None of its own. {shared}'
   header = 'option', 'default', 'accepts', 'meaning'
-  return f'{as_markdown(header, rows)}\n\n{shared}'
+  return f'{markdown(header, rows)}\n\n{shared}'
 
 
 def results(numbers: Sequence[Mapping[str, str]]) -> str:
@@ -203,7 +203,7 @@ def results(numbers: Sequence[Mapping[str, str]]) -> str:
   return '\n\n'.join(
     [
       f'{RUN} Differences and doubts: [results](../results.md).',
-      as_markdown(header, rows),
+      markdown(header, rows),
       '\n'.join(f'- {note}' for note in notes if note not in ('', CODE_TODAY)),
     ]
   ).strip()

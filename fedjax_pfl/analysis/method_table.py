@@ -18,6 +18,7 @@ from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import make_task
+from fedjax_pfl.report.text_table import markdown
 
 MODEL, IMAGE, NUM_CLASSES, NUM_CLIENTS = 'convnet4', (32, 32, 3), 10, 100
 FAMILIES = ('global', 'shared parts', 'regularised', 'mixtures', 'clusters')
@@ -90,7 +91,7 @@ def method_table(
     for name in sorted(traced, key=place)
     for row in rows_of(name, traced[name])
   ]
-  return as_markdown(HEADER, rows)
+  return markdown(HEADER, rows)
 
 
 def family(name: str) -> str:
@@ -104,11 +105,6 @@ def relatives(name: str) -> list[str]:
     for other in available()
     if other != name and family(other) == family(name)
   ]
-
-
-def as_markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-  lines = [header, ('---',) * len(header), *rows]
-  return '\n'.join(f'| {" | ".join(line)} |' for line in lines)
 
 
 def title_of(name: str) -> re.Match:

@@ -29,7 +29,7 @@ Edit = Callable[[dict[str, Any]], None]
 class OpenRun(NamedTuple):
   """A finished run, and its experiment, rebuilt."""
 
-  label: str  # the method; with the folder where methods repeat
+  label: str  # the method; with the path where methods repeat
   path: pathlib.Path
   settings: Settings
   experiment: Experiment
@@ -47,29 +47,14 @@ def open_runs(
   """Return the runs, each once, with their experiments."""
   paths = each_once(workdirs)
   read = [read_run(path, log, edit) for path in paths]
-  labels = _labels([settings.algorithm for settings, _ in read], paths)
-  runs = []
-  for path, label, (settings, data) in zip(paths, labels, read, strict=True):
+  methods, runs = [settings.algorithm for settings, _ in read], []
+  for path, (settings, data) in zip(paths, read, strict=True):
+    label = settings.algorithm
+    if methods.count(label) > 1:
+      label = f'{label} ({path})'
     rebuilt = rebuild(settings, data, log, edit)
     runs.append(OpenRun(label, path, settings, rebuilt))
   return runs
-
-
-def _labels(methods: Sequence[str], paths: Sequence[pathlib.Path]) -> list[str]:
-  """Return a label for every run, its method; all differ.
-
-  Where methods repeat, with the directory's name; where these do, with as many
-  folders above it as tell them apart: 'FedAvg (seed0/run)'.
-  """
-  folders = [path.resolve().parts for path in paths]
-  labels = list(methods)
-  for number in range(1, max(map(len, folders), default=0) + 1):
-    words = ['/'.join(parts[-number:]) for parts in folders]
-    labels = [
-      label if labels.count(label) == 1 else f'{method} ({word})'
-      for label, method, word in zip(labels, methods, words, strict=True)
-    ]
-  return labels
 
 
 def read_run(

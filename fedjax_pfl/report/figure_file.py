@@ -13,17 +13,15 @@ from fedjax_pfl.core.errors import bad_input
 FORMATS = ('.png', '.pdf', '.svg')
 
 
-def check_output(
-  out: str | os.PathLike, formats: Sequence[str] = FORMATS
-) -> pathlib.Path:
+def check_output(out: str | os.PathLike) -> pathlib.Path:
   """Return the path of a figure; refuse another format."""
   out = pathlib.Path(out)
-  if out.suffix not in formats:
+  if out.suffix not in FORMATS:
     raise bad_input(
       'output',
       got=str(out),
-      expected=f'a name that ends in {" or ".join(formats)}',
-      choices=formats,
+      expected=f'a name that ends in {" or ".join(FORMATS)}',
+      choices=FORMATS,
       cause='a folder, or no ending; the numbers go to .csv beside it',
     )
   return out

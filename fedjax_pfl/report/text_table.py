@@ -1,7 +1,7 @@
 """Tables of plain text, of results and of other rows."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.evaluation.metrics import TAKEN
@@ -69,6 +69,17 @@ def align(rows: Sequence[tuple[str, ...]]) -> str:
     cells += [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
     lines.append('  '.join(cells))
   return '\n'.join(lines)
+
+
+def markdown(
+  head: Sequence[str],
+  rows: Iterable[Sequence[str]],
+  numbers: Collection[int] = (),
+) -> str:
+  """Return a Markdown table; columns of `numbers` are aligned right."""
+  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
+  lines = [head, marks, *rows]
+  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
 def mean_and_std(summary: Mapping[str, Any] | None) -> str:

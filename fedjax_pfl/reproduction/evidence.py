@@ -6,7 +6,6 @@ there the next time.
 """
 
 import contextlib
-import math
 import os
 import pathlib
 import signal
@@ -134,18 +133,6 @@ def _locked(folder: pathlib.Path) -> Iterator[None]:
     yield
   finally:
     lock.release(folder)
-
-
-def check_minutes(minutes: float | None) -> None:
-  """Refuse what is no time to work; None is without an end."""
-  if minutes is not None and not 0 < minutes < math.inf:
-    raise bad_input(
-      'minutes',
-      got=minutes,
-      expected='a number of minutes above 0',
-      choices=['150', 'nothing, to go on until all is done'],
-      cause='a typing error, or MINUTES without a number',
-    )
 
 
 @contextlib.contextmanager

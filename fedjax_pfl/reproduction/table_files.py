@@ -1,12 +1,12 @@
 """A table of our and the published numbers: as text, Markdown and CSV."""
 
 import pathlib
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import align
+from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.cells import Table, field
 from fedjax_pfl.reproduction.compare import Compared, compare_all
 from fedjax_pfl.reproduction.published import footnote
@@ -50,17 +50,6 @@ def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
   text = markdown(head, rows, range(1, len(head)))
   title = f'# {table.name}: {table.title}'
   return '\n\n'.join([title, text, summary_of(compared), *notes]) + '\n'
-
-
-def markdown(
-  head: Sequence[str],
-  rows: Iterable[Sequence[str]],
-  numbers: Collection[int] = (),
-) -> str:
-  """Return a Markdown table; columns of `numbers` are aligned right."""
-  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
-  lines = [head, marks, *rows]
-  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
 def summary_of(compared: Sequence[Compared]) -> str:

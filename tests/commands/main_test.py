@@ -69,16 +69,15 @@ def test_help_shows_a_command_its_flags_and_every_field():
 
 @pytest.fixture
 def parse(monkeypatch):
-  """Return parse_flags with flags of this test's own."""
+  """Return parse_words with flags of this test's own."""
   values = flags.FlagValues()
   flags.DEFINE_string('config', None, 'a config', flag_values=values)
   flags.DEFINE_string('workdir', None, 'a place', flag_values=values)
   monkeypatch.setattr(flags, 'FLAGS', values)
 
   def parse(*arguments):
-    return commandline.parse_flags(
-      ['main.py', *arguments], required=['config', 'workdir']
-    )
+    words = ['main.py', *arguments]
+    return commandline.parse_words(words, ['config', 'workdir'])[0]
 
   return parse
 

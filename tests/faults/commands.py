@@ -74,7 +74,7 @@ def begin(words: list[str]) -> None:
   for name in NAMES:
     flags.DEFINE_string(name, None, f'a {name}', flag_values=own)
   with mock.patch.object(flags, 'FLAGS', own):
-    overrides = commandline.parse_flags(['main.py', *words], NAMES)
+    overrides, _ = commandline.parse_words(['main.py', *words], NAMES)
   settings = commandline.read_settings(own.config, overrides)
   built = build.build_experiment(settings)
   if own.workdir != GOOD:

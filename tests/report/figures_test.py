@@ -118,7 +118,7 @@ def command(monkeypatch):
   given = f'--config={commandline.ROOT}/configs/digits.py:fedbabu'
   words = [file, given, '--config.partition=dirichlet']
   return lambda *more: main(
-    commandline.parse_flags([*words, *more], required=['config', 'output'])
+    commandline.parse_words([*words, *more], ['config', 'output'])[0]
   )
 
 

@@ -10,7 +10,7 @@ from fedjax_pfl.evaluation.differences import (
   PAIRED,
   UNPAIRED,
 )
-from fedjax_pfl.report.text_table import align
+from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Beside, Judged, Verdict
 from fedjax_pfl.reproduction.compare import BEST, Measured
@@ -19,7 +19,6 @@ from fedjax_pfl.reproduction.table_files import (
   DIVERGED,
   FOLDER,
   decimal,
-  markdown,
   pair,
 )
 
