@@ -25,10 +25,11 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 class Text(nnx.Module):
   def __init__(self, rngs):
     self.embed = nnx.Embed(WORDS, 5, rngs=rngs)
+    self.norm = nnx.LayerNorm(5, rngs=rngs)
     self.head = nnx.Linear(5, Y, rngs=rngs)
 
   def features(self, x, mask):
-    return self.embed(x).mean(axis=1)
+    return self.norm(self.embed(x).mean(axis=1))
 
 
 @every_method(3)

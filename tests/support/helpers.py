@@ -137,6 +137,10 @@ def make_task(
       'head': {'kernel': True, 'bias': True},
     },
     num_classes=classes,
+    norm_leaves={
+      'body': {'kernel': False, 'bias': normalised},
+      'head': {'kernel': False, 'bias': False},
+    },
   )
 
 

@@ -1,0 +1,123 @@
+"""FedDyn (Acar et al. 2021): local objectives whose optimum is the global one.
+
+  w_i <- SGD_tau(u -> L_i(u) + alpha <v_i, u> + alpha/2 |u - w|^2)   i in S
+  v_i <- v_i + w_i - w
+  w   <- mean over S of w_i + 1/N sum_i v_i          N clients in all, not |S|
+
+All v_i begin at zero; in the paper's words, the client's g_i is -alpha v_i, and
+the server's h is -alpha/N sum_i v_i. The mean over S has the weights 1 or n_i.
+
+protocol 'released': as in the public code alpha_i = alpha N n_bar / n_i, with
+n_bar the mean of n_i over all clients divided by N: a client with more examples
+has a weaker term.
+
+The metrics `loss` and `losses` are of the objective, `cross_entropies` of L_i.
+
+New client: it has the global model, and fine-tunes it as all others do.
+
+Differs from the paper: local SGD has momentum here. The public code clips
+gradients to a norm of 10 (`clip_norm`), draws each client of a cohort by itself
+(Bernoulli), and adds alpha/2 |u|^2 as a weight decay, after the clipping.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses, rules
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, Params, Task
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  alpha: float = 0.01
+  protocol: str = 'paper'  # or 'released'
+
+
+RULES = {
+  'alpha': rules.above(0, 'a sign; without the terms it is FedAvg'),
+  'protocol': rules.protocol(),
+}
+FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2111.04263'
+FEDAVG_EQUIVALENT = None  # never: with alpha = 0 the server still adds v
+PRIVATE_LEAVES = ()
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params
+  total: Params  # sum of v_i over all clients
+  mean_count: Array  # [] examples of a client, the mean over all
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of FedDyn."""
+  rules.check(hp, RULES)
+
+  def local_update(down, drift, data, rng):
+    alpha = hp.alpha
+    if hp.protocol == 'released':
+      alpha = alpha * down.mean_count / jnp.maximum(data.count, 1)
+    params, info = hp.train.fit(
+      task,
+      down.params,
+      data,
+      rng,
+      down.round,
+      objective(task, down.params, drift, alpha),
+    )
+    change = jax.tree.map(jnp.subtract, params, down.params)
+    drift = jax.tree.map(jnp.add, drift, change)
+    return drift, params, info.metrics()
+
+  averaging = global_model.federated_averaging(task, hp, local_update)
+
+  def init_server(rng):
+    clock, params = averaging.init_server(rng)
+    return Server(clock, params, zeros_like(params), jnp.ones(()))
+
+  def aggregate(server, up, senders):
+    clock, mean = averaging.aggregate(server, up, senders)
+    change = jax.tree.map(lambda own, w: own - w, up, server.params)
+    total = jax.tree.map(jnp.add, server.total, senders.sum(change))
+    params = jax.tree.map(lambda w, v: w + v / senders.num_clients, mean, total)
+    return Server(clock, params, total, server.mean_count)
+
+  def initialize(server, clients, data):
+    mean_count = jnp.mean(data.count.astype(server.mean_count.dtype))
+    return server._replace(mean_count=mean_count), clients
+
+  algorithm = averaging._replace(
+    init_server=init_server,
+    init_client=lambda server, data, rng: zeros_like(server.params),
+    download=lambda server, client: server._replace(total=()),
+    aggregate=aggregate,
+  )
+  stage = Stage('feddyn', hp.train.rounds, algorithm)
+  if hp.protocol == 'released':
+    stage = stage._replace(initialize=initialize)
+  return (stage,)
+
+
+def objective(
+  task: Task, anchor: Params, drift: Params, alpha: float | Array
+) -> local_training.Loss:
+  """Return u -> L(u) + alpha <v, u> + alpha/2 |u - w|^2, with L beside it."""
+
+  def loss(params, batch, rng):
+    cross_entropy = task.loss(params, batch, rng)
+    products = jax.tree.map(lambda v, u: jnp.sum(v * u), drift, params)
+    linear = sum(jax.tree.leaves(products))
+    squared = 0.5 * losses.sum_squares(params, anchor)
+    total = cross_entropy + alpha * (linear + squared)
+    return total, {'cross_entropies': cross_entropy}
+
+  return loss
+
+
+def zeros_like(params: Params) -> Params:
+  return jax.tree.map(jnp.zeros_like, params)
