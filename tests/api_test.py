@@ -18,8 +18,12 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORDS = [
   name for name in pfl.__all__ if hasattr(getattr(pfl, name), '_fields')
 ]
+# README's example trains, and that of make_round runs one.
+LONG = 'train', 'make_rounds'
 FUNCTIONS = [
-  name for name in pfl.__all__ if not inspect.isclass(getattr(pfl, name))
+  pytest.param(name, marks=[pytest.mark.long] * (name in LONG))
+  for name in pfl.__all__
+  if not inspect.isclass(getattr(pfl, name))
 ]
 
 
