@@ -40,20 +40,35 @@ def main():
   # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
+  from fedjax_pfl.reproduction import summary_rows, table_files
   from fedjax_pfl.reproduction.cell_filter import filter_cells
-  from fedjax_pfl.reproduction.jobs import reproduce_table
+  from fedjax_pfl.reproduction.compare import compare_all
+  from fedjax_pfl.reproduction.dry_run import list_costs
+  from fedjax_pfl.reproduction.execute import execute
+  from fedjax_pfl.reproduction.plan import plan
   from fedjax_pfl.reproduction.results import Results
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
 
   startup.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
-  table = load_table(TABLE.value)
-  filter_cells(table.cells, WHERE.value)
+  table, seeds = load_table(TABLE.value), range(SEEDS.value)
+  cells = filter_cells(table.cells, WHERE.value)
   results = Results(RESULTS.value)
+  if DRY_RUN.value:
+    list_costs(table, cells, seeds, results)
+    return
   configs = {name: parse_config(one) for name, one in load_configs().items()}
-  wanted = (table, WHERE.value, range(SEEDS.value), results, configs)
-  reproduce_table(*wanted, dry_run=DRY_RUN.value)
+  summary_rows.read_csv(results.folder / summary_rows.SUMMARY)
+
+  def write():
+    summary_rows.write_summary(results, configs, progress.log)
+    return table_files.write_table(table, results, seeds)
+
+  execute(plan(cells, seeds), results, progress.log, on_done=write)
+  path, compared = write(), compare_all(cells, results, seeds)
+  progress.log(table_files.as_text(table, compared))
+  progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 
 
 if __name__ == '__main__':

@@ -25,11 +25,14 @@ from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Cell, Table, field
-from fedjax_pfl.reproduction.execute import is_trained, lacking, saved_round
+from fedjax_pfl.reproduction.execute import (
+  is_trained,
+  saved_round,
+  what_is_left,
+)
 from fedjax_pfl.reproduction.plan import (
   Evaluation,
   Training,
-  distinct_trainings,
   evaluation_of,
 )
 from fedjax_pfl.reproduction.results import Results
@@ -67,17 +70,10 @@ class DryRun:
   def line(self, evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
     """Return state, time and memory that these add to what was listed."""
     results = self._results
-    missing = [one for one in evaluations if lacking(one, results)]
-    if not missing:
-      return 'done', '-', '-'
-    missing = [one for one in missing if not results.diverged(one.training)]
-    if not missing:
-      return 'diverged', '-', '-'
-    trainings = [
-      one
-      for one in distinct_trainings(missing)
-      if one.identity not in self._counted and not is_trained(one, results)
-    ]
+    state, missing, trainings = what_is_left(evaluations, results)
+    if state:
+      return state, '-', '-'
+    trainings = [one for one in trainings if one.identity not in self._counted]
     if not trainings:
       is_own = all(one.settings == one.training.settings for one in missing)
       is_own &= not any(is_trained(one.training, results) for one in missing)

@@ -84,6 +84,18 @@ def lacking(evaluation: Evaluation, results: Results) -> list[Reading]:
   ]
 
 
+def what_is_left(
+  evaluations: Sequence[Evaluation], results: Results
+) -> tuple[str, list[Evaluation], list[Training]]:
+  """Return 'done', 'diverged' or '', what is missing, and what is to train."""
+  missing = [one for one in evaluations if lacking(one, results)]
+  finite = [one for one in missing if not results.diverged(one.training)]
+  if not finite:
+    return 'diverged' if missing else 'done', [], []
+  trainings = distinct_trainings(finite)
+  return '', finite, [one for one in trainings if not is_trained(one, results)]
+
+
 def is_trained(training: Training, results: Results) -> bool:
   """Return whether a run of the training is finished."""
   path = results.path_of(training)

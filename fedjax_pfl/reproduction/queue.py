@@ -27,8 +27,8 @@ from fedjax_pfl.data import is_available
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.reproduction.cells import Cell, Table
 from fedjax_pfl.reproduction.dry_run import duration
-from fedjax_pfl.reproduction.execute import is_trained, lacking, saved_round
-from fedjax_pfl.reproduction.plan import Evaluation, distinct_trainings, plan
+from fedjax_pfl.reproduction.execute import saved_round, what_is_left
+from fedjax_pfl.reproduction.plan import Evaluation, plan
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.toml_entries import (
   LoadTable,
@@ -144,15 +144,9 @@ def make_steps(entries: Sequence[Entry]) -> list[Step]:
 
 def state_of(step: Step, results: Results) -> State:
   """Return how far a step is."""
-  missing = [one for one in step.evaluations if lacking(one, results)]
-  if not missing:
-    return State(DONE)
-  missing = [one for one in missing if not results.diverged(one.training)]
-  if not missing:
-    return State(DIVERGED)
-  todo = [
-    one for one in distinct_trainings(missing) if not is_trained(one, results)
-  ]
+  state, missing, todo = what_is_left(step.evaluations, results)
+  if state:
+    return State(state)
   rounds = sum(one.settings.num_rounds for one in todo)
   saved = sum(saved_round(one, results) for one in todo)
   left = step.entry.minutes * (1 - saved / rounds) if rounds else 0.0

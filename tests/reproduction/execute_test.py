@@ -8,7 +8,7 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.reproduction import execute as module
 from fedjax_pfl.reproduction.cells import Reading, Table
 from fedjax_pfl.reproduction.compare import compare_all
-from fedjax_pfl.reproduction.jobs import reproduce_table
+from fedjax_pfl.reproduction.dry_run import list_costs
 from fedjax_pfl.reproduction.plan import plan
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.table_files import as_text, write_table
@@ -99,8 +99,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
   cell = make_cell('initial_accuracy', 'initial', settings=away)
   logged, results = [], Results(tmp_path)
   monkeypatch.setattr(progress, 'log', logged.append)
-  table = TABLE._replace(cells=(*FEW[:3], cell))
-  reproduce_table(table, '', (0,), results, {}, dry_run=True)
+  list_costs(TABLE, (*FEW[:3], cell), (0,), results)
   first, second, third, fourth = logged[-2].splitlines()[2:]
   for line in (first, fourth):
     assert ' train ' in line and ' s ' in line and 'MiB' in line
