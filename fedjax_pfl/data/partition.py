@@ -2,7 +2,7 @@
 
 A partition is two lists of index vectors, one vector a client: for training
 and for testing. They index the two splits of an image set; with test_partition
-'split', both index the training set.
+'split', both index the training set; with 'merged' both sets as one.
 
 Each file of `partitions/` is a method of division; to add one, write a function
 like theirs and name it in `PARTITIONS`.
@@ -33,7 +33,8 @@ PARTITIONS = {
   'semantic': 'semantic',
   'natural': 'natural',
 }
-TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split')
+TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split', 'merged')
+OF_OWN = ('split', 'merged')  # a client is tested on a part of its own rows
 TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')
 SHARE = interval(
   '(0, 1)', 'a percentage, or a number', 'a share of the training examples'
@@ -80,8 +81,10 @@ def partition(
       iid           into equal random parts
       split         they are not used: a client is tested on `test_fraction` of
                     its training rows, drawn at random and left out of training
+      merged        as 'split', and what is divided is both sets as one: rows
+                    from P on are those of the test set
     test_shards_per_client: for 'independent'.
-    test_fraction: for 'split'.
+    test_fraction: for 'split' and 'merged'.
     seed: of all draws.
     clients: for 'natural': who holds each training example [P], and each test
       example, whole numbers from 0; `Dataset.clients`.
@@ -89,7 +92,7 @@ def partition(
 
   Returns:
     (train, test): for each client a vector of rows of the training set, and one
-    of the test set (with 'split' of the training set).
+    of the test set (with 'split' of the training set, with 'merged' of both).
 
   >>> labels = np.repeat(np.arange(10), 20)
   >>> train, test = pfl.partition('shards', labels, labels, num_clients=5,
@@ -104,6 +107,10 @@ def partition(
   WHOLE.check('num_classes', num_classes)
   WHOLE.check('seed', seed)
   _check_labels(train_labels, test_labels, num_classes, test_partition)
+  if test_partition == 'merged':
+    train_labels = np.concatenate([train_labels, test_labels])
+    clients = clients and (np.concatenate(clients), clients[1][:0])
+    test_labels, test_partition = test_labels[:0], 'split'
   if (name, test_partition) != ('natural', 'same'):
     sizes = len(train_labels), len(test_labels)
     _check_clients(num_clients, *sizes, test_partition)
@@ -216,7 +223,7 @@ def _check_labels(
         cause='one-hot labels (labels.argmax(1)), floats (labels.astype(int)), '
         'words (np.unique(words, return_inverse=True)[1]), or no example',
       )
-  if not len(test) and test_partition != 'split':
+  if not len(test) and test_partition not in OF_OWN:
     raise bad_input(
       'test_partition',
       got=test_partition,

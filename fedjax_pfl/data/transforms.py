@@ -8,6 +8,7 @@ steps and constants of an image set are its recipe; `preprocessing` selects:
 
   default    RECIPES, those of FedBABU's tables
   unit       x / 255 alone (SuperFed)
+  signed     x / 127.5 - 1, of all sets (PFLlib)
   fedconcat  FEDCONCAT, for the sets of that paper
 """
 
@@ -58,7 +59,9 @@ RECIPES = {
   'folder': Recipe((0.5,), (0.25,)),  # unknown images: inputs in [-2, 2]
   'npz': Recipe((0.5,), (0.25,)),
 }
-UNIT = Recipe()
+# Those of every set.
+OF_ALL = {'unit': Recipe(), 'signed': Recipe((0.5,), (0.5,))}
+UNIT = OF_ALL['unit']
 # Section 3.3 of the protocol; the others of that paper are not images.
 FEDCONCAT = {
   'cifar10': Recipe(crop=True, flip=True, pad='reflect'),
@@ -75,7 +78,7 @@ FEDCONCAT = {
     (0.5,), (0.5,), crop=True, flip=True, degrees=15, side=32
   ),
 }
-PREPROCESSINGS = ('default', 'unit', 'fedconcat')
+PREPROCESSINGS = ('default', *OF_ALL, 'fedconcat')
 
 
 def find_recipe(name: str, preprocessing: str = 'default') -> Recipe:
@@ -86,10 +89,10 @@ def find_recipe(name: str, preprocessing: str = 'default') -> Recipe:
     [name],
     expected=f'an image set with a recipe for preprocessing={preprocessing}',
     choices=[*table, 'none'],
-    cause="a misspelt name, or a set that this paper does not use: 'unit' is "
-    "for all sets, and 'none' leaves images as they are",
+    cause="a misspelt name, or a set that this paper does not use: 'unit' and "
+    "'signed' are for all sets, and 'none' leaves images as they are",
   )
-  return UNIT if preprocessing == 'unit' else table[name]
+  return OF_ALL.get(preprocessing, table[name])
 
 
 def make_transforms(

@@ -41,6 +41,7 @@ def _resnet(block: str, *blocks: int, **inits) -> Model:
 MODELS = {
   'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
   'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
+  'fedavg_cnn': Model(convnets.FedAvgCNN, 16, batch_independent=True),
   'mobilenet': Model(_mobilenet),
   'resnet10': _resnet('BasicBlock', 1, 1, 1, 1),
   'resnet18': _resnet('BasicBlock', 2, 2, 2, 2),
@@ -71,8 +72,9 @@ def make_task(
   """Return the Task of a model by its name.
 
   Args:
-    name: 'convnet3', 'convnet4', 'mobilenet', 'resnet10', 'resnet18',
-      'resnet50', 'resnet50_he', 'simple_cnn', 'superfed_cnn' or 'vgg9'.
+    name: 'convnet3', 'convnet4', 'fedavg_cnn', 'mobilenet', 'resnet10',
+      'resnet18', 'resnet50', 'resnet50_he', 'simple_cnn', 'superfed_cnn' or
+      'vgg9'.
     image_shape: (H, W, ch).
     num_classes: Y.
     augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;

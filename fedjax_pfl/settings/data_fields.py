@@ -44,7 +44,7 @@ class DataSettings:
     'default',
     one_of(PREPROCESSINGS, 'a way to make inputs of images'),
     'default: crop, flip, mean and std; unit: pixels / 255 (SuPerFed); '
-    "fedconcat: that paper's",
+    "signed: to [-1, 1] (PFLlib); fedconcat: that paper's",
   )
   partition: str = field(
     'shards',
@@ -120,7 +120,8 @@ class DataSettings:
   test_partition: str = field(
     'same',
     one_of(TEST_PARTITIONS, 'a way to divide the test set'),
-    'same, independent, whole, iid; split: of the training images of a client',
+    'same, independent, whole, iid; split: of the training images of a client; '
+    'merged: both sets are dealt as one, and then split',
     BOTH,
   )
   test_shards_per_client: int = field(
@@ -132,7 +133,7 @@ class DataSettings:
   test_fraction: float = field(
     0.2,
     rules.interval('(0, 1)', PERCENT),
-    'split: share of the training images of a client',
+    'split, merged: share of the images of a client',
     BOTH,
   )
   validation_fraction: float = field(

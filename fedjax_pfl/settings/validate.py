@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
@@ -164,7 +165,7 @@ def _mistakes(settings: Settings) -> list[Mistake]:
   absent = [client for client in evaluation.save_clients if client > last]
   on_host = system.clients_placement == 'host'
   kept = {
-    'test_partition=split': data.test_partition == 'split',
+    f'test_partition={data.test_partition}': data.test_partition in OF_OWN,
     'validation_fraction': data.validation_fraction,
     'unseen_clients': data.unseen_clients,
   }

@@ -18,7 +18,7 @@ from fedjax_pfl.training.build import (
   build_task,
   peek_shape,
 )
-from fedjax_pfl.training.build_data import build_data, first_examples
+from fedjax_pfl.training.build_data import build_data, examples_of
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
@@ -38,7 +38,7 @@ def build_blank(settings: Settings) -> Experiment:
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = stand_in(data.dataset, shape)
-    dataset = first_examples(dataset, data.max_train_examples)
+    dataset = examples_of(data, dataset)
   found = build_data(settings, lambda text: None, dataset)
   return Experiment(settings, *found, task, stages)
 

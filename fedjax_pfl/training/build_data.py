@@ -23,7 +23,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.partition import settings_of
+from fedjax_pfl.data.partition import OF_OWN, settings_of
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training.build_checks import check_data
 
@@ -38,9 +38,12 @@ WORDS = {
   'unseen_train': 'training of unseen clients',
   'unseen_test': 'testing of unseen clients',
 }
-SPLIT = ', on held-out training examples'
+SPLIT = ', on held-out examples of their own'
 # The fields that decide which images are read.
-OF_IMAGES = 'dataset', 'data_dir', 'max_train_examples', 'preprocessing'
+OF_IMAGES = (
+  *('dataset', 'data_dir', 'max_train_examples', 'preprocessing'),
+  'test_partition',  # merged: the test images are dealt, too
+)
 
 
 class Division(NamedTuple):
@@ -85,7 +88,7 @@ def build_data(
   check_data(settings, dataset)
   division, splits = divide(settings.data, settings.seed, dataset), {}
   pools = {'train': dataset.train, 'test': dataset.test}
-  is_split = settings.data.test_partition == 'split'
+  is_split = settings.data.test_partition in OF_OWN
   for name, rows in division._asdict().items():
     if rows is None:
       continue
@@ -124,9 +127,23 @@ def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
   )
   if dataset.note:
     log(dataset.note)
-  dataset = first_examples(dataset, data.max_train_examples)
+  dataset = examples_of(data, dataset)
   recipe = find_recipe(data.dataset, data.preprocessing)
   return scale_images(dataset, recipe.side)
+
+
+def examples_of(data: DataSettings, dataset: Dataset) -> Dataset:
+  """Return the examples that are used; merged, all are for training."""
+  dataset = first_examples(dataset, data.max_train_examples)
+  if data.test_partition != 'merged':
+    return dataset
+  train, test = dataset.train, dataset.test
+  both = Images(*map(np.concatenate, zip(train, test, strict=True)))
+  clients = dataset.clients
+  if clients:
+    clients = np.concatenate(clients), clients[1][:0]
+  nothing = Images(test.x[:0], test.y[:0])
+  return dataset._replace(train=both, test=nothing, clients=clients)
 
 
 def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:

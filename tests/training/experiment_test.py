@@ -44,6 +44,7 @@ PARTS = [
   {'test_partition': 'whole'},
   {'test_partition': 'independent', 'test_shards_per_client': 10},
   {'test_partition': 'split'},
+  {'test_partition': 'merged', 'test_fraction': 0.25},
 ]
 
 

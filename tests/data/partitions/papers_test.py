@@ -94,3 +94,21 @@ def test_semantic_tiny_imagenet_is_ten_clusters_of_390_clients():
   # Testing: a tenth of the rows, and as large a share of them.
   few = np.array([len(rows) for rows in test])
   assert np.abs(few - sizes / 10).max() < 1
+
+
+def test_merged_fashion_mnist_of_pfllib():
+  """Sizes are those that TsingZ0/DBE publishes, dataset/fmnist-0.1."""
+  y = np.arange(70_000) % 10
+  rows, held_out = partition(
+    *('dirichlet_capped', y[:60_000], y[60_000:]),
+    **{'num_clients': 20, 'num_classes': 10, 'seed': 1},
+    **{'test_partition': 'merged', 'test_fraction': 0.25},
+    **{'dirichlet_beta': 0.1, 'dirichlet_min_size': 40},
+  )
+  both = [np.concatenate(own) for own in zip(rows, held_out, strict=True)]
+  check_partition(both, 70_000)
+  assert [len(own) for own in both[:6]] == [82, 320, 875, 2603, 1455, 5473]
+  assert [len(own) for own in rows[:3]] == [61, 240, 656]
+  assert class_counts(y, both, 10)[19].tolist() == [
+    *(1, 491, 1876, 267, 1, 2060, 1, 0, 0, 1)
+  ]
