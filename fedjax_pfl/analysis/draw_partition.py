@@ -33,5 +33,5 @@ def save(settings: Settings, out: str | os.PathLike, log: Log) -> pathlib.Path:
     panels.append(partition.partition(title, counts, range(len(counts))))
     for client, kind in zip(*np.nonzero(counts), strict=True):
       rows.append((split, client, kind, counts[client, kind]))
-  figure = picture.draw('', panels, {}, columns=2, notes=[NOTE])
+  figure = picture.draw('', panels, {}, notes=[NOTE])
   return figure_file.save(figure, out, HEADER, rows)

@@ -23,6 +23,7 @@ SHEET = pathlib.Path(__file__).parents[1] / 'page' / 'page.css'
 PAPER = {'--card': '#ffffff', '--ground': '#ffffff'}
 GAP, LINE, CHARACTER = 34, 19, 6.7  # between panels; of a line of words
 POINTS = 0.72  # in a unit
+COLUMNS = 2
 COMMAND = re.compile(r'([MLahz])([^MLahz]*)')
 VARIABLE = re.compile(r'var\((--\w+)(?:, ([^()]*))?\)')
 BOX = 'x', 'y', 'width', 'height'
@@ -48,17 +49,16 @@ def draw(
   title: str,
   panels: Sequence[Panel],
   colours: Mapping[str, str],
-  columns: int = 3,
   notes: Sequence[str] = (),
 ):
-  """Return a matplotlib Figure of panels side by side, with notes below.
+  """Return a matplotlib Figure of panels, two in a row, with notes below.
 
   `colours` are {css class: colour}. No window, no global state.
   """
   pieces, width, y = [], 0.0, 58.0 if title else GAP
-  for at in range(0, len(panels), columns):
+  for at in range(0, len(panels), COLUMNS):
     x, height = GAP, 0.0
-    for panel in panels[at : at + columns]:
+    for panel in panels[at : at + COLUMNS]:
       own, wide, high = _pieces(panel)
       pieces += [(x + left, y + top, svg) for left, top, svg in own]
       x, height = x + wide + GAP, max(height, high)
@@ -82,7 +82,7 @@ def draw(
 
 
 def _pieces(panel: Panel) -> tuple[list[Piece], float, float]:
-  """Return title, note, chart and legend, one below the other.
+  """Return title, note and chart, one below the other.
 
   Also the width and the height of all.
   """
@@ -93,17 +93,7 @@ def _pieces(panel: Panel) -> tuple[list[Piece], float, float]:
     words.append(text(0, LINE * len(words) + 12, line))
   y = LINE * len(words) + 6
   pieces = [(0, 0, drawing(width, y, '', *words)), (0, y, panel.svg)]
-  y += height + 8 - LINE
-  x = math.inf
-  for key in panel.keys:
-    words = f'{key.label} {key.value}'.strip()
-    space = 60 + CHARACTER * len(words)
-    if x + space > width + 20:
-      x, y = 0.0, y + LINE
-    pieces.append((x, y, key.sample))
-    pieces.append((x, y, tag('svg', text(40, 12, words, 'key'))))
-    x += space
-  return pieces, width, y + LINE
+  return pieces, width, y + height + 8
 
 
 def _wrapped(words: str, width: float) -> list[str]:
@@ -117,7 +107,7 @@ def _draw(element: ElementTree.Element, place: Place) -> None:
   colour = colours[0] if colours else place.colour
   place = place._replace(classes=place.classes | {*own}, colour=colour)
   style = _style({element.tag, *own}, place)
-  for name in ('opacity', 'stroke-width', 'stroke-dasharray'):
+  for name in ('opacity', 'stroke-width'):
     style[name] = element.get(name, style.get(name))
   if element.tag == 'text':
     _draw_text(element, style, place)
@@ -190,15 +180,11 @@ def _draw_path(data: str, style: Style, place: Place) -> None:
     return
   stroke = style.get('stroke', 'none')
   width = float(style['stroke-width'] or 1) if stroke != 'none' else 0
-  dash = style['stroke-dasharray']
-  # Dashes of matplotlib are in units of the line's width.
-  dashes = dash and (0, [float(one) / width for one in dash.split()])
   patch = PathPatch(
     Path(points[1:] + place.corner, codes),
     facecolor=style.get('fill', 'black'),
     edgecolor=stroke,
     linewidth=width * POINTS,
-    linestyle=dashes or '-',
     alpha=float(style['opacity'] or 1),
     capstyle='butt',
     zorder=2,
