@@ -22,7 +22,6 @@ from experiments.accelerators.programs import (
 from experiments.accelerators.targets import Device, Where
 from experiments.benchmarks.screen import WIDTH, number
 from fedjax_pfl.core.target import compiling_for
-from fedjax_pfl.federated.chunking import MEMORY_SHARE
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.training.build import Experiment
 
@@ -76,7 +75,7 @@ def compile_program(
       # Bytes of operands and results, a TPU's fast memory included.
       moved = counted['bytes accessed']
       costs = {'flops': counted['flops'], 'bytes': moved}
-    error = too_large(program, device, memory)
+    error = too_large(device, memory)
   return {
     **stated(program),
     'program': program.kind,
@@ -104,26 +103,16 @@ def resident(memory: dict[str, int]) -> int:
   return memory['arguments'] + memory['results'] - memory['shared']
 
 
-def too_large(program: Program, device: Device, memory: dict[str, int]) -> str:
-  """Return why a program does not fit, which a GPU's compiler does not mind.
-
-  Temporary memory grows with the clients side by side. The margin is that of
-  'auto': a cohort that is no multiple of the chunk ends with a smaller one,
-  which is a program of its own.
-  """
-  kept, temporary = resident(memory), memory['temporary']
-  if kept + temporary <= device.memory:
+def too_large(device: Device, memory: dict[str, int]) -> str:
+  """Return why a program does not fit, which a GPU's compiler does not mind."""
+  kept = resident(memory)
+  total = kept + memory['temporary']
+  if total <= device.memory:
     return ''
-  each = max(temporary, 1) / max(program.chunk, 1)
-  fits = int(MEMORY_SHARE * (device.memory - kept) / each)
-  fits = min(fits, program.chunk - 1)
-  way = 'a smaller batch_size or fewer clients may'
-  if fits >= 1:
-    way = f'clients_per_chunk={fits} may, for {program.chunk}'
   return (
-    f'{(kept + temporary) / 2**30:.2f} GiB, {kept / 2**30:.2f} of them '
-    f'arguments and results, do not fit the {device.memory / 2**30:.2f} of a '
-    f'{device.name}; {way}'
+    f'{total / 2**30:.2f} GiB, {kept / 2**30:.2f} of them arguments and '
+    f'results, do not fit the {device.memory / 2**30:.2f} of a {device.name}; '
+    'a smaller clients_per_chunk or batch_size may'
   )
 
 

@@ -1,10 +1,6 @@
 """compile_for.py: what it refuses, what fits, a small round of a platform."""
 
-import re
-from typing import NamedTuple
-
 import jax
-import jax.numpy as jnp
 import pytest
 from helpers import refused
 from user_commands import refusal, run
@@ -12,20 +8,9 @@ from user_commands import refusal, run
 from configs import common
 from experiments.accelerators import compilation, targets
 from experiments.accelerators.programs import Program, make_plan
-from fedjax_pfl.federated.chunking import map_chunks
 
 DIGITS = 'configs/digits.py:fedbabu,quick'
 PLAN = make_plan(common.load('digits:fedbabu', quick=True).to_dict())
-
-
-class Small(NamedTuple):
-  """A chip with little memory."""
-
-  memory: int
-
-  @property
-  def device(self):
-    return targets.Device('small', self.memory)
 
 
 def skip_without(platform):
@@ -64,36 +49,13 @@ def test_an_unknown_topology():
   assert 'Choices: h100:8, h100:2x8' in message
 
 
-def compiled(chunk, memory):
-  """Compile 250 clients of 4 KB, and 64 times that side by side."""
-
-  def function(clients, data):
-    def one(client):
-      wide = jnp.sort(client[None] * data, axis=-1)
-      return jnp.sort(wide, axis=0).sum()
-
-    return map_chunks(one, clients, chunk)
-
-  arguments = {
-    'clients': jax.ShapeDtypeStruct((250, 1024), 'float32'),
-    'data': jax.ShapeDtypeStruct((64, 1), 'float32'),
-  }
-  program = Program('fedbabu', 'round', function, arguments, 1, chunk, 50)
-  lowered = jax.jit(function).lower(*arguments.values())
-  where = Small(memory)
-  return compilation.compile_program(program, lowered, where, PLAN)
-
-
-def test_the_chunk_that_is_named_fits():
-  first = compiled(100, 16 * 2**20)
-  memory = first['memory']
-  used = compilation.resident(memory) + memory['temporary']
-  assert used > memory['device'] == 16 * 2**20
-  assert first['error'].startswith(f'{used / 2**30:.2f} GiB, ')
-  (named,) = re.findall(r'clients_per_chunk=(\d+) may', first['error'])
-  assert 10 < int(named) < 100
-  assert compiled(int(named), 16 * 2**20)['error'] == ''
-  assert 'a smaller batch_size' in compiled(1, 2**18)['error']
+def test_a_program_that_does_not_fit():
+  sizes = {'arguments': 3, 'results': 2, 'shared': 1, 'temporary': 4}
+  memory = {name: gib * 2**30 for name, gib in sizes.items()}
+  device = targets.Device('small', 8 * 2**30)
+  assert compilation.too_large(device, memory) == ''
+  words = compilation.too_large(device._replace(memory=7 * 2**30), memory)
+  assert words.startswith('8.00 GiB, 4.00 of them arguments and results, do')
 
 
 def test_an_error_of_the_compiler_is_a_part_of_the_record():
