@@ -43,6 +43,10 @@ METHODS = {
   },
   'ditto': {'views': ('initial', 'personal')},
   'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
+  'fedproto': {
+    'views': ('personal', 'prototypes'),
+    'eval_views': ('prototypes',),
+  },
   'local_only': {
     'client_fraction': 1.0,
     'local_epochs': 1,  # evaluated after each, as the published number needs

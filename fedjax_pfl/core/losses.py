@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedjax_pfl.core.types import Array, Batch, ExampleLoss, PyTree
 
@@ -83,3 +84,13 @@ def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
     for vector in (tree, other)
   )
   return s**2 / jnp.maximum(a * b, 1e-12)
+
+
+def with_gradient(leaf: Array, gradient: Array) -> Array:
+  """Return 0, whose gradient with respect to the leaf is the one given.
+
+  A fit carries what is no parameter so, such as a running mean: with an
+  optimiser that adds it to the leaf.
+  """
+  product = jnp.vdot(lax.stop_gradient(gradient), leaf)
+  return product - lax.stop_gradient(product)

@@ -1,0 +1,197 @@
+"""FedProto (Tan et al. 2022): only the means of features travel, one a class.
+
+  w_i  <- SGD_tau(w -> L_i(w) + lam mean_b |f_b - c_y|^2), from w_i   i in S
+  c_ik <- mean of the features f of class k of client i, after training
+  c_k  <- sum_i n_ik c_ik / sum_i n_ik                  i in the cohort S
+
+A client keeps its model w_i; all begin as the same w_0. There is no pull to a
+mean that is not known yet, and c_k stays where nobody in the cohort has class
+k. In the view `personal` the head of w_i predicts, in the view `prototypes` the
+nearest c_k.
+
+protocol 'released': the authors' code. The pull is lam / F; c_ik is of the last
+epoch, of features in the forward passes of its steps, while w_i moves; c_k is
+the plain mean of the clients that have the class. A client predicts by
+`prototypes` only classes that it has.
+
+New client: w_0, trained near the means c_k for one round, of which nothing is
+sent.
+
+Differs from the paper: it weighs c_ik by n_ik / N_k and divides by the number
+of clients, too; here the weights sum to 1. Its pull is written for class means,
+and for the features of an example in its convergence theorem, as here. There
+all clients take part in every round.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  optimisers,
+  personalization,
+)
+from fedjax_pfl.core import losses, rules
+from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.data.batching import steps_of_epoch
+from fedjax_pfl.data.label_counts import label_counts
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  lam: float = 1.0
+  protocol: str = 'paper'  # or 'released'
+
+
+RULES = {
+  'protocol': rules.protocol(),
+  'lam': rules.at_least(0, 'a sign: it pulls features to their class means'),
+}
+FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
+FEDAVG_EQUIVALENT = None  # never: no model is sent
+PRIVATE_LEAVES = ('params',)
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params  # w_0
+  means: Array  # [Y, F] c
+  present: Array  # [Y] whether a client ever sent the class
+
+
+class Client(NamedTuple):
+  params: Params  # w_i
+
+
+class Down(NamedTuple):
+  round: Array
+  means: Array
+  present: Array
+
+
+class Up(NamedTuple):
+  means: Array  # [Y, F] c_ik
+  counts: Array  # [Y] n_ik
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of FedProto."""
+  rules.check(hp, RULES)
+  is_released = hp.protocol == 'released'
+  gather = trained_and_gathered if is_released else trained_then_gathered
+
+  def local_update(down, client, data, rng):
+    params, (sums, counts), info = gather(task, hp, down, client, data, rng)
+    means = sums / jnp.maximum(counts, 1)[:, None]
+    return Client(params), Up(means, counts), info.metrics()
+
+  def init_server(rng):
+    params = task.init(rng)
+    means = jnp.zeros_like(params['head']['kernel'].T)  # [Y, F]
+    none = jnp.zeros(task.num_classes, bool)
+    return Server(jnp.zeros((), jnp.int32), params, means, none)
+
+  def personalize(server, client, data, rng):
+    known = server.present
+    if is_released:
+      known &= label_counts(data, task.num_classes) > 0
+    known |= ~jnp.any(known)  # it knows none, and has to say something
+    model = personalization.Templates(client.params, server.means, known)
+    return {
+      'personal': client.params,
+      'prototypes': personalization.Euclidean(model),
+    }
+
+  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = algorithm._replace(
+    init_server=init_server,
+    init_client=lambda server, data, rng: Client(server.params),
+    download=lambda server, client: Down(
+      server.round, server.means, server.present
+    ),
+    aggregate=partial(aggregate, is_released),
+    personalize=personalize,
+    global_model=None,
+  )
+  return (Stage('fedproto', hp.train.rounds, algorithm),)
+
+
+def objective(task, hp, down, params, batch, rng):
+  """Return L + the pull, and with it L and the features of the batch."""
+  f, logits = task.train_outputs(params, batch, rng)
+  cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
+  apart = jnp.sum((f - down.means[batch.y]) ** 2, axis=1)  # [B]
+  if hp.protocol == 'released':
+    apart /= f.shape[1]
+  pull = losses.masked_mean(jnp.where(down.present[batch.y], apart, 0), batch)
+  return cross_entropy + hp.lam * pull, cross_entropy, f
+
+
+def trained_then_gathered(task, hp, down, client, data, rng):
+  """Return w_i, then sums [Y, F] and counts [Y] of features; and the fit."""
+
+  def loss(params, batch, rng):
+    total, cross_entropy, _ = objective(task, hp, down, params, batch, rng)
+    return total, {'cross_entropies': cross_entropy}
+
+  params, info = hp.train.fit(task, client.params, data, rng, down.round, loss)
+  size = hp.train.batch_size
+  return params, personalization.class_sums(task, params, data, rng, size), info
+
+
+class Gathering(NamedTuple):
+  """What a fit changes: the model, and [sums, counts] of its last epoch."""
+
+  params: Params
+  rows: Array  # [Y, F + 1]
+
+
+def trained_and_gathered(task, hp, down, client, data, rng):
+  """Return the same of features on the way: the authors' code.
+
+  The rows are gathered as a leaf that goes up by its "gradient".
+  """
+
+  def loss(tree, batch, rng):
+    total, cross_entropy, f = objective(task, hp, down, tree.params, batch, rng)
+    ones = jnp.ones_like(f[:, :1])
+    found = batch.mask[:, None] * jnp.concatenate([f, ones], axis=1)
+    found = jnp.zeros_like(tree.rows).at[batch.y].add(found)
+    gathered = losses.with_gradient(tree.rows, found)
+    return total + gathered, {'cross_entropies': cross_entropy}
+
+  batching = hp.train.batching(task)
+  before = (hp.train.epochs - 1) * steps_of_epoch(data, batching)
+  tx = optax.partition(
+    {
+      'train': hp.train.sgd(down.round),
+      'add': optimisers.at_steps(optax.identity(), lambda n: n >= before),
+    },
+    Gathering('train', 'add'),
+  )
+  rows = jnp.zeros((task.num_classes, down.means.shape[1] + 1))
+  tree, info = hp.train.fit(
+    task, Gathering(client.params, rows), data, rng, down.round, loss, tx
+  )
+  return tree.params, (tree.rows[:, :-1], tree.rows[:, -1]), info
+
+
+def aggregate(
+  is_released: bool, server: Server, up: Up, senders: Senders
+) -> Server:
+  """Return the server with the means c_k of the cohort."""
+  weights = (up.counts > 0).astype(up.means.dtype) if is_released else up.counts
+  total, sums = senders.sum((weights, weights[..., None] * up.means))
+  found = total > 0
+  means = sums / jnp.where(found, total, 1)[:, None]
+  return server._replace(
+    round=server.round + 1,
+    means=jnp.where(found[:, None], means, server.means),
+    present=server.present | found,
+  )
