@@ -1,7 +1,8 @@
-"""The budget of the leaderboard: what its two forms train, in one place.
+"""The budget of the leaderboard: what its forms train, in one place.
 
   python experiments/leaderboard.py                  digits, on two cores
   python experiments/leaderboard.py --form=cifar10   CIFAR-10
+  python experiments/leaderboard.py --form=demo      the rates of the demo
 
 For every partition and method: a training for each learning rate of `rates`
 and each of the first `tuning_seeds` seeds; the rate with the best accuracy on
@@ -12,7 +13,7 @@ have the same rounds, cohorts and passes of a client over its data in a round;
 
 import math
 
-RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of both forms
+RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of all forms
 METHODS_FIRST = 'fedavg', 'local_only'  # both baselines: of every comparison
 # What the grid replaces, where that is not the rate of training and fine-tuning
 # alone: the rate of the steps that see the data.
@@ -85,11 +86,11 @@ PROTOCOL = {
 }
 
 
-def make(base, *, examples, smallest, tuning_seeds, minutes):
+def make(base, *, examples, partitions, tuning_seeds, minutes):
   """Return a form: `base` is all that its own protocol states."""
   return {
     'base': PROTOCOL | base,
-    'partitions': partitions(smallest),
+    'partitions': partitions,
     'own': second_budgets(base, examples),
     'rates': RATES,
     'seeds': (0, 1, 2),
@@ -112,7 +113,7 @@ FORMS = {
       'validation_fraction': 0.2,  # 14 images of a client
     },
     examples=58,
-    smallest=21,  # Per-FedAvg needs two batches of a client
+    partitions=partitions(smallest=21),  # Per-FedAvg needs two batches
     tuning_seeds=3,  # few validation images a seed: all three choose
     minutes=20,
   ),
@@ -130,9 +131,28 @@ FORMS = {
       'checkpoint_every': 10,
     },
     examples=450,
-    smallest=25,
+    partitions=partitions(smallest=25),
     tuning_seeds=1,  # 5,000 validation images a seed
     minutes=1800,
+  ),
+  # 90 clients of 16 images, of two to five digits: too few to train alone, too
+  # unlike for one model. experiments/demo.py trains it with the rates chosen.
+  'demo': make(
+    {
+      'dataset': 'digits',
+      'model': 'convnet3',
+      'num_clients': 90,
+      'client_fraction': 0.2,
+      'rounds': 25,
+      'local_epochs': 5,
+      'batch_size': 10,
+      'finetune': {'epochs': (5,), 'batch_size': 10},
+      'validation_fraction': 0.2,  # 3 images of a client
+    },
+    examples=13,
+    partitions={'s=5': {'partition': 'shards', 'shards_per_client': 5}},
+    tuning_seeds=1,  # 270 validation images a seed
+    minutes=15,
   ),
 }
 

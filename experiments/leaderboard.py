@@ -20,7 +20,7 @@ import commandline
 import priority
 from absl import flags
 
-FORM = flags.DEFINE_string('form', 'digits', 'digits or cifar10')
+FORM = flags.DEFINE_string('form', 'digits', 'digits, cifar10 or demo')
 FOLDER = flags.DEFINE_string(
   'folder', 'runs/leaderboard', 'where runs, page and CSV go'
 )

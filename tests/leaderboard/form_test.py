@@ -8,7 +8,7 @@ from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.training.build import build_stages, build_task, peek_shape
 
-BATCHES = {'digits': 4, 'cifar10': 23}  # of a pass of a client
+BATCHES = {'digits': 4, 'cifar10': 23, 'demo': 2}  # of a pass of a client
 
 
 def stages_of(form, method):
