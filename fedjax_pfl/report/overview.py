@@ -4,68 +4,121 @@ import math
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import NamedTuple
 
+import numpy as np
+
+from fedjax_pfl.evaluation.differences import (
+  MIN_SEEDS,
+  Score,
+  stated_difference,
+)
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.clients import PERCENT
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.report.charts.svg import plain
-from fedjax_pfl.report.finished_runs import (
-  FinishedRun,
-  notes_on_choice,
-  read_comparable,
-)
+from fedjax_pfl.report.finished_runs import notes_on_choice, read_comparable
+from fedjax_pfl.report.page.groups import Group, make_groups
 from fedjax_pfl.report.page.render import dataset_in_words
-from fedjax_pfl.report.styles import style_of
+from fedjax_pfl.report.text_table import align
 
-HEADER = ('algorithm', 'before', 'after', 'worst_decile_after')
+HEADER = ('algorithm', 'before', 'after', 'low', 'high', 'worst_decile_after')
 SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
 NOTE = (
   'Hollow: before personalisation. Filled: after, mean over clients. '
   'Cross: worst tenth of the clients.'
 )
+SEVERAL = 'Means over {} seeds; line: 95 % interval (Student).'
+
+
+class Numbers(NamedTuple):
+  """Of the seeds of one method, in percent; NaN: there is none."""
+
+  before: float
+  after: float
+  low: float  # of a 95 % interval over seeds; three seeds or more have one
+  high: float
+  worst: float  # tenth of the clients, after
 
 
 def save_overview(
   workdirs: Sequence[str | os.PathLike], out: str | os.PathLike
 ) -> pathlib.Path:
   """Save `out` (.png, .pdf, .svg) and its CSV for finished runs; return it."""
-  runs = read_comparable(workdirs)
-  # Methods without a finite mean come last.
-  runs.sort(key=lambda run: (math.isnan(numbers(run)[1]), -numbers(run)[1]))
+  groups = sorted_groups(workdirs)
   rows = [
-    (run.method, *map(figure_file.format_number, numbers(run))) for run in runs
+    (group.first.method, *map(figure_file.format_number, numbers(group)))
+    for group in groups
   ]
-  return figure_file.save(draw(runs), out, HEADER, rows)
+  return figure_file.save(draw(groups), out, HEADER, rows)
 
 
-def numbers(run: FinishedRun) -> tuple[float, float, float]:
-  """Return the means before and after, and the worst tenth after; or NaN."""
-  views = run.result['views']
-  found = (
-    views[run.before]['mean'] if run.before else None,
-    views[run.after]['mean'],
-    views[run.after]['worst_decile'],
+def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
+  """Return the numbers of the figure as text, the best method first."""
+  rows = [('algorithm', 'before', 'after', '95 % interval', 'worst tenth')]
+  for group in sorted_groups(workdirs):
+    one = numbers(group)
+    before, after, worst = (
+      '-' if math.isnan(value) else f'{value:.1f}'
+      for value in (one.before, one.after, one.worst)
+    )
+    has_interval = not math.isnan(one.low)
+    interval = f'{one.low:.1f} to {one.high:.1f}' if has_interval else '-'
+    rows.append((group.label, before, after, interval, worst))
+  return align(rows)
+
+
+def sorted_groups(workdirs: Sequence[str | os.PathLike]) -> list[Group]:
+  """Return runs by method; those without a finite mean come last."""
+  groups = make_groups(read_comparable(workdirs))
+
+  def place(group):
+    after = numbers(group).after
+    return math.isnan(after), -after
+
+  return sorted(groups, key=place)
+
+
+def numbers(group: Group) -> Numbers:
+  """Return the means over seeds, and the interval of the second."""
+  seeds = group.numbers(group.after, 'mean')
+  low = high = math.nan
+  if len(seeds) >= MIN_SEEDS:
+    found = stated_difference([[Score(1, mean)] for mean in seeds])
+    low, high = found.low, found.high
+  return Numbers(
+    group.mean(group.before, 'mean') if group.before else math.nan,
+    float(np.mean(seeds)),
+    low,
+    high,
+    group.mean(group.after, 'worst_decile'),
   )
-  return tuple(math.nan if value is None else value for value in found)
 
 
-def draw(runs: Sequence[FinishedRun]):
+def draw(groups: Sequence[Group]):
   """Return a Figure of a line a method, from before to after."""
   rows, colours = [], {}
-  for at, run in enumerate(runs):
-    before, after, worst = numbers(run)
+  for at, group in enumerate(groups):
+    one = numbers(group)
+    after = Mark(one.after, one.after, one.after)
+    if not math.isnan(one.low):
+      after = after._replace(low=one.low, high=min(one.high, 100))
     marks = [
-      Mark(before, before, after, kind='hollow'),
-      Mark(after, after, after),
-      Mark(worst, worst, worst, marker='X'),
+      Mark(one.before, one.before, one.before, kind='hollow'),
+      after,
+      Mark(one.worst, one.worst, one.worst, marker='X'),
     ]
-    style = style_of(run.method)
-    rows.append(Row(style.name, marks, (plain(after),), f'c{at}'))
-    colours[f'c{at}'] = style.colour
+    if math.isnan(one.low):  # the way from before to after
+      marks[0] = marks[0]._replace(high=one.after)
+    rows.append(Row(group.label, marks, (plain(one.after),), f'c{at}'))
+    colours[f'c{at}'] = group.style.colour
   svg = plot_intervals(rows, 'test accuracy, %', **SIZE, axis=PERCENT)
-  title = f'Personalisation on {dataset_in_words(runs[0].dataset)}'
-  by_name = {style_of(run.method).name: [run] for run in runs}
+  first = groups[0].first
+  title = f'Personalisation on {dataset_in_words(first.dataset)}'
+  by_name = {group.style.name: group.runs for group in groups}
   notes = [NOTE, *notes_on_choice(by_name)]
+  if (seeds := len(groups[0].runs)) >= MIN_SEEDS:
+    notes.insert(1, SEVERAL.format(seeds))
   return picture.draw(title, [Panel('', svg)], colours, notes=notes)

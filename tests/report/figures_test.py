@@ -14,7 +14,6 @@ from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import figure_file, overview, styles
 from fedjax_pfl.report.charts import clients, panels, partition, picture
-from fedjax_pfl.report.finished_runs import read
 
 MIXTURES = {'initial': [2, 4], 'mix_0.5': [18, 16], 'mix_1.0': [10, 10]}
 BEST = {'test_best_view': {'mix': {'together': {'view': 'mix_0.5'}}}}
@@ -82,19 +81,35 @@ def test_the_best_method_is_on_top(tmp_path):
   rows = [[*row.values()] for row in read_csv(out.with_suffix('.csv'))]
   assert rows == [
     # Of mixtures the last is the client's own model alone.
-    ['superfed', '15.0000', '85.0000', '80.0000'],
-    ['fedbabu', '30.0000', '80.0000', '80.0000'],
-    ['local_only', '', '75.0000', '75.0000'],
-    ['fedavg', '20.0000', '70.0000', '70.0000'],
-    ['fedper', '', '', ''],
+    ['superfed', '15.0000', '85.0000', '', '', '80.0000'],
+    ['fedbabu', '30.0000', '80.0000', '', '', '80.0000'],
+    ['local_only', '', '75.0000', '', '', '75.0000'],
+    ['fedavg', '20.0000', '70.0000', '', '', '70.0000'],
+    ['fedper', '', '', '', '', ''],
   ]
-  shown = words(overview.draw([read(one) for one in runs[2:4]]))
+  shown = words(overview.draw(overview.sorted_groups(runs[2:4])))
   assert NOTE in shown and 'Personalisation on digits' in shown
   assert shown[shown.index('Local only') + 1] == '75.0'
-  run = read(runs[1])
-  run.result['views']['initial'] |= {'mean': None, 'std': None}  # not finite
-  before, after, _ = overview.numbers(run)
-  assert math.isnan(before) and after == 80
+  (group,) = overview.sorted_groups(runs[1:2])
+  before = group.first.result['views']['initial']
+  before |= {'mean': None, 'std': None}  # not finite
+  found = overview.numbers(group)
+  assert math.isnan(found.before) and found.after == 80
+
+
+def test_three_seeds_of_a_method_are_one_line_with_an_interval(tmp_path):
+  runs = []
+  for seed, correct in enumerate((14, 16, 18)):
+    views = {'initial': [2] * 4, 'finetuned': [correct] * 4}
+    folder = tmp_path / str(seed)
+    runs.append(make_run(folder, 'fedavg', views=views, seed=seed))
+  (group,) = overview.sorted_groups(runs)
+  found = overview.numbers(group)
+  assert found.after == 80  # seeds: 70, 80, 90
+  # 4.3027 is the quantile of Student's t with two degrees of freedom.
+  assert found.high - 80 == pytest.approx(4.3027 * 10 / 3**0.5, rel=1e-4)
+  assert '55.2 to 104.8' in overview.as_table(runs)
+  assert overview.SEVERAL.format(3) in words(overview.draw([group]))
 
 
 # ---- the command that draws a partition
