@@ -99,8 +99,8 @@ def effort(verdicts: Sequence[Verdict]) -> str:
   hours = sum(map(_hours, found))
   machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
   return (
-    f'{len(found)} trainings of {hours:.1f} hours in all, often beside other '
-    f'work, are behind these claims: {machines}.'
+    f'The claims rest on {len(found)} trainings, which took {hours:.1f} hours '
+    f'on machines that often did other work: {machines}.'
   )
 
 
