@@ -56,6 +56,7 @@ Table = tuple[str, list[str], list[list[str]]]  # title, heads, cells
 CONFIGS = {
   'convnet3': ('fedbabu_emnist', 50),
   'convnet4': ('fedbabu_cifar10', 50),
+  'fedavg_cnn': ('fedbabu_cifar10:fedavg', 10),
   'mobilenet': ('fedbabu_cifar100', 50),
   'resnet10': ('fedbabu_cifar100:fedavg', 50),
   'resnet18': ('fedbabu_cifar100', 50),
