@@ -43,10 +43,13 @@ METHODS = {
   },
   'ditto': {'views': ('initial', 'personal')},
   'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
+  'feddbe': {'views': ('initial', 'personal')},
   'fedproto': {
     'views': ('personal', 'prototypes'),
     'eval_views': ('prototypes',),
   },
+  'fedrod': {'views': ('initial', 'personal')},
+  'gpfl': {'views': ('personal',), 'eval_views': ('personal',)},
   'local_only': {
     'client_fraction': 1.0,
     'local_epochs': 1,  # evaluated after each, as the published number needs

@@ -1,8 +1,82 @@
-"""Methods with prototypes, two heads or conditions beside the model."""
+"""Methods with prototypes, a second head or conditions beside the model."""
 
 from functools import partial
 
-from golden_cases.methods import check_method
+import jax.numpy as jnp
+
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.core import trees
+from golden_cases.inputs import KEY, steps_of
+from golden_cases.methods import HERE, check_method
+from golden_cases.rounds import Replay, build, replay, run_rounds
+
+OWN = {'personal': 'personal'}
+BOTH = {'initial': 'initial', **OWN}
+
+
+def check_feddbe(case):
+  """All clients give the mean first; the rounds begin with it."""
+  hp = {field: case[field] for field in ('kappa', 'mean_momentum')}
+  hp |= {'train': case.training(), 'finetune': case.finetuning()}
+  feddbe = load('feddbe')
+  first, last = feddbe.build(case.task(), feddbe.HParams(**hp))
+  everyone = [[*range(case['clients'])]]
+  (measured,) = run_rounds(first.algorithm, case.data()[0], everyone)
+  case.check('mean', measured.server.mean)
+  begun = measured.server._replace(round=jnp.array(0))
+  how = Replay(
+    trained=lambda update: update.upload,
+    kept=lambda client, up: {'shift/{0}/{1}': client.shift},
+    views=OWN,
+  )
+
+  def each(done):
+    for i, update in done.updates.items():
+      running = update.fits[0][0].running
+      case.check(f'running/client{i}/round{done.number}', running)
+
+  algorithm = last.algorithm._replace(init_server=lambda key: begun)
+  replay(case, algorithm, how, each)
+
+
+def check_gpfl(case):
+  hp = {field: case[field] for field in ('lam', 'mu', 'protocol')}
+  algorithm = build(case, 'gpfl', **hp)
+  body = trees.invert(case.task().is_head)
+
+  def extras(of):
+    return {'embeddings': of.embeddings, **of.valve}
+
+  def init_server(key):
+    arrays = {name[11:]: jnp.asarray(case.arrays[name]) for name in given}
+    valve = {
+      layer: {leaf: arrays[f'{layer}/{leaf}'] for leaf in leaves}
+      for layer, leaves in server.valve.items()
+    }
+    start = arrays['embeddings']
+    return server._replace(embeddings=start, previous=start, valve=valve)
+
+  server = algorithm.init_server(KEY(0))
+  given = [name for name in case.arrays if name.startswith('init_extra/')]
+  case.given(*given)
+  how = Replay(
+    trained=lambda update: trees.combine(
+      update.upload.body, update.client.head
+    ),
+    server=lambda server: {
+      'global': trees.select(server.params, body),
+      'extra_global': extras(server),
+    },
+    views=OWN,
+  )
+
+  def each(done):
+    for i, update in done.updates.items():
+      place = f'extra/client{i}/round{done.number}'
+      case.check(place, extras(update.upload))
+
+  replay(case, algorithm._replace(init_server=init_server), how, each)
+
 
 FEDPROTO = partial(
   check_method,
@@ -11,6 +85,24 @@ FEDPROTO = partial(
   trained=lambda update: update.client.params,
   server=lambda server: {'means': server.means},
   kept=lambda client, up: {'up/{0}/{1}': getattr(up, 'means', None)},
-  views={'personal': 'personal', 'prototypes': 'prototypes'},
+  views={'prototypes': 'prototypes', **OWN},
 )
-CHECKS = {'fedproto': FEDPROTO}
+FEDROD = partial(
+  check_method,
+  name='fedrod',
+  steps=lambda update: {
+    f'step_{name}': steps_of(
+      update.fits[0], update.fits[0][1].reports[f'{name}_losses']
+    )
+    for name in ('balanced', 'personal')
+  },
+  trained=lambda update: update.upload,
+  kept=lambda client, up: {f'head/{HERE}': client.personal_head},
+  views=BOTH,
+)
+CHECKS = {
+  'fedproto': FEDPROTO,
+  'fedrod': FEDROD,
+  'feddbe': check_feddbe,
+  'gpfl': check_gpfl,
+}

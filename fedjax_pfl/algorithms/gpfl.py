@@ -1,0 +1,235 @@
+"""GPFL (Zhang et al. 2023): features for the client, and features for all.
+
+  (b_i, h_i, E_i, v_i) <- SGD_tau from (b, h_i, E, v), i in the cohort S, of
+    L_i(h_i(C(f, p_i))) + mean CE(cos(C(f, g), E)) + lam mean |C(f, g) - e_y|
+  (b, E, v) <- sum_i a_i (b_i, E_i, v_i) / sum_i a_i     a_i = 1 or n_i
+
+  C(f, c) = relu((1 + gamma(c)) f + beta(c))     v: two layers LN(relu(A c + a))
+  p_i     = sum_k n_ik / n_i e_k                 g = sum_k e_k / Y
+
+E [Y, F] are embeddings e_k of the classes, drawn from N(0, 1); e_k in p_i, in g
+and in the last term are those that the client received. E and v have the decay
+`mu` besides that of `train`. A client keeps its head h_i; it begins as the
+initial one. The view `personal` is h_i(C(f, p_i)).
+
+protocol 'released': the authors' code. The last term is the norm of the whole
+batch, |C(f, g) - e_y| with all its rows, and not a mean. p_i and g are of
+embeddings that are older: for a client of the last cohort its own E_i, for
+others the E of the round before; in the first round p_i and g are 0.
+
+New client: h_i begins as the initial head and learns for one round, of which
+nothing is sent.
+
+Differs from the paper: the weights a_i are 1 by default; momentum, where
+`train` has it, is that of all parts.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses, rules, trees
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, Key, Params, Task
+from fedjax_pfl.data.label_counts import label_counts
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  lam: float = 0.01
+  mu: float = 0.1
+  protocol: str = 'paper'  # or 'released'
+
+
+RULES = {
+  'protocol': rules.protocol(),
+  'lam': rules.at_least(0, 'a sign: it pulls features to their embedding'),
+  'mu': rules.at_least(0, rules.SIGN),
+}
+FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
+FEDAVG_EQUIVALENT = None  # never
+PRIVATE_LEAVES = ('head',)
+
+
+class Shared(NamedTuple):
+  """What is averaged."""
+
+  body: Params
+  embeddings: Array  # [Y, F] E
+  valve: dict[str, dict[str, Array]]  # v: the layers gamma and beta
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params  # b, and the initial head
+  embeddings: Array
+  valve: dict[str, dict[str, Array]]
+  previous: Array  # [Y, F] E of the round before; released
+
+
+class Client(NamedTuple):
+  head: Params
+  embeddings: Array  # [Y, F] E_i after its last training; released
+  round: Array  # [] the clock after it; released
+
+
+class Conditioned(NamedTuple):
+  """The view that predicts by h_i(C(f, p_i))."""
+
+  params: Params
+  valve: dict[str, dict[str, Array]]
+  condition: Array  # [F] p_i
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of GPFL."""
+  rules.check(hp, RULES)
+  body = trees.invert(task.is_head)
+  is_released = hp.protocol == 'released'
+  averaging = global_model.federated_averaging(task, hp)
+
+  def init_server(rng):
+    clock, params = averaging.init_server(rng)
+    draw, layers = jax.random.split(jax.random.fold_in(rng, 1))
+    shape = params['head']['kernel'].T.shape
+    embeddings = jax.random.normal(draw, shape)
+    valve = init_valve(shape[1], layers)
+    return Server(clock, params, embeddings, valve, embeddings)
+
+  def init_client(server, data, rng):
+    head = trees.select(server.params, task.is_head)
+    never = jnp.full((), -1, jnp.int32)
+    return Client(head, jnp.zeros_like(server.embeddings), never)
+
+  def conditions(server, client, data):
+    """Return p_i and g."""
+    embeddings = server.embeddings
+    if is_released:
+      took_part = client.round == server.round
+      older = jnp.where(took_part, client.embeddings, server.previous)
+      embeddings = jnp.where(server.round > 0, older, 0)
+    counts = label_counts(data, task.num_classes)
+    shares = counts / jnp.maximum(counts.sum(), 1)
+    return shares @ embeddings, embeddings.mean(0)
+
+  def local_update(down, client, data, rng):
+    params = trees.combine(client.head, down.params)
+    start = {
+      'model': params,
+      'decayed': (down.embeddings, down.valve),
+    }
+    sgd = hp.train.sgd(down.round)
+    decayed = optax.chain(optax.add_decayed_weights(hp.mu), sgd)
+    tx = optax.partition(
+      {'model': sgd, 'decayed': decayed},
+      {'model': 'model', 'decayed': 'decayed'},
+    )
+    loss = objective(task, hp, down, *conditions(down, client, data))
+    tree, info = hp.train.fit(task, start, data, rng, down.round, loss, tx)
+    params, (embeddings, valve) = tree['model'], tree['decayed']
+    client = client._replace(head=trees.select(params, task.is_head))
+    if is_released:
+      client = Client(client.head, embeddings, down.round + 1)
+    up = Shared(trees.select(params, body), embeddings, valve)
+    return client, up, info.metrics()
+
+  def aggregate(server, up, senders):
+    mean = senders.mean(up, hp.train.weights(senders.counts))
+    params = trees.combine(mean.body, server.params)
+    clock, older = server.round + 1, server.embeddings
+    return Server(clock, params, mean.embeddings, mean.valve, older)
+
+  def personalize(server, client, data, rng):
+    params = trees.combine(client.head, server.params)
+    condition, _ = conditions(server, client, data)
+    return {'personal': Conditioned(params, server.valve, condition)}
+
+  algorithm = averaging._replace(
+    init_server=init_server,
+    init_client=init_client,
+    download=lambda server, client: server._replace(
+      params=trees.select(server.params, body)
+    ),
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=personalize,
+    predict=partial(predict, task),
+    global_model=None,
+  )
+  return (Stage('gpfl', hp.train.rounds, algorithm),)
+
+
+def objective(
+  task: Task, hp: HParams, down: Server, personal: Array, generic: Array
+) -> local_training.Loss:
+  """Return the sum of the three terms, with L_i of its own beside it."""
+
+  def loss(tree, batch, rng):
+    embeddings, valve = tree['decayed']
+    f = task.train_outputs(tree['model'], batch, rng).features
+    logits = task.classify(tree['model'], conditioned(valve, f, personal))
+    cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
+    of_all = conditioned(valve, f, generic)  # [B, F]
+    cosines = unit(of_all) @ unit(embeddings).T  # [B, Y]
+    guide = losses.masked_cross_entropy(cosines, batch)
+    apart = of_all - down.embeddings[batch.y]
+    if hp.protocol == 'released':
+      distance = norm(batch.mask[:, None] * apart, axis=None)
+    else:
+      distance = losses.masked_mean(norm(apart)[:, 0], batch)
+    total = cross_entropy + guide + hp.lam * distance
+    return total, {'cross_entropies': cross_entropy}
+
+  return loss
+
+
+def predict(task: Task, view: Conditioned, x: Array, mask: Array) -> Array:
+  """Return h_i(C(f, p_i))."""
+  f = task.features(view.params, x, mask)
+  return task.classify(view.params, conditioned(view.valve, f, view.condition))
+
+
+def init_valve(size: int, key: Key) -> dict[str, dict[str, Array]]:
+  """Return gamma and beta with PyTorch's initial values: uniform, then 1, 0."""
+  limit = size**-0.5
+
+  def init(key):
+    kernel, bias = jax.random.split(key)
+    return {
+      'kernel': jax.random.uniform(kernel, (size, size), float, -limit, limit),
+      'bias': jax.random.uniform(bias, (size,), float, -limit, limit),
+      'scale': jnp.ones(size),
+      'shift': jnp.zeros(size),
+    }
+
+  gamma, beta = jax.random.split(key)
+  return {'gamma': init(gamma), 'beta': init(beta)}
+
+
+def conditioned(
+  valve: dict[str, dict[str, Array]], f: Array, condition: Array
+) -> Array:
+  """Return C(f, c) of rows f [B, F] and one condition c [F]."""
+
+  def layer(of):
+    z = jax.nn.relu(condition @ of['kernel'] + of['bias'])
+    z = (z - z.mean()) / jnp.sqrt(z.var() + 1e-5)
+    return of['scale'] * z + of['shift']
+
+  return jax.nn.relu((1 + layer(valve['gamma'])) * f + layer(valve['beta']))
+
+
+def unit(rows: Array) -> Array:
+  return rows / jnp.maximum(norm(rows), 1e-12)
+
+
+def norm(rows: Array, axis: int | None = -1) -> Array:
+  """Return the norms, an axis kept for each, with gradient 0 at 0."""
+  square = jnp.sum(rows**2, axis, keepdims=axis is not None)
+  is_zero = square == 0
+  return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
