@@ -36,7 +36,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core import rules, statistics, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
@@ -111,13 +111,17 @@ def mixing_algorithm(task: Task, hp: HParams, private: Mask) -> Algorithm:
 
 
 def mix(private: Params, shared: Params, alpha: Array) -> Params:
-  """Return alpha v + (1 - alpha) w, and w where v has holes."""
-  return jax.tree.map(
+  """Return alpha v + (1 - alpha) w, and w where v has holes.
+
+  Running statistics of v are those of the mixture.
+  """
+  mixed = jax.tree.map(
     lambda v, w: w if v is None else alpha * v + (1 - alpha) * w,
     private,
     shared,
     is_leaf=lambda leaf: leaf is None,
   )
+  return statistics.taken_from(private, mixed)
 
 
 def fit_together(task, hp, server, client, data, rng):

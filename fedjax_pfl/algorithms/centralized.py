@@ -24,7 +24,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import statistics, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, Params, Task
@@ -56,6 +56,7 @@ class Upload(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
   trainable = part_mask(task, hp.trainable)
+  sent = statistics.with_all(trainable)
 
   def make_tx(clock):
     return optimisers.freeze_except(hp.train.sgd(clock), trainable)
@@ -72,7 +73,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       *args, tx=make_tx(clock), opt_state=opt_state or None
     )
     opt_state = info.opt_state if hp.keep_momentum else ()
-    up = Upload(trees.select(params, trainable), opt_state)
+    up = Upload(trees.select(params, sent), opt_state)
     return client, up, info.metrics()
 
   def aggregate(server, uploads, senders):

@@ -10,8 +10,8 @@ New client: it trains for one round from the initial n, of which nothing is
 sent, and keeps its n of that round.
 
 Differs from the paper: the weights a_i are 1 by default, n_i there. BatchNorm
-normalises by the batch in training and in evaluation, so that there are no
-running statistics; in the paper these are the client's own, too.
+normalises by the batch in training and in evaluation; in the paper it has
+running statistics, the client's own, too: norm_statistics 'running'.
 """
 
 from typing import NamedTuple

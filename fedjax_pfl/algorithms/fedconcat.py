@@ -93,6 +93,8 @@ RULES = {
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
 PRIVATE_LEAVES = ()
+# A client tests encoders of other clusters, of which it keeps no statistics.
+NORM_STATISTICS = ('batch', 'running')
 
 
 class Server(NamedTuple):

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import losses, rules
+from fedjax_pfl.core import losses, rules, statistics
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -85,6 +85,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     change = jax.tree.map(lambda own, w: own - w, up, server.params)
     total = jax.tree.map(jnp.add, server.total, senders.sum(change))
     params = jax.tree.map(lambda w, v: w + v / senders.num_clients, mean, total)
+    params = statistics.taken_from(mean, params)
     return Server(clock, params, total, server.mean_count)
 
   def initialize(server, clients, data):
@@ -110,7 +111,8 @@ def objective(
 
   def loss(params, batch, rng):
     cross_entropy = task.loss(params, batch, rng)
-    products = jax.tree.map(lambda v, u: jnp.sum(v * u), drift, params)
+    pair = statistics.learned(drift), statistics.learned(params)
+    products = jax.tree.map(lambda v, u: jnp.sum(v * u), *pair)
     linear = sum(jax.tree.leaves(products))
     squared = 0.5 * losses.sum_squares(params, anchor)
     total = cross_entropy + alpha * (linear + squared)

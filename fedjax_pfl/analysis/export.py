@@ -220,7 +220,8 @@ def header(
     ),
     'rule': rule_of(model),
     # BatchNorm normalises with the images that are predicted together.
-    'batch_statistics': not experiment.task.batch_independent,
+    'batch_statistics': not experiment.task.batch_independent
+    and settings.model.norm_statistics == 'batch',
     'image_shape': shape,
     **input_of(experiment),
     'num_classes': dataset.num_classes,

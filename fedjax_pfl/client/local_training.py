@@ -14,6 +14,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import optimisers
+from fedjax_pfl.client.running_statistics import moving
 from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
@@ -149,6 +150,7 @@ def fit(
 
     tree <- tree + tx(grad loss(tree, batch)),  batches of each epoch in turn
 
+  and running statistics of BatchNorm, if any, by `running_statistics.moving`.
   The key of a step depends only on `rng`, its epoch and its number.
 
   Args:
@@ -184,7 +186,7 @@ def fit(
   slots = np.full(num_epochs, len(stops))  # out of range: no snapshot
   slots[np.array(stops) - 1] = np.arange(len(stops))
   steps = steps_of_epoch(data, batching)  # [] this client's own
-  loss = _with_reports(loss)
+  loss, tx = _with_reports(loss), moving(tx, tree)
   run_epoch = _make_epoch(loss, data, rng, tx, batching, steps)
 
   def epoch(number, carry):

@@ -14,6 +14,7 @@ is FedAvgM (Hsu et al. 2019).
 
 It is a wrapper of any method whose server has a model `params`, of which D is 0
 where nothing is uploaded. Each stage of a method begins with a new m and v.
+Running statistics of BatchNorm are the mean itself.
 """
 
 from collections import namedtuple
@@ -23,7 +24,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core import rules
+from fedjax_pfl.core import rules, statistics
 from fedjax_pfl.core.algorithm import (
   Server,
   Stage,
@@ -79,7 +80,7 @@ def step(
   if optimiser.name == 'sgd':
     m = jax.tree.map(lambda m, d: beta_1 * m + d, state.m, change)
     moved = jax.tree.map(lambda w, m: w + rate * m, params, m)
-    return moved, State(m, state.v)
+    return statistics.taken_from(mean, moved), State(m, state.v)
 
   def second_moment(v: Array, d: Array) -> Array:
     square, share = d**2, 1 - optimiser.beta_2
@@ -94,7 +95,7 @@ def step(
   moved = jax.tree.map(
     lambda w, m, v: w + rate * m / (jnp.sqrt(v) + optimiser.tau), params, m, v
   )
-  return moved, State(m, v)
+  return statistics.taken_from(mean, moved), State(m, v)
 
 
 # ---- As a wrapper of a method ------------------------------------------------

@@ -2,6 +2,7 @@
 
 Functions of parameter trees are compiled by themselves: where local training
 runs step by step in Python, they are one call and not one for every tensor.
+They are of what is learned: running statistics of BatchNorm do not count.
 """
 
 from typing import Any
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_pfl.core.statistics import learned
 from fedjax_pfl.core.types import Array, Batch, ExampleLoss, PyTree
 
 
@@ -47,7 +49,8 @@ def float_dtype(x: Array) -> Any:
 @jax.jit
 def sum_squares(tree: PyTree, anchor: PyTree) -> Array:
   """Return sum_t |v_t - w_t|^2 over all tensors."""
-  squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), tree, anchor)
+  pair = learned(tree), learned(anchor)
+  squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), *pair)
   return sum(jax.tree.leaves(squares))
 
 
@@ -64,7 +67,8 @@ def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
     differs = square > 0
     return jnp.where(differs, jnp.sqrt(jnp.where(differs, square, 1.0)), 0.0)
 
-  return sum(jax.tree.leaves(jax.tree.map(norm, tree, anchor)))
+  pair = learned(tree), learned(anchor)
+  return sum(jax.tree.leaves(jax.tree.map(norm, *pair)))
 
 
 @jax.jit
@@ -76,6 +80,7 @@ def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
   with P entries. Without an offset, the value and the gradient at a tree of
   zeros are 0.
   """
+  tree, other = learned(tree), learned(other)
   products = jax.tree.map(lambda v, w: jnp.sum(v * w), tree, other)
   size = sum(leaf.size for leaf in jax.tree.leaves(tree))
   s = sum(jax.tree.leaves(products)) + offset * size

@@ -147,6 +147,20 @@ def head_mask(params: Params, num_classes: int) -> Mask:
   )
 
 
+def check_batch_norms(name: str, batch_norms: set) -> None:
+  """Refuse running statistics of a model that has none to keep."""
+  if batch_norms:
+    return
+  raise bad_input(
+    'norm_statistics',
+    got=f'running statistics, and {name} without a BatchNorm',
+    expected='a model with models.ops.layers.BatchNorm, or none to keep',
+    choices=['norm_statistics=batch'],
+    cause='a model without normalisation, or with LayerNorm or GroupNorm, '
+    'which have no statistics of a batch',
+  )
+
+
 def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
   """Refuse a loss that is no function of logits with a number an example."""
   if loss is None:

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from fedjax_pfl.core import statistics
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
 from fedjax_pfl.models.ops import layers
@@ -33,6 +34,7 @@ class ModuleFunctions(NamedTuple):
   # (method, params, key, x, mask, ..) -> method(module, x, mask, ..)
   apply: Callable[..., Any]
   norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
+  batch_norms: set[tuple[str, ...]] = frozenset()  # those of `layers`
 
   def features(self, params: Params, x: Array, mask: Array) -> Array:
     """Return the features [B, F] of testing."""
@@ -72,11 +74,13 @@ def _no_module(found: Any) -> BadInput:
 def _linen_functions(module: nn.Module) -> ModuleFunctions:
   name = f'module {type(module).__name__}'
   has_train = _takes_train(name, getattr(module, 'features', None))
-  norms = set()
+  norms, batch_norms = set(), set()
 
   def watch(call, args, how, context):
     if isinstance(context.module, NORMS_OF_LINEN):
       norms.add(context.module.path)
+    if isinstance(context.module, layers.BatchNorm):
+      batch_norms.add(context.module.path)
     return call(*args, **how)
 
   def begin(key, x, mask):
@@ -95,10 +99,22 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
     )
 
   def apply(method, params, key, x, mask, **how):
-    how |= {'rngs': {'dropout': key}} if how.get('train') else {}
+    streams = (layers.TRAINING,) + ('dropout',) * how.get('train', False)
+    if key is not None:
+      how['rngs'] = dict.fromkeys(streams, key)
     return module.apply({'params': params}, x, mask, method=method, **how)
 
-  return ModuleFunctions(name, has_train, begin, apply, norms)
+  return ModuleFunctions(name, has_train, begin, apply, norms, batch_norms)
+
+
+def with_statistics(params: Params, batch_norms: set) -> Params:
+  """Return the parameters with mean 0 and variance 1 of each BatchNorm."""
+  params = flatten_dict(params)
+  for path in batch_norms:
+    bias = params[*path, 'bias']
+    params[*path, statistics.MEAN] = jnp.zeros_like(bias)
+    params[*path, statistics.VAR] = jnp.ones_like(bias)
+  return unflatten_dict(params)
 
 
 def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:

@@ -22,6 +22,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.core import statistics
 from fedjax_pfl.core.errors import check_known
 from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.target import gradients_alone, target
@@ -38,7 +39,7 @@ from fedjax_pfl.core.types import (
   linear_head,
 )
 from fedjax_pfl.models import module_checks as checks
-from fedjax_pfl.models.module_functions import functions_of
+from fedjax_pfl.models.module_functions import functions_of, with_statistics
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
 PRECISIONS = ('float32', 'tf32', 'mixed')
@@ -70,6 +71,7 @@ def task_from_module(
   batch_independent: bool = False,
   conv_impl: str = 'auto',
   precision: str = 'float32',
+  running_statistics: bool = False,
 ) -> Task:
   """Return the Task of a flax module.
 
@@ -95,6 +97,7 @@ def task_from_module(
       `replace_layers`.
     precision: 'float32' on every device; 'tf32', rounded inputs of products;
       or 'mixed', bfloat16 activations beside float32 parameters.
+    running_statistics: whether BatchNorm has them, and tests with them.
 
   Returns:
     Task: the model as pure functions.
@@ -119,7 +122,10 @@ def task_from_module(
   @jax.jit  # traced once: for the check, for shapes, for initialisation
   def begin(key: Key) -> tuple[Outputs, Params]:
     x = jnp.zeros(example.shape, example.dtype)
-    return functions.begin(key, x, jnp.ones(2, float))
+    outputs, params = functions.begin(key, x, jnp.ones(2, float))
+    if running_statistics:
+      params = with_statistics(params, functions.batch_norms)
+    return outputs, params
 
   def init(key: Key) -> Params:
     return begin(key)[1]
@@ -147,6 +153,8 @@ def task_from_module(
     return batch_loss(logits, batch, loss)
 
   params = checks.check_module(functions.name, begin, num_classes, example)
+  if running_statistics:
+    checks.check_batch_norms(functions.name, functions.batch_norms)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
   untransformed = (lambda x, key: x) if is_whole else unit_range
   return Task(
@@ -218,8 +226,9 @@ def _in_precision(fn: Callable, precision: str) -> Callable:
   @functools.wraps(fn)
   def run(params: PyTree, *args: PyTree) -> Any:
     if precision == 'mixed':  # the cast keeps gradients alone
-      low = _cast((params, *args), jnp.bfloat16)
-      return _cast(fn(*low), jnp.float32)
+      low, *rest = _cast((params, *args), jnp.bfloat16)
+      low = statistics.taken_from(params, low)  # averages: not to be rounded
+      return _cast(fn(low, *rest), jnp.float32)
     with jax.default_matmul_precision(JAX_NAMES[precision]):
       return fn(gradients_alone(params), *args)
 

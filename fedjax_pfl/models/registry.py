@@ -68,6 +68,7 @@ def make_task(
   loss: ExampleLoss | None = None,
   conv_impl: str = 'auto',
   precision: str = 'float32',
+  running_statistics: bool = False,
 ) -> Task:
   """Return the Task of a model by its name.
 
@@ -83,6 +84,7 @@ def make_task(
     loss: of examples; see `task_from_module`.
     conv_impl: how convolutions are computed; see `task_from_module`.
     precision: of its products: 'float32', 'tf32' or 'mixed'.
+    running_statistics: of BatchNorm; see `task_from_module`.
 
   Returns:
     Task: the model as pure functions.
@@ -112,6 +114,7 @@ def make_task(
     batch_independent=model.batch_independent,
     conv_impl=conv_impl,
     precision=precision,
+    running_statistics=running_statistics,
   )
 
 

@@ -5,6 +5,7 @@ from fedjax_pfl.client.optimisers import OPTIMISERS
 from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
+from fedjax_pfl.core.statistics import NORM_STATISTICS
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -42,6 +43,12 @@ class ModelSettings:
     'default',
     one_of(HEAD_BIASES, 'a way to begin the bias of the head'),
     "bias of the head; default: random, as PyTorch's",
+  )
+  norm_statistics: str = field(
+    'batch',
+    one_of(NORM_STATISTICS, 'statistics by which BatchNorm is tested'),
+    'BatchNorm is tested by the test batch; running: by averages over training '
+    'batches, which clients send; running_local: which they keep (SiloBN)',
   )
   conv_impl: str = field(
     'auto',

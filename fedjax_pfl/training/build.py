@@ -13,6 +13,7 @@ import numpy as np
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.running_statistics import kept_by_clients
 from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
@@ -209,6 +210,7 @@ def build_task(
     'loss': value_of('loss', loss) if is_code(loss) else None,
     'conv_impl': model.conv_impl,
     'precision': model.precision,
+    'running_statistics': model.norm_statistics != 'batch',
   }
   if is_code(model.name):
     is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
@@ -263,6 +265,8 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   hp = module.HParams(train=local, finetune=finetune, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
+  if (kind := settings.model.norm_statistics) != 'batch':
+    build_checks.check_norm_statistics(kind, settings.algorithm, module)
   stages = module.build(task, hp)
   if training.server_optimizer != 'none':
     how = ServerOptimiser(
@@ -271,6 +275,8 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
       training.server_momentum,
     )
     stages = optimised(stages, how)
+  if settings.model.norm_statistics == 'running_local':
+    stages = kept_by_clients(stages, task)
   if not training.server_data_fraction:
     return stages
   from fedjax_pfl.federated import server_training

@@ -1,12 +1,15 @@
 """Settings that do not fit the data or the method: refused before training."""
 
+from types import ModuleType
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.statistics import NORM_STATISTICS
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import (
   FORM,
@@ -80,6 +83,18 @@ def check_method(
       cause='a comparison of new clients with training alone: that is the '
       'accuracy of all clients of this method',
     )
+
+
+def check_norm_statistics(kind: str, method: str, module: ModuleType) -> None:
+  """Refuse statistics that the file of a method does not have on its list."""
+  check_known(
+    'norm_statistics',
+    [kind],
+    expected=f'statistics of BatchNorm that {method} can keep',
+    choices=getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
+    cause='a method that averages something else than models, or whose clients '
+    'use models of others',
+  )
 
 
 def check_own_method(

@@ -56,12 +56,20 @@ def stored(x: Array, dtype: DTypeLike) -> Array:
   return lax.optimization_barrier(x.astype(dtype))
 
 
+Running = tuple[Array, Array]  # [C] running_mean and running_var
+
+
 def masked_batch_norm(
-  x: Array, scale: Array, bias: Array, mask: Array
+  x: Array,
+  scale: Array,
+  bias: Array,
+  mask: Array,
+  running: Running | None = None,
 ) -> Array:
   """Return the normalised images [B, H, W, C]; rows outside of the mask are 0.
 
-  By the definition: `replace_layers` has others in its place.
+  By the definition: `replace_layers` has others in its place. Running
+  statistics have no effect on it; their gradients are `lags`.
   """
   dtype, x = x.dtype, wide(x)
   rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
@@ -70,11 +78,54 @@ def masked_batch_norm(
   mean = (weight * x).sum((0, 1, 2))
   var = (weight * (x - mean) ** 2).sum((0, 1, 2))
   y = (x - mean) * (scale * lax.rsqrt(var + EPSILON)) + bias
-  return (rows * y).astype(dtype)
+  y = (rows * y).astype(dtype)
+  if running is None:
+    return y
+  number = rows.sum() * x.shape[1] * x.shape[2]
+  return _follow(y, running, lags(running, mean, var, number))
 
 
 masked_batch_norm.__name__ = MASKED_NORM
 masked_batch_norm = jax.jit(masked_batch_norm)
+
+
+@by_hand()
+def _follow(y: Array, running: Running, lag: Running):
+  """Return y; the gradient of running statistics is their lag."""
+  del running
+  return y, lag
+
+
+@_follow.gradient
+def _followed(lag, dy):
+  return dy, lag, None
+
+
+def lags(
+  running: Running | None, mean: Array, var: Array, number: Array
+) -> Running | None:
+  """Return running statistics minus those of a batch: the unbiased variance.
+
+  For `core/statistics.py`. The biased variance and the mean are over `number`
+  pixels.
+  """
+  if running is None:
+    return None
+  var = var * (number / jnp.maximum(number - 1, 1))
+  return tuple(
+    leaf - lax.stop_gradient(new).astype(leaf.dtype)
+    for leaf, new in zip(running, (mean, var), strict=True)
+  )
+
+
+def normalise_by(
+  running: Running, x: Array, scale: Array, bias: Array, mask: Array
+) -> Array:
+  """Return images normalised by running statistics, 0 outside of the mask."""
+  mean, var = map(wide, running)
+  a = wide(scale) * lax.rsqrt(var + EPSILON)
+  y = (wide(x) - mean) * a + wide(bias)
+  return (y * mask.reshape(-1, 1, 1, 1)).astype(x.dtype)
 
 
 class Moments(NamedTuple):
@@ -97,16 +148,21 @@ def moments(x: Array, mask: Array) -> Moments:
   return Moments(shift + first, lax.rsqrt(variance + EPSILON), weight, number)
 
 
+def lags_of(running: Running | None, of: Moments) -> Running | None:
+  """Return `lags` of these moments."""
+  return running and lags(running, of.mean, of.inverse**-2 - EPSILON, of.number)
+
+
 def affine(scale: Array, bias: Array, of: Moments) -> tuple[Array, Array]:
   """Return a, c of scale x^ + bias = a x + c."""
   a = wide(scale) * of.inverse
   return a, wide(bias) - a * of.mean
 
 
-@by_hand(5)
+@by_hand(6)
 def norm(
   x: Array, skip: Array | None, scale: Array, bias: Array, mask: Array,
-  relu: bool,
+  running: Running | None, relu: bool,
 ):  # fmt: skip
   """Return z [B, H, W, C]; without the ReLU, if `relu` is False."""
   of = moments(x, mask)
@@ -114,25 +170,28 @@ def norm(
   z = stored(_activate(x, skip, line, of.weight, relu=relu), x.dtype)
   # With a skip the result tells the gate; else the input does, which is read.
   gate = z if relu and skip is not None else None
-  return z, (x, skip, gate, scale, bias, of)
+  return z, (x, skip, gate, scale, bias, of, lags_of(running, of))
 
 
 @norm.gradient
 def _norm(relu, saved, dz):
-  x, skip, z, scale, bias, of = saved
+  x, skip, z, scale, bias, of, lag = saved
   if relu and z is None:
     dx, dscale, dbias = gradient(x, dz, scale, bias, of)
-    return dx, None, dscale, dbias, None
+    return dx, None, dscale, dbias, None, lag
   g = wide(dz) * of.weight
   g = _gated(g, z) if relu else g
   sums = _sums_of_gradient(x, g, of)
   dx, dscale, dbias = gradient(x, g, scale, bias, of, sums)
   dskip = None if skip is None else stored(g, skip.dtype)
-  return dx, dskip, dscale, dbias, None
+  return dx, dskip, dscale, dbias, None, lag
 
 
-@by_hand(4)
-def norm_pool(x: Array, scale: Array, bias: Array, mask: Array, size: int):
+@by_hand(5)
+def norm_pool(
+  x: Array, scale: Array, bias: Array, mask: Array,
+  running: Running | None, size: int,
+):  # fmt: skip
   """Return the maximum of every size x size pixels of relu(norm(x)).
 
   The largest pixel of a window is that with the largest x, or, where scale is
@@ -145,17 +204,18 @@ def norm_pool(x: Array, scale: Array, bias: Array, mask: Array, size: int):
   top, won = pool.forward(x * sign, size)
   top = top * sign
   z = jnp.maximum(wide(top) * a + c, 0) * of.weight
-  return stored(z, x.dtype), (x, top, won, scale, bias, of)
+  saved = x, top, won, scale, bias, of, lags_of(running, of)
+  return stored(z, x.dtype), saved
 
 
 @norm_pool.gradient
 def _norm_pool(size, saved, dz):
-  x, top, won, scale, bias, of = saved
+  x, top, won, scale, bias, of, lag = saved
   a, c = affine(scale, bias, of)
   g = _gated(wide(dz) * of.weight, wide(top) * a + c)
   sums = _sums_of_gradient(top, g, of)
   spread = pool.backward(g, won, size, x.shape[1:3])
-  return *gradient(x, spread, scale, bias, of, sums), None
+  return *gradient(x, spread, scale, bias, of, sums), None, lag
 
 
 def gradient(x, dz, scale, bias, of: Moments, sums=None):

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
+from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
@@ -62,6 +63,7 @@ class Norm(Layer):
   scale: Array
   bias: Array
   mask: Array
+  running: tuple[Array, Array] | None
 
 
 @layer
@@ -108,3 +110,11 @@ def without_bias(value: Value) -> Value:
   Its gradient is exactly zero.
   """
   return value.of if isinstance(value, Bias) else value
+
+
+def running_of(norm: Norm) -> tuple[Array, Array] | None:
+  """Return the running statistics of what is normalised `without_bias`."""
+  if norm.running is None or not isinstance(norm.of, Bias):
+    return norm.running
+  mean, var = norm.running
+  return mean - lax.stop_gradient(norm.of.bias), var

@@ -50,6 +50,7 @@ from fedjax_pfl.models.ops.deferred import (
   Pool,
   Relu,
   compute,
+  running_of,
   without_bias,
 )
 from fedjax_pfl.models.ops.passes import pad, taps_of
@@ -63,7 +64,7 @@ def anywhere(layer: Layer) -> Array:
   match layer:
     case Conv(Relu(Norm() as n), kernel, stride, depthwise=True):
       x = compute(without_bias(n.of))
-      norm = n.scale, n.bias, n.mask
+      norm = n.scale, n.bias, n.mask, running_of(n)
       return separable.norm_depthwise(x, *norm, kernel, stride)
     case Conv(x, kernel, stride, depthwise=True):
       return separable.depthwise(compute(x), kernel, stride)
@@ -71,7 +72,8 @@ def anywhere(layer: Layer) -> Array:
       return separable.pointwise(compute(x), kernel[0, 0], precision)
     case Pool(Relu(Norm() as n), size):
       x = compute(without_bias(n.of))
-      return batch_norm.norm_pool(x, n.scale, n.bias, n.mask, size)
+      norm = n.scale, n.bias, n.mask, running_of(n)
+      return batch_norm.norm_pool(x, *norm, size)
     case Bias(of, bias):
       return compute(of) + bias
     case Norm() | Add():
@@ -92,7 +94,8 @@ def _normalise(layer: Norm | Add, relu: bool) -> Array:
   if isinstance(layer, Add):
     n, skip = layer.norm, compute(layer.skip)
   x = compute(without_bias(n.of))
-  return batch_norm.norm(x, skip, n.scale, n.bias, n.mask, relu)
+  norm = n.scale, n.bias, n.mask, running_of(n)
+  return batch_norm.norm(x, skip, *norm, relu)
 
 
 def on_cpu(layer: Layer) -> Array:
@@ -105,11 +108,14 @@ def on_cpu(layer: Layer) -> Array:
     ):
       return _relu_pool(of, size)
     case Pool(Relu(Norm() as n), 2) if y := _patches_of(n):
-      return _pooled(y.x, y.kernel, (n.scale, n.bias), n.mask, y.precision)
+      norm = (n.scale, n.bias), n.mask, running_of(n)
+      return _pooled(y.x, y.kernel, *norm, y.precision)
     case Relu(Norm() as n) if first := _separable_norm(n):
       y = without_bias(n.of)
       lines = (first.scale, first.bias), y.kernel, (n.scale, n.bias)
-      return _separable(_before_separable(first), *lines, n.mask, y.stride)
+      running = first.running and (running_of(first), running_of(n))
+      args = *lines, n.mask, running, y.stride
+      return _separable(_before_separable(first), *args)
   return anywhere(layer)
 
 
@@ -196,12 +202,13 @@ def _patches_of(norm: Norm) -> Conv | None:
   return None
 
 
-@functools.partial(jax.jit, static_argnums=4)  # as conv
-def _pooled(x, kernel, affine, mask, precision) -> Array:
+@functools.partial(jax.jit, static_argnums=5)  # as conv
+def _pooled(x, kernel, affine, mask, running, precision) -> Array:
   y = patches_chwb.conv(turned(x), kernel, 1, 1, precision)
   wider, scale, bias = map(wide, (y, *affine))
   mask = mask.astype(wider.dtype)
-  return turned(pooled_norm.norm_pool(wider, scale, bias, mask)).astype(x.dtype)
+  z = pooled_norm.norm_pool(wider, scale, bias, mask, running)
+  return turned(z).astype(x.dtype)
 
 
 def _separable_norm(norm: Norm) -> Norm | None:
@@ -229,7 +236,7 @@ def _turned_conv(x, kernel, stride, padding, precision) -> Array:
   return patches_chwb.conv(x, kernel, stride, edge, precision)
 
 
-@functools.partial(jax.jit, static_argnums=5)  # as conv
-def _separable(y, first, kernel, second, mask, stride: int) -> Array:
-  args = y, first, kernel, second, mask, stride
+@functools.partial(jax.jit, static_argnums=6)  # as conv
+def _separable(y, first, kernel, second, mask, running, stride: int) -> Array:
+  args = y, first, kernel, second, mask, running, stride
   return turned(norm_depthwise.norm_depthwise_norm(*args))

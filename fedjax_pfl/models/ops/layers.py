@@ -16,10 +16,12 @@ import jax
 from jax import lax
 from jax.nn import initializers
 
+from fedjax_pfl.core import statistics
 from fedjax_pfl.core.types import Array, Key
-from fedjax_pfl.models.ops.batch_norm import masked_batch_norm
+from fedjax_pfl.models.ops.batch_norm import masked_batch_norm, normalise_by
 
 Init = Callable[[Key, tuple[int, ...]], Array]
+TRAINING = 'training'  # the stream of random numbers that only training has
 Inits = Callable[[tuple[int, ...]], tuple[Init, Init]]
 
 zeros = functools.partial(initializers.zeros, dtype=float)
@@ -144,7 +146,8 @@ class BatchNorm(nn.Module):
 
   Mean and biased variance are over space and the rows of the mask [B] only;
   the output of other rows is zero, so that their values cannot grow from layer
-  to layer. There are no running averages.
+  to layer. If its parameters have running statistics (`core/statistics.py`),
+  testing, which has no stream `TRAINING`, normalises by these.
   """
 
   @nn.compact
@@ -152,7 +155,15 @@ class BatchNorm(nn.Module):
     shape = x.shape[-1:]
     scale = self.param('scale', ones, shape)
     bias = self.param('bias', zeros, shape)
-    return masked_batch_norm(x, scale, bias, mask)
+    if not self.has_variable('params', statistics.MEAN):
+      return masked_batch_norm(x, scale, bias, mask)
+    running = tuple(
+      self.get_variable('params', name)
+      for name in (statistics.MEAN, statistics.VAR)
+    )
+    if self.has_rng(TRAINING):
+      return masked_batch_norm(x, scale, bias, mask, running)
+    return normalise_by(running, x, scale, bias, mask)
 
 
 def max_pool(x: Array, size: int = 2) -> Array:

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, row_passes, separable
-from fedjax_pfl.models.ops.batch_norm import wide
+from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags, wide
 from fedjax_pfl.models.ops.blocks import block_size, in_turn
 from fedjax_pfl.models.ops.passes import by_hand
 from fedjax_pfl.models.ops.patches_chwb import turned
@@ -33,25 +33,33 @@ from fedjax_pfl.models.ops.row_passes import Affine, pixels_of, rows_of
 ARRAYS = 7  # of the size of y, in a block of the gradient
 
 
-@by_hand(5)
+@by_hand(6)
 def norm_depthwise_norm(
   y: Array,
   first: Affine,
   kernel: Array,
   second: Affine,
   mask: Array,
+  running: tuple[Running, Running] | None,
   stride: int,
 ):
   """Return z [C, h, w, B] of y [C, H, W, B] and a kernel [3, 3, C]."""
   fast = _with_derivative_of(_plain_values, _values_in_blocks, stride)
   z, moments = fast(y, first, kernel, second, mask)
-  return z, (y, first, kernel, second, mask, *moments)
+  lag = running and tuple(
+    lags(one, mean, inverse**-2 - EPSILON, pixels.number)
+    for one, (mean, inverse), pixels in zip(
+      running, moments, pixels_of(y, mask, stride), strict=True
+    )
+  )
+  return z, (lag, y, first, kernel, second, mask, *moments)
 
 
 @norm_depthwise_norm.gradient
 def _norm_depthwise_norm(stride, saved, dz):
   fast = _with_derivative_of(_plain_gradients, _gradients_in_blocks, stride)
-  return *fast(*saved, dz), None
+  lag, *saved = saved
+  return *fast(*saved, dz), None, lag
 
 
 @functools.cache
@@ -73,8 +81,8 @@ def _with_derivative_of(plain: Callable, in_blocks: Callable, stride: int):
 
 def _plain_values(stride, y, first, kernel, second, mask):
   """Return z, layer after layer, and moments, whose derivative is in z's."""
-  v = separable.norm_depthwise(turned(y), *first, mask, kernel, stride)
-  z = turned(batch_norm.norm(v, None, *second, mask, True))
+  v = separable.norm_depthwise(turned(y), *first, mask, None, kernel, stride)
+  z = turned(batch_norm.norm(v, None, *second, mask, None, True))
   none = jnp.zeros(len(y), jax.eval_shape(wide, y).dtype)
   return z, ((none, none),) * 2
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.batch_norm import EPSILON
+from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags
 from fedjax_pfl.models.ops.passes import by_hand, one_pass
 
 # Products that are sums: an accelerator must not round what it adds up.
@@ -24,29 +24,32 @@ _dot = functools.partial(lax.dot, **EXACT)
 
 
 @by_hand()
-def norm_pool(y: Array, scale: Array, bias: Array, mask: Array):
+def norm_pool(
+  y: Array, scale: Array, bias: Array, mask: Array, running: Running | None
+):
   """Return z [C, h, w, B] of y [C, 2h, 2w, B]; 0 outside of the mask [B]."""
   _, h, w, _ = y.shape
   weight = jnp.tile(mask, h * w // 4)  # of the windows
   n = jnp.maximum(4 * weight.sum(), 1)
   mean = _dot(_flat(y), jnp.tile(weight, 4)) / n
   y = _windows(y, mean, weight.reshape(h // 2, w // 2, -1))
-  inverse = lax.rsqrt(sum(_inner(t, t) for t in y) / n + EPSILON)
+  var = sum(_inner(t, t) for t in y) / n
+  lag, inverse = lags(running, mean, var, n), lax.rsqrt(var + EPSILON)
   top = _extreme(y, jnp.where(scale < 0, -1, 1).astype(scale.dtype))
   z = _activate(top, scale * inverse, bias, weight.reshape(h // 2, w // 2, -1))
-  return z, (y, top, z, scale, inverse, weight, n)
+  return z, (y, top, z, scale, inverse, weight, n, lag)
 
 
 @norm_pool.gradient
 def _norm_pool(saved, dz):
-  y, top, z, scale, inverse, weight, n = saved
+  y, top, z, scale, inverse, weight, n, lag = saved
   g = _gate(z, dz)
   dbias = _dot(_flat(g), jnp.ones(weight.size, g.dtype))
   dscale = _inner(g, top) * inverse
   a = scale * inverse
   factors = a, a * dbias / n, a * inverse * dscale / n
   dy = _unpool(y, g, top, weight.reshape(z.shape[1:]), *factors)
-  return dy, dscale, dbias, None
+  return dy, dscale, dbias, None, lag
 
 
 def _flat(x: Array) -> Array:

@@ -36,6 +36,8 @@ Rule = Callable[..., Any]
 NHWC = lax.conv_dimension_numbers(
   (1, 1, 1, 1), (1, 1, 1, 1), ('NHWC', 'HWIO', 'NHWC')
 )
+# Of a BatchNorm's arguments and result, without and with running statistics.
+NORM_RANKS = [4, 1, 1, 1, 4], [4, 1, 1, 1, 1, 1, 4]
 MOST_SLICES = 64  # of a pooling: a slice for each line of its window
 
 
@@ -117,9 +119,11 @@ def norm(eqn: JaxprEqn, x: Value, *rest: Value) -> Layer | None:
   if eqn.params['name'] != MASKED_NORM:
     return None
   shapes = [var.aval.shape for var in (*eqn.invars, *eqn.outvars)]
-  if [*map(len, shapes)] != [4, 1, 1, 1, 4] or shapes[0] != shapes[-1]:
+  ranks = [*map(len, shapes)]
+  if ranks not in NORM_RANKS or shapes[0] != shapes[-1]:
     return None
-  return Norm(x, *map(compute, rest))
+  scale, bias, mask, *running = map(compute, rest)
+  return Norm(x, scale, bias, mask, tuple(running) or None)
 
 
 def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:

@@ -17,7 +17,7 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm
-from fedjax_pfl.models.ops.batch_norm import stored, wide
+from fedjax_pfl.models.ops.batch_norm import Running, stored, wide
 from fedjax_pfl.models.ops.passes import (
   by_hand,
   taps_of,
@@ -57,24 +57,26 @@ def _depthwise(stride, saved, dy):
   return stored(dx, x.dtype), dk
 
 
-@by_hand(5)
+@by_hand(6)
 def norm_depthwise(
-  x: Array, scale: Array, bias: Array, mask: Array, kernel: Array, stride: int
-):
+  x: Array, scale: Array, bias: Array, mask: Array, running: Running | None,
+  kernel: Array, stride: int,
+):  # fmt: skip
   """Convolve relu(norm(x)) [B, H, W, C] with kernels [3, 3, C]."""
   of = batch_norm.moments(x, mask)
   taps = _activated(x, scale, bias, of, stride)
-  return _weighted(taps, kernel, x.dtype), (x, scale, bias, kernel, of)
+  saved = x, scale, bias, kernel, of, batch_norm.lags_of(running, of)
+  return _weighted(taps, kernel, x.dtype), saved
 
 
 @norm_depthwise.gradient
 def _norm_depthwise(stride, saved, dy):
-  x, scale, bias, kernel, of = saved
+  x, scale, bias, kernel, of, lag = saved
   taps = _activated(x, scale, bias, of, stride)
   dk = _kernel_gradient(taps, dy, kernel)
   dz = stored(_image_gradient(dy, kernel, stride, x.shape), x.dtype)
   dx, dscale, dbias = batch_norm.gradient(x, dz, scale, bias, of)
-  return dx, dscale, dbias, None, dk
+  return dx, dscale, dbias, None, lag, dk
 
 
 def _pixels(x: Array) -> Array:

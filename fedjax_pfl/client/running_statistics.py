@@ -1,0 +1,125 @@
+"""Running statistics of BatchNorm in local training; clients that keep them.
+
+  r <- 0.9 r + 0.1 statistic of the batch       in each step, fine-tuning too
+
+'running': they are averaged over clients, as all leaves. 'running_local'
+(SiloBN, Andreux et al. 2020): they stay with the client in any method.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from fedjax_pfl.core import statistics
+from fedjax_pfl.core.algorithm import Client, Stage, unchanged
+from fedjax_pfl.core.types import Array, PyTree, Task
+
+
+def moving(
+  tx: optax.GradientTransformation, tree: PyTree
+) -> optax.GradientTransformation:
+  """Return tx for what is learned, and the average of running statistics.
+
+  These enter neither momentum nor the norm of a gradient, and are not frozen.
+  """
+  is_statistic = statistics.mask(tree)
+  if not any(jax.tree.leaves(is_statistic)):
+    return tx
+
+  def update(grads, state, params=None):
+    updates, state = tx.update(
+      jax.tree.map(
+        lambda skip, g: jnp.zeros_like(g) if skip else g, is_statistic, grads
+      ),
+      state,
+      params,
+    )
+    updates = jax.tree.map(
+      lambda moves, u, g: -statistics.MOMENTUM * g if moves else u,
+      is_statistic,
+      updates,
+      grads,
+    )
+    return updates, state
+
+  return optax.GradientTransformation(tx.init, update)
+
+
+# ---- Clients that keep them: SiloBN ------------------------------------------
+
+
+class Keeper(NamedTuple):
+  """The state of a client that keeps its running statistics."""
+
+  own: Client  # of the method
+  statistics: dict[str, Array]  # by their paths in the model
+
+
+def kept_by_clients(stages: tuple[Stage, ...], task: Task) -> tuple[Stage, ...]:
+  """Return the method without running statistics in its messages.
+
+  A client begins with mean 0 and variance 1. Those of the server stay so, and
+  its model is no model to evaluate. Where a method keeps models of its own,
+  these have their own statistics.
+  """
+  names = statistics.names_of(task.is_head)
+  return tuple(_kept(stage, names) for stage in stages)
+
+
+def _kept(stage: Stage, names: list[str]) -> Stage:
+  method, begin, put = stage.algorithm, stage.initialize, statistics.put_into
+  found_in = partial(statistics.found_in, names=names)
+
+  def init_client(server, data, rng):
+    return Keeper(method.init_client(server, data, rng), found_in(server))
+
+  def download(server, client):
+    return statistics.learned(method.download(server, client.own))
+
+  def local_update(down, client, data, rng):
+    down = put(down, client.statistics)
+    own, up, metrics = method.local_update(down, client.own, data, rng)
+    sent, old = found_in(up), client.statistics
+    kept = {name: sent.get(name, old[name]) for name in old}
+    return Keeper(own, kept), statistics.learned(up), metrics
+
+  def whole(server, up, senders):
+    """Return uploads in which the server's values stand for what is missing."""
+    rows = jax.tree.map(
+      lambda leaf: jnp.broadcast_to(leaf, (*senders.ids.shape, *leaf.shape)),
+      found_in(server),
+    )
+    return put(up, rows)
+
+  def aggregate(server, up, senders):
+    return method.aggregate(server, whole(server, up, senders), senders)
+
+  def respond(server, clients, up, senders):
+    up = whole(server, up, senders)
+    own = method.respond(server, clients.own, up, senders)
+    return clients._replace(own=own)
+
+  def personalize(server, client, data, rng):
+    server = put(server, client.statistics)
+    return method.personalize(server, client.own, data, rng)
+
+  def initialize(server, clients, data):
+    server, own = begin(server, clients.own, data)
+    return server, Keeper(put(own, clients.statistics), clients.statistics)
+
+  algorithm = method._replace(
+    init_client=init_client,
+    download=download,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=personalize,
+    respond=method.respond and respond,
+    global_model=None,
+  )
+  stage = stage._replace(algorithm=algorithm)
+  if stage.initialize is unchanged:
+    return stage
+  return stage._replace(initialize=initialize)
