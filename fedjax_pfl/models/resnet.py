@@ -7,7 +7,7 @@
 
 BatchNorm uses the statistics of the batch, like all models here. The released
 code keeps running statistics for these networks (and averages them like
-weights); that variant is not written.
+weights): norm_statistics 'running'.
 
 `inits` are the initialisers of all convolutions: PyTorch's in FedBABU, He's
 (normal, by fan_out) in FedConcat. The head has PyTorch's in both, BatchNorm

@@ -1,0 +1,99 @@
+"""Running statistics in the rounds of every method."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from helpers import (
+  ALGORITHMS,
+  KEY,
+  TRAIN,
+  assert_close,
+  build,
+  client_of,
+  evaluate,
+  every_method,
+  make_data,
+  play,
+  refused,
+)
+from norm_task import norm_task
+from small_runs import make_settings
+
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.client.running_statistics import kept_by_clients
+from fedjax_pfl.core import statistics
+from fedjax_pfl.federated.communication import messages
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.build import make_stages
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+SHAPE, COUNTS, COHORT = (4, 4, 1), (7, 9, 5, 8), (0, 1, 2)
+STILL = TRAIN._replace(learning_rate=lambda clock: 1e-9 + 0 * clock)
+# Rounds of other steps; clients with statistics, or several models, or none.
+OTHERS = ('fedamp', 'fedbn', 'fedconcat', 'fednova', 'fedpac', 'fedrep')
+OTHERS += ('local_only', 'per_fedavg', 'pfedme')
+DATA = make_data(COUNTS, shape=SHAPE, classes=2)
+
+
+@functools.cache
+def task():
+  return norm_task()
+
+
+def averages(params):
+  return statistics.found_in(params, statistics.names_of(task().is_head))
+
+
+@functools.cache
+def still(name):
+  """Return the server's statistics after rounds that change nothing else."""
+  hp = {'optimizer': 'sgd', 'learning_rate': 1.0} if name == 'fedopt' else {}
+  stage = build(name, task(), train=STILL, **hp)[0]
+  return averages(play([stage], DATA, cohort=COHORT)[0])
+
+
+@every_method(3, [name for name in ALGORITHMS if name not in OTHERS])
+def test_the_terms_of_a_method_do_not_move_them(name):
+  """Where weights stand still, they are those of FedAvg's rounds."""
+  got, want = still(name), still('fedavg')
+  for leaf, other in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(leaf, other, rtol=1e-5)
+
+
+@every_method(3)
+def test_with_running_local_no_statistics_are_uploaded(name):
+  kinds = getattr(load(name), 'NORM_STATISTICS', statistics.NORM_STATISTICS)
+  if 'running_local' not in kinds:
+    config = make_settings(algorithm=name, norm_statistics='running_local')
+    message = refused(make_stages, parse_config(config), task())
+    assert 'norm_statistics' in message and name in message
+    return
+  stages = kept_by_clients(build(name, task()), task())
+  for stage, server, clients in stage_shapes(stages, DATA):
+    sent = messages(stage, server, clients, DATA)
+    assert not statistics.names_of((sent.up, sent.down))
+    after = jax.eval_shape(
+      stage.algorithm.local_update,
+      *(sent.down, sent.state, client_of(DATA, 0), KEY(0)),
+    )
+    assert jax.tree.structure(after[0]) == jax.tree.structure(sent.state)
+
+
+def test_clients_that_keep_them_are_tested_by_their_own():
+  stages = kept_by_clients(build('fedavg', task()), task())
+  server, clients, _ = play(stages, DATA, cohort=COHORT)
+  kept = clients.statistics['bn/running_var']
+  assert (kept[3] == 1).all()  # was in no cohort
+  assert len(np.unique(np.round(kept[:, 0], 9))) == 4
+  assert_close(averages(server), averages(task().init(KEY(0))))
+  plain, _, _ = play(build('fedavg', task()), DATA, cohort=COHORT)
+  without = [statistics.learned(one.params) for one in (server, plain)]
+  assert_close(*without)  # training normalises by the batch
+  _, models = evaluate(stages, server, clients, DATA, DATA, task())
+  shown = averages(models['initial'])['bn/running_var']
+  np.testing.assert_array_equal(shown, kept)
+  tuned = averages(models['finetuned'])['bn/running_var']
+  assert (tuned != kept).all()
