@@ -42,6 +42,7 @@ METHODS = {
     'views': ('initial',),
   },
   'ditto': {'views': ('initial', 'personal')},
+  'fedala': {'views': ('initial', 'personal')},
   'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
   'feddbe': {'views': ('initial', 'personal')},
   'fedproto': {

@@ -1,6 +1,8 @@
-"""Methods whose server does more than average."""
+"""FedALA, and methods whose server does more than average."""
 
 from functools import partial
+
+import jax
 
 from fedjax_pfl.core import trees
 from golden_cases.inputs import losses_of
@@ -21,6 +23,14 @@ FEDOPT = partial(
 )
 
 
+FEDALA = partial(
+  check_method,
+  name='fedala',
+  fields=('learning_rate', 'threshold', 'percent'),
+  kept=lambda client, up: {'mixture/{0}/{1}': client.mixture},
+  views=PERSONAL,
+  run=jax.jit,
+)
 FEDPAC = partial(
   check_method,
   name='fedpac',
@@ -31,4 +41,9 @@ FEDPAC = partial(
   kept=lambda head, up: {'head/{0}/{1}': head},
   views={'initial': 'initial'},
 )
-CHECKS = {'fedpac': FEDPAC, 'fedamp': FEDAMP, 'fedopt': FEDOPT}
+CHECKS = {
+  'fedala': FEDALA,
+  'fedpac': FEDPAC,
+  'fedamp': FEDAMP,
+  'fedopt': FEDOPT,
+}
