@@ -54,6 +54,8 @@ def origin(source: str) -> str:
   if source.startswith('independent') or ': independent; ' in source:
     return 'independent'
   named = [code for code in CODES if code in source]
+  if repository := re.match(r'[a-z-]+: [\w.-]+/([\w.-]+) at ', source):
+    named = [repository[1]]
   code = min(named, key=source.find, default='FedBABU')
   if source.startswith('third-party'):
     return f'{code} (third party)'
