@@ -21,6 +21,7 @@ from fedjax_pfl.reproduction.published import load as published
 MODULES = {
   'fedbabu': ('fedbabu', 'fedbabu_appendix'),
   'fedconcat': ('fedconcat',),
+  'pfllib': ('pfllib',),
   'superfed': ('superfed',),
 }
 READINGS = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 # Numbers of an evaluated view: one for each client, or, from 'global' on, one
-# of the server's model on the whole test set.
+# of the server's model on the whole test set, or of all clients.
 MEASURES = (
   'accuracy',  # on the client's tests
   'own',  # on its tests of classes in its training data
@@ -18,14 +18,20 @@ MEASURES = (
   'global',  # accuracy after the last round
   'global_last10',  # mean of the last ten evaluated rounds
   'global_top5',
+  'pooled',  # on the tests of all clients together
+  'best_pooled',  # the best evaluated round by that TEST accuracy
 )
 OF_CLASSES = ('own', 'other')
 OF_BEST_ROUND = ('best_round', 'best_finished')
+OF_ALL_TESTS = ('pooled', 'best_pooled')
 OF_SERVER = ('global', 'global_last10', 'global_top5')
 
 
 class Published(NamedTuple):
-  """One published number, as in published.csv; None: not stated or not used."""
+  """One published number, as in published.csv; None: not stated or not used.
+
+  One that ours stands beside without print has no mean.
+  """
 
   paper: str
   table: str
@@ -39,7 +45,7 @@ class Published(NamedTuple):
   partition: str
   metric: str
   variant: Mapping[str, str]  # {'finetune_epochs': '5'}
-  mean: float
+  mean: float | None
   std: float | None
 
 
@@ -52,7 +58,7 @@ class Reading(NamedTuple):
   @property
   def stored_name(self) -> str:
     """Return the name under which its scores are stored: 'initial:own'."""
-    if self.measure == 'accuracy':
+    if self.measure in ('accuracy', *OF_ALL_TESTS):
       return self.view
     return f'{self.view}:{self.measure}'
 

@@ -24,14 +24,21 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import MIN_SEEDS, Score
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.reproduction.cells import OF_SERVER, Cell, Published, Reading
+from fedjax_pfl.reproduction.cells import (
+  OF_ALL_TESTS,
+  OF_SERVER,
+  Cell,
+  Published,
+  Reading,
+)
 from fedjax_pfl.reproduction.plan import Evaluation, evaluation_of
 from fedjax_pfl.reproduction.results import Results, Row
 from fedjax_pfl.reproduction.stored_runs import StoredEvaluation
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 
-SEEDS_OF_FEDCONCAT = 3  # of its Table 1
+# Runs behind a printed deviation: the tables where it is over seeds.
+SEEDS = {('fedconcat', '1'): 3, ('pfllib', '1'): 3}
 BEST = ':best'  # after the name of a family of views
 BEST_VIEW = 'test_best_view'  # in result.json
 
@@ -63,7 +70,7 @@ class Compared(NamedTuple):
   ours: Ours | None  # None: not run
   difference: float | None = None
   tolerance: float | None = None  # twice the combined standard error
-  agrees: bool | None = None  # None: not run, or our error is unknown
+  agrees: bool | None = None  # None: not run, not printed, or error unknown
   measured: tuple[Measured, ...] = ()  # by seed
   diverged: tuple[int, ...] = ()  # the seeds whose training diverged
 
@@ -94,6 +101,8 @@ def compare(cell: Cell, ours: Ours | None) -> Compared:
   """Return the cell with our number beside the printed one."""
   if ours is None:
     return Compared(cell, None)
+  if cell.published.mean is None:
+    return Compared(cell, ours)
   difference = ours.mean - cell.published.mean
   if ours.error is None:
     return Compared(cell, ours, difference)
@@ -131,8 +140,8 @@ def published_error(published: Published) -> float | None:
     return None
   if published.paper == 'fedbabu':  # over the clients of one run
     return published.std / math.sqrt(published.num_clients or 1)
-  if (published.paper, published.table) == ('fedconcat', '1'):
-    return published.std / math.sqrt(SEEDS_OF_FEDCONCAT)
+  if seeds := SEEDS.get((published.paper, published.table)):
+    return published.std / math.sqrt(seeds)
   return published.std  # over the last ten rounds of one run
 
 
@@ -176,6 +185,8 @@ def find(
 
 def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   """Return our number; of clients with their accuracies, else of images."""
+  if reading.measure in OF_ALL_TESTS:
+    return _of_all_tests(one, reading)
   if reading.measure not in OF_SERVER:
     clients = one.clients
     given = clients.scores[reading.stored_name], clients.train_count
@@ -197,12 +208,26 @@ def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   return Score(1, mean, None, numbers.get('count', 0))
 
 
+def _of_all_tests(one: StoredEvaluation, reading: Reading) -> Score:
+  """Return the number of all tests: of the last round, or of the best."""
+  scores, train_count = (
+    one.clients.scores[reading.view],
+    one.clients.train_count,
+  )
+  numbers = summarise(scores, train_count)
+  if reading.measure == 'best_pooled':
+    numbers = one.result['test_best'][reading.view]['together']
+  return Score(1, numbers['pooled'], None, int(np.sum(scores.count)))
+
+
 def _row(
   results: Results, key: str, evaluation: Evaluation, reading: Reading
 ) -> Row | None:
   """Return the row of summary.csv with the number of a reading, or None."""
   own = keys.evaluation_key(evaluation.training.settings)
   view = reading.stored_name
+  if reading.measure in OF_ALL_TESTS:  # rows have means over clients alone
+    return None
   if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
     view = 'global' if reading.measure == 'global' else ''
   row = results.rows.get((keys.row_key(key, evaluation.key, own), view))

@@ -224,7 +224,7 @@ def scores_of(
   key = random_streams(experiment.settings.seed)['evaluation']
   evaluator = Evaluator(experiment, key)
   last, scores = len(experiment.stages) - 1, {}
-  if views := _views(readings, 'accuracy'):
+  if views := _views(readings, 'accuracy', 'pooled'):
     scores |= evaluator.clients(last, (server, clients), views)
   if views := _views(readings, *OF_CLASSES):
     number = experiment.settings.data.num_seen_clients

@@ -11,7 +11,13 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from fedjax_pfl.reproduction.cells import OF_SERVER, Cell, Published, field
+from fedjax_pfl.reproduction.cells import (
+  OF_ALL_TESTS,
+  OF_SERVER,
+  Cell,
+  Published,
+  field,
+)
 from fedjax_pfl.reproduction.plan import evaluation_of
 from fedjax_pfl.reproduction.stored_runs import settings_in
 from fedjax_pfl.settings import parse_config, replace, to_config
@@ -30,6 +36,7 @@ NUMBERS = {
 PAPERS = {
   'fedbabu': 'FedBABU',
   'fedconcat': 'FedConcat',
+  'pfllib': 'PFLlib',
   'superfed': 'SuPerFed',
 }
 # How often a run is evaluated on the way changes no printed number.
@@ -111,7 +118,8 @@ def published_for_run(
   found: dict[str, PublishedNumber] = {}
   for cell in cells:
     view, printed = cell.reading.stored_name, cell.published
-    if cell.init_from or cell.reading.measure in OF_SERVER or view in found:
+    not_of_clients = cell.reading.measure in (*OF_SERVER, *OF_ALL_TESTS)
+    if cell.init_from or not_of_clients or view in found:
       continue
     if not same.items() <= cell.settings.items():  # a quick look
       continue

@@ -132,13 +132,12 @@ def _check_distinct(path: pathlib.Path, entries: Sequence[Entry]) -> None:
 
 
 def make_steps(entries: Sequence[Entry]) -> list[Step]:
-  """Return all steps: the first seed of every entry, then the next seeds."""
-  places = range(max(len(entry.seeds) for entry in entries))
+  """Return all steps: the smallest seed of all entries, then the next."""
   return [
     Step(entry, seed, plan(entry.cells, (seed,)))
-    for place in places
+    for seed in sorted({seed for entry in entries for seed in entry.seeds})
     for entry in entries
-    for seed in entry.seeds[place : place + 1]
+    if seed in entry.seeds
   ]
 
 

@@ -107,7 +107,9 @@ def _lines(
     ours, published = one.ours, one.cell.published
     if ours is None and not one.diverged:
       continue
-    printed = pair(published.mean, published.std, 5)
+    printed = '-'
+    if published.mean is not None:
+      printed = pair(published.mean, published.std, 5)
     if note := _note(one):
       printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
     mean = DIVERGED

@@ -41,6 +41,14 @@ def test_two_numbers_agree_within_twice_the_combined_error():
   # Two seeds are no error by themselves: equal by chance they had none.
   assert ours([50.0, 50.0], [6.0, 8.0]).error == pytest.approx(0.5)
   assert compare(cell(), None).ours is None and over_seeds({}) is None
+  # Ours alone, where nothing is printed.
+  assert compare(cell(mean=None), one) == (
+    cell(mean=None),
+    one,
+    *[None] * 3,
+    (),
+    (),
+  )
   # One number of a global model, and a published one without deviation.
   one = compare(cell(std=None, paper='superfed'), ours([46.0], size=0))
   assert (one.agrees, one.tolerance, one.difference) == (None, None, -4.0)
@@ -51,6 +59,7 @@ def test_two_numbers_agree_within_twice_the_combined_error():
   [
     ({}, 1.0),  # over 100 clients
     ({'paper': 'fedconcat', 'table': '1'}, 10 / math.sqrt(3)),  # three seeds
+    ({'paper': 'pfllib', 'table': '1'}, 10 / math.sqrt(3)),
     ({'paper': 'fedconcat', 'table': '3'}, 10.0),  # last rounds of one run
     ({'paper': 'superfed', 'std': None}, None),
   ],

@@ -19,7 +19,8 @@ def test_our_queue_is_in_the_order_of_its_worth():
   assert order == sorted(order) and [*queue.claims] == sorted({*order})
   assert [load_form(name).name for name in queue.leaderboards] == ['cifar10']
   for entry in queue.entries:
-    assert entry.seeds == (0, 1, 2)
+    is_long = entry.table.name == 'pfllib/1'  # one run of clients of theirs
+    assert entry.seeds == ((1,) if is_long else (0, 1, 2))
     names = ('shards_per_client', 'num_clients', 'local_epochs', 'dataset')
     settings = {tuple(cell.settings[n] for n in names) for cell in entry.cells}
     assert len(settings) == 1, entry.where

@@ -21,6 +21,7 @@ from fedjax_pfl.training import keys
 METRICS = {
   'initial': 'initial_accuracy',
   'personalised': 'personalized_accuracy',
+  'best-test-round': 'best_test_accuracy',
   'top-1': 'global_accuracy',
   'top-5': 'top5_global_accuracy',
 }

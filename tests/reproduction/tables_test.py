@@ -12,6 +12,7 @@ import jax
 import pytest
 from helpers import SHAPE, make_task
 
+from configs import pfllib
 from configs.tables import common
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
@@ -24,7 +25,7 @@ from fedjax_pfl.training import build
 
 ROOT = Path(__file__).parents[2]
 TABLES = {name: common.load_table(name) for name in common.available()}
-OF_ALL_ROUNDS = 'best_round', 'best_finished', 'global_last10'
+OF_ALL_ROUNDS = 'best_round', 'best_finished', 'best_pooled', 'global_last10'
 CELLS = [cell for table in TABLES.values() for cell in table.cells]
 
 
@@ -39,8 +40,13 @@ def parse(config, init_from=None):
 
 
 def test_every_printed_number_is_a_cell_once():
-  cells = sorted((cell.published for cell in CELLS), key=str)
-  assert cells == sorted(published.load(), key=str)
+  cells = [one.published for one in CELLS if one.published.mean is not None]
+  there = [
+    one
+    for one in published.load()
+    if one.paper != 'pfllib' or one.algorithm in pfllib.EXPERIMENTS
+  ]
+  assert sorted(cells, key=str) == sorted(there, key=str)
   for table in TABLES.values():  # row and column name one cell
     places = {
       tuple(field(cell.published, name) for name in table.key_fields)
@@ -64,10 +70,11 @@ def test_settings_hold_to_the_rules():
 def test_the_page_has_the_number_of_trainings():
   """By their keys; a run of no rounds evaluates the model of another."""
   runs = distinct_trainings(plan(CELLS, (0,)))
+  number = sum(cell.published.mean is not None for cell in CELLS)
   trained = sum(run.settings.num_rounds > 0 for run in runs)
   text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
   assert (
-    f'{len(CELLS):,} published numbers. {trained} trainings and '
+    f'{number:,} published numbers. {trained} trainings and '
     f'{len(runs) - trained} runs that only evaluate (Table 9) answer all of '
     'them for one seed'
   ) in text

@@ -44,7 +44,8 @@ def progress(folder: pathlib.Path) -> str:
   number = 0
   for path in sorted((folder / FOLDER).glob('*.csv')):
     with open(path, newline='') as stream:
-      means = [row.get('ours_mean', '') for row in csv.DictReader(stream)]
+      rows = [*csv.DictReader(stream)]
+    means = [row['ours_mean'] for row in rows if row['published_mean']]
     number += sum(mean not in ('', DIVERGED) for mean in means)
   return f'Of {len(load()):,} published numbers {number:,} were run.'
 
