@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from norm_task import norm_task
 
 from configs import digits
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -48,9 +49,11 @@ def make_settings(**changes):
 def make_experiment(**changes) -> Experiment:
   """Return what `build_experiment` returns, but for the model."""
   settings = parse_config(make_settings(**changes))
-  stages = build_stages(settings, TASK)
+  has_averages = settings.model.norm_statistics != 'batch'
+  task = norm_task((8, 8, 1), 10) if has_averages else TASK
+  stages = build_stages(settings, task)
   data = build_data(settings, lambda text: None)
-  return placed(Experiment(settings, *data, TASK, stages))
+  return placed(Experiment(settings, *data, task, stages))
 
 
 def with_algorithm(experiment, **functions):

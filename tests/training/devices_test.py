@@ -65,6 +65,10 @@ HOST = {
     'validation_fraction': 0.3,
     'select': 'validation',
   },
+  'statistics that clients keep': {
+    'algorithm': 'fedper',
+    'norm_statistics': 'running_local',
+  },
   # The rows of a client that is excluded are put back.
   'exclusion and unseen clients': {
     'algorithm': 'fedper',
