@@ -5,7 +5,7 @@
 #
 #   make evidence  published cells, one after the other, at the lowest priority:
 #                  MINUTES=150 stops then, CORES=1 leaves the other cores alone
-#   make compare   every method on the digits: a table and a figure
+#   make compare   every method on the digits, three seeds: a table, a figure
 #   make leaderboard  the same tuned alike, with intervals and verdicts: a page
 #   make test-all  every golden case and every loop, too
 #   make docs      this site: site/index.html; make docs-serve shows it
@@ -32,7 +32,8 @@ demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
 compare: $(VENV)/installed
-	$(BIN)/python experiments/demo.py --methods=all --workdir=runs/compare
+	$(BIN)/python experiments/demo.py --form=digits --methods=all \
+	  --seeds=3 --workdir=runs/compare
 
 leaderboard: $(VENV)/installed
 	$(BIN)/python experiments/leaderboard.py

@@ -2,90 +2,97 @@
 
   make demo       Local-only, FedAvg and FedBABU: what personalised federated
                   learning is for; about a minute on two CPU cores
-  make compare    every method, by its config for digits
+  make compare    every method with three seeds, and intervals over them
+
+Each has a protocol of the leaderboard with five shards a client, and the rates
+that the leaderboard has chosen on validation (results/leaderboard/FORM.csv). In
+`demo` 90 clients have 16 images each, of which 3 are kept for that choice; in
+`digits` 20 clients have 72.
 
 Trains, continuing what was broken off, then prints a table and the paths of a
 figure and of a report page. No download.
 """
 
+import csv
 from pathlib import Path
 
 import commandline
 from absl import flags
 
-from configs import common, digits
-from configs.methods import METHODS as CHANGES
+from configs.leaderboard import load_form
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 METHODS = flags.DEFINE_list(
-  'methods',
-  ['local_only', 'fedavg', 'fedbabu'],
-  'The methods to train by the protocol of the demo; or all, each by its '
-  'config for digits.',
+  'methods', ['local_only', 'fedavg', 'fedbabu'], 'The methods, or all.'
 )
-# 90 clients of 16 images each, of two to five digits: too few to train alone,
-# too unlike for one model.
-PROTOCOL = {
-  'num_clients': 90,
-  'shards_per_client': 5,
-  'client_fraction': 0.2,
-  'rounds': 25,
-  'local_epochs': 5,
-  'batch_size': 10,
-  'learning_rate': 0.01,
-  'lr_milestones': (),
-  'finetune': {'epochs': (5,), 'batch_size': 10},
-}
-# As many epochs as a client of the others trains, on average, and fine-tunes.
-ALONE = {'client_fraction': 1.0, 'rounds': 30, 'local_epochs': 1}
-EPOCHS = (1, 2, 5)  # of fine-tuning, after which clients are evaluated
+FORM = flags.DEFINE_enum(
+  'form', 'demo', ['demo', 'digits'], 'The protocol, of the leaderboard.'
+)
+SEEDS = flags.DEFINE_integer('seeds', 1, 'Seeds, from 0 on.', lower_bound=1)
+RATES = Path(__file__).parents[1] / 'results' / 'leaderboard'
+PARTITION = 's=5'
+EPOCHS = (1, 2)  # of fine-tuning, after which clients are evaluated, too
+INITIAL, FINETUNED = 'initial', 'finetuned'
 
 
-def config_of(method, by_own_config):
-  """Return the config of a method: its own for digits, or the demo's."""
-  if by_own_config:
-    return digits.get_config(method)
-  changes = digits.IMAGES | CHANGES.get(method, {}) | PROTOCOL
-  if method == 'local_only':
-    changes |= ALONE
-  return common.base(algorithm=method, **changes)
+def load_choices():
+  """Return learning rate and views of each method that has the clients."""
+  with (RATES / f'{FORM.value}.csv').open(newline='') as stream:
+    rows = [*csv.DictReader(stream)]
+  return {
+    row['method']: (
+      float(row['learning_rate']),
+      (*[INITIAL] * bool(row['before']), row['view']),
+    )
+    for row in rows
+    if row['partition'] == PARTITION and row['kind'] != 'reference'
+  }
 
 
-def evaluated_on_the_way(settings):
-  """Return the settings, evaluated several times during fine-tuning."""
+def settings_of_seeds(form, method, rate, views):
+  """Return the settings of each seed; of one also on the way of fine-tuning."""
+  from fedjax_pfl.leaderboard.form import settings_of
   from fedjax_pfl.settings import replace
 
-  views = settings.evaluation.views
-  if 'finetuned' not in views:
-    return settings
-  *stops, _ = (f'finetuned_{stop}' for stop in EPOCHS)
-  views = (views[0], *stops, *views[1:])
-  return replace(settings, {'views': views, 'finetune.epochs': EPOCHS})
+  own = settings_of(form, method, PARTITION, rate, 0, views)
+  if SEEDS.value == 1:
+    changes = {'eval_every': 5, 'eval_views': views[:1]}
+    if FINETUNED in views:
+      stops = (f'{FINETUNED}_{stop}' for stop in EPOCHS)
+      changes['views'] = (*views[:-1], *stops, FINETUNED)
+      changes['finetune.epochs'] = (*EPOCHS, max(own.finetune.epochs))
+    return [replace(own, changes)]
+  return [replace(own, seed=seed) for seed in range(SEEDS.value)]
 
 
 def main():
   from fedjax_pfl.core import progress
-  from fedjax_pfl.report import page
-  from fedjax_pfl.report.overview import save_overview
+  from fedjax_pfl.core.errors import check_known
+  from fedjax_pfl.report import overview, page
   from fedjax_pfl.report.text_table import table
-  from fedjax_pfl.settings import parse_config
+  from fedjax_pfl.runs import run_dir
   from fedjax_pfl.training import startup
-  from fedjax_pfl.training.build import build_experiment
-  from fedjax_pfl.training.loop import train
+  from fedjax_pfl.tuning.train_all import train_groups
 
   startup.cache_programs(progress.log)
-  by_own_config = METHODS.value == ['all']
-  methods = [*digits.EXPERIMENTS] if by_own_config else METHODS.value
-  folders = [Path(WORKDIR.value) / method for method in methods]
-  results = []
-  for method, folder in zip(methods, folders, strict=True):
-    progress.log(method)
-    settings = parse_config(config_of(method, by_own_config).to_dict())
-    experiment = build_experiment(evaluated_on_the_way(settings), progress.log)
-    results.append(train(experiment, str(folder)))
-  progress.log(table(results))
-  figure = save_overview(folders, Path(WORKDIR.value) / 'methods.png')
-  report = page.save(folders, Path(WORKDIR.value) / 'report.html')
+  choices, form = load_choices(), load_form(FORM.value)
+  methods = [*choices] if METHODS.value == ['all'] else METHODS.value
+  check_known(
+    'methods',
+    methods,
+    expected='all, or methods whose learning rate was chosen',
+    choices=choices,
+    cause='a typing error; or a new method, whose rate leaderboard.py chooses',
+  )
+  groups = [settings_of_seeds(form, one, *choices[one]) for one in methods]
+  groups = train_groups(groups, WORKDIR.value, progress.log)
+  paths = [path for group in groups for path in group]
+  if SEEDS.value == 1:
+    progress.log(table([run_dir.load_result(path) for path in paths]))
+  else:
+    progress.log(overview.as_table(paths))
+  figure = overview.save_overview(paths, Path(WORKDIR.value) / 'methods.png')
+  report = page.save(paths, Path(WORKDIR.value) / 'report.html')
   progress.log(f'Figure: {figure}')
   progress.log(f'Report: {report}, to be opened in a browser')
 
