@@ -2,12 +2,18 @@
 
 import importlib.util
 import re
+import shutil
+import subprocess
 from fnmatch import fnmatch
 from pathlib import Path
+
+import pytest
 
 import fedjax_pfl as pfl
 
 ROOT = Path(__file__).parents[1]
+CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
+METHOD = ROOT / 'site' / 'methods' / 'fedbabu.html'
 SPEC = importlib.util.spec_from_file_location('hooks', ROOT / 'docs/hooks.py')
 hooks = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(hooks)
@@ -31,3 +37,19 @@ def test_every_page_is_in_the_navigation():
     assert any(fnmatch(page, one) for one in listed), page
   for page in listed:
     assert page.endswith('*') or page in made + stored, page
+
+
+@pytest.mark.skipif(not CHROMIUM, reason='no chromium: "make browser"')
+@pytest.mark.skipif(not METHOD.exists(), reason='no site: "make docs"')
+def test_a_browser_shows_the_equation_of_a_method(tmp_path):
+  run = subprocess.run(
+    [CHROMIUM, '--headless', '--no-sandbox', '--disable-gpu']
+    + [f'--user-data-dir={tmp_path}', '--virtual-time-budget=8000']
+    + ['--dump-dom', METHOD.as_uri()],
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert 'arithmatex' in METHOD.read_text()
+  assert '<span class="katex-display">' in run.stdout
+  assert 'katex-error' not in run.stdout
