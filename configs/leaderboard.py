@@ -63,6 +63,8 @@ def second_budgets(base, examples):
       'rounds': clusters,
       'hp': {'classifier_rounds': steps // 3},
     },
+    # A round of all clients comes before its own.
+    'feddbe': {'rounds': rounds - 1},
     # The head, then one epoch of the body.
     'fedrep': {'hp': {'head_epochs': local_epochs - 1}},
     # FedAvg, then a quarter as many rounds of its own.
@@ -86,7 +88,9 @@ PROTOCOL = {
 }
 
 
-def make(base, *, examples, partitions, tuning_seeds, minutes):
+def make(
+  base, *, examples, partitions, tuning_seeds, minutes, without=frozenset()
+):
   """Return a form: `base` is all that its own protocol states."""
   return {
     'base': PROTOCOL | base,
@@ -96,6 +100,7 @@ def make(base, *, examples, partitions, tuning_seeds, minutes):
     'seeds': (0, 1, 2),
     'tuning_seeds': tuning_seeds,
     'minutes': minutes,  # estimated, on two cores
+    'without': without,  # methods that its model does not suit
   }
 
 
@@ -134,6 +139,7 @@ FORMS = {
     partitions=partitions(smallest=25),
     tuning_seeds=1,  # 5,000 validation images a seed
     minutes=1800,
+    without={'fedbn'},  # no layer normalises
   ),
   # 90 clients of 16 images, of two to five digits: too few to train alone, too
   # unlike for one model. experiments/demo.py trains it with the rates chosen.
@@ -171,10 +177,13 @@ def load_form(name, seeds=None):
       choices=FORMS,
       cause='a typing error, or the name of a config',
     )
-  others = [one for one in available() if one not in METHODS_FIRST]
+  form = FORMS[name]
+  left_out = {*METHODS_FIRST, *form['without']}
+  others = [one for one in available() if one not in left_out]
   return make_form(
     name=name,
     methods=(*METHODS_FIRST, *others),
     rate_fields=RATE_FIELDS,
-    **FORMS[name] | ({'seeds': seeds} if seeds else {}),
+    **{field: form[field] for field in form if field != 'without'}
+    | ({'seeds': seeds} if seeds else {}),
   )
