@@ -3,10 +3,12 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
 from golden_cases.inputs import losses_of
 from golden_cases.methods import PERSONAL, check_method, check_with_term
+from golden_cases.rounds import Replay, build, replay
 
 FEDAMP = partial(
   check_with_term,
@@ -41,7 +43,33 @@ FEDPAC = partial(
   kept=lambda head, up: {'head/{0}/{1}': head},
   views={'initial': 'initial'},
 )
+
+
+def check_ifca(case):
+  """The second model is the first with the classes of its head reversed."""
+  algorithm = build(case, 'ifca', clusters=case['clusters'])
+
+  def init_server(key):
+    first = algorithm.init_server(key)
+    params = jax.tree.map(lambda leaf: leaf[0], first.params)
+    head = jax.tree.map(lambda leaf: leaf[..., ::-1], params['head'])
+    pair = params, {**params, 'head': head}
+    models = jax.tree.map(lambda *leaves: jnp.stack(leaves), *pair)
+    return first._replace(params=models)
+
+  how = Replay(
+    steps=lambda update: {
+      'step_loss': losses_of(update.fits[0]),
+      'cluster': update.upload.cluster,
+    },
+    trained=None,
+    server=lambda server: {'models': server.params},
+  )
+  replay(case, algorithm._replace(init_server=init_server), how)
+
+
 CHECKS = {
+  'ifca': check_ifca,
   'fedala': FEDALA,
   'fedpac': FEDPAC,
   'fedamp': FEDAMP,

@@ -1,0 +1,108 @@
+"""IFCA (Ghosh et al. 2020): a client trains the one of M models that fits it.
+
+  k_i <- argmin_k L_i(w_k)                  L_i over all training data, i in S
+  w_i <- SGD_tau(w_{k_i}; data of client i)
+  w_k <- sum_{i: k_i = k} a_i w_i / sum_{i: k_i = k} a_i     a_i = 1 or n_i
+
+A client downloads M models and uploads one, with k_i. A model that no client
+chose stays. Also known as HypCluster (Mansour et al. 2020). L_i is the task's
+loss, in batches of `batch_size`; of equal losses the first model is taken.
+
+Random models may all lose to one: then every client chooses that, and this is
+FedAvg. The metric `cluster` shows k_i.
+
+New client: it takes the model with the least loss on its training data, as all
+others do, and fine-tunes it.
+
+Differs from the paper: SGD has momentum. On FEMNIST the paper's clusters share
+all layers but the last; here they share none, and begin with random models.
+The public code for CIFAR-10 draws its models again until the first choices of
+the clients are good enough; here they are drawn once.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task
+from fedjax_pfl.data.batching import rows_in_order
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  clusters: int = 2  # M; 1 is FedAvg
+
+
+RULES = {'clusters': rules.count('models', 'a share of clients')}
+FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2006.04088'
+FEDAVG_EQUIVALENT = None  # with one cluster, but for an axis of its models
+PRIVATE_LEAVES = ()
+
+
+class Up(NamedTuple):
+  params: Params
+  cluster: Array  # [] k_i
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of IFCA."""
+  rules.check(hp, RULES)
+
+  def init_server(rng):
+    keys = [jax.random.fold_in(rng, k) for k in range(1, hp.clusters)]
+    models = [task.init(key) for key in (rng, *keys)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
+    return global_model.Server(jnp.zeros((), jnp.int32), stacked)  # [M, ...]
+
+  def choose(models, data, rng):
+    values = losses_of_models(task, models, data, rng, hp.train.batch_size)
+    cluster = jnp.argmin(values)
+    return cluster, trees.gather(models, cluster)
+
+  def local_update(down, client, data, rng):
+    cluster, params = choose(down.params, data, rng)
+    params, info = hp.train.fit(task, params, data, rng, down.round)
+    metrics = {**info.metrics(), 'cluster': cluster}
+    return client, Up(params, cluster), metrics
+
+  def aggregate(server, up, senders):
+    models = senders.segment_mean(
+      up.params, hp.train.weights(senders.counts), up.cluster, server.params
+    )
+    return server._replace(round=server.round + 1, params=models)
+
+  algorithm = global_model.federated_averaging(task, hp, local_update)._replace(
+    init_server=init_server,
+    aggregate=aggregate,
+    personalize=lambda server, client, data, rng: personalization.views(
+      task, choose(server.params, data, rng)[1], data, rng, hp.finetune
+    ),
+    global_model=None,
+  )
+  return (Stage('ifca', hp.train.rounds, algorithm),)
+
+
+def losses_of_models(
+  task: Task, models: Params, data: ClientData, rng: Key, batch_size: int
+) -> Array:
+  """Return the mean loss of each of the models [M, ...] on the data: [M]."""
+  size = min(batch_size, data.index.shape[0])
+  order = jnp.arange(data.index.shape[0])
+
+  def add_batch(position, total):
+    x, y, real = rows_in_order(data, order, position, size)
+    x = task.normalise(x, rng)
+    batch = Batch(x, y, real.astype(total.dtype))
+    losses = jax.vmap(task.loss, (0, None, None))(models, batch, rng)
+    return total + batch.mask.sum() * losses
+
+  leaf = jax.tree.leaves(models)[0]
+  zeros = jnp.zeros(len(leaf), leaf.dtype)
+  total = lax.fori_loop(0, -(-data.count // size), add_batch, zeros)
+  return total / jnp.maximum(data.count, 1)
