@@ -43,6 +43,7 @@ RULES = {'clusters': rules.count('models', 'a share of clients')}
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2006.04088'
 FEDAVG_EQUIVALENT = None  # with one cluster, but for an axis of its models
 PRIVATE_LEAVES = ()
+NORM_STATISTICS = ('batch', 'running')  # a client has those of one model
 
 
 class Up(NamedTuple):
