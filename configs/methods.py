@@ -51,6 +51,7 @@ METHODS = {
   },
   'fedrod': {'views': ('initial', 'personal')},
   'gpfl': {'views': ('personal',), 'eval_views': ('personal',)},
+  'knn_per': {'views': ('initial', 'neighbours')},
   'local_only': {
     'client_fraction': 1.0,
     'local_epochs': 1,  # evaluated after each, as the published number needs

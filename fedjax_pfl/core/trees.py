@@ -23,7 +23,9 @@ def leaf_names(tree: PyTree) -> list[str]:
   return [_name(path) for path, _ in paths]
 
 
-def path_mask(tree: PyTree, matches: Callable[[str], bool]) -> Mask:
+def path_mask(
+  tree: PyTree, matches: Callable[[str], bool], field: str = 'mask'
+) -> Mask:
   """Return True for the leaves whose path matches: some, but not all.
 
   >>> mask = path_mask(params, lambda name: name.startswith('head/'))
@@ -34,7 +36,7 @@ def path_mask(tree: PyTree, matches: Callable[[str], bool]) -> Mask:
   hits = jax.tree.leaves(mask)
   if all(hits) or not any(hits):
     raise bad_input(
-      'mask',
+      field,
       got=f'{sum(hits)} of {len(hits)} leaves selected',
       expected='a mask that selects some leaves but not all',
       choices=leaf_names(tree),

@@ -28,4 +28,10 @@ CHECKS = {
   ),
   'fednova': partial(check_method, name='fednova'),
   'feddyn': check_feddyn,
+  'knn_per': partial(
+    check_method,
+    name='knn_per',
+    fields=('lam', 'neighbours', 'scale'),
+    views={'neighbours': 'neighbours'},
+  ),
 }
