@@ -58,7 +58,7 @@ def or_code(rule: Rule) -> Rule:
   return rule._replace(
     holds=lambda value: rule.holds(value) or user_code.is_code(value),
     expected=f'{rule.expected}, or your own as {user_code.FORM}',
-    cause=f'{rule.cause}; or a file without the name in it',
+    cause=f'{rule.cause}; or no :NAME, one word, after the file',
   )
 
 
