@@ -45,6 +45,7 @@ METHODS = {
   'fedala': {'views': ('initial', 'personal')},
   'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
   'feddbe': {'views': ('initial', 'personal')},
+  'fedfomo': {'views': ('personal',), 'eval_views': ('personal',)},
   'fedproto': {
     'views': ('personal', 'prototypes'),
     'eval_views': ('prototypes',),

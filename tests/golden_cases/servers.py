@@ -68,10 +68,29 @@ def check_ifca(case):
   replay(case, algorithm._replace(init_server=init_server), how)
 
 
+def check_fedfomo(case):
+  """Its stage tells the server the number of clients."""
+  fields = {field: case[field] for field in ('models', 'share')}
+  algorithm = build(case, 'fedfomo', **fields)
+
+  def init_server(key):
+    server = algorithm.init_server(key)
+    return server._replace(no_help=jnp.zeros(case['clients']))
+
+  how = Replay(
+    trained=lambda update: update.upload.params,
+    server=lambda server: {},
+    kept=lambda client, up: {'help/{0}/{1}': client.help},
+    views=PERSONAL,
+  )
+  replay(case, algorithm._replace(init_server=init_server), how)
+
+
 CHECKS = {
   'ifca': check_ifca,
   'fedala': FEDALA,
   'fedpac': FEDPAC,
   'fedamp': FEDAMP,
   'fedopt': FEDOPT,
+  'fedfomo': check_fedfomo,
 }

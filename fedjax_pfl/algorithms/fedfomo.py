@@ -1,0 +1,219 @@
+"""FedFomo (Zhang et al. 2021): a client mixes the models that help it.
+
+  x_n <- max(0, (L_i(w_i) - L_i(w_n)) / |w_n - w_i|)    n among the M received
+  w_i <- w_i + sum_n x_n (w_n - w_i) / sum_n x_n        if any x_n is above 0
+  w_i <- SGD_tau(w_i; training data of client i)        i in the cohort S
+  p_in <- p_in + (L_i(w_i) - L_i(w_n)) / |w_n - w_i|    before the mixture
+
+L_i is the loss on the client's validation part: the last `share` of its
+examples, on which it does not train. A client keeps its model w_i. After a
+round the server chooses for each client those M others of the cohort that have
+the largest p_i, and sends their models in the client's next round; p begins at
+0, so that models which have not helped make room for unknown ones.
+
+The view 'personal' is w_i.
+
+New client: the initial model, trained for one round.
+
+Differs from the paper: models are those of the cohort with which the client
+last trained, there the last of all clients; the exploration of the paper, which
+takes a client at random with a falling probability, is left out.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, Batch, ClientData, Params, Task
+from fedjax_pfl.data.batching import rows_in_order
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  models: int = 5  # M
+  share: float = 0.2  # of the examples, for L_i
+
+
+RULES = {
+  'models': rules.count('models', 'a share of clients'),
+  'share': rules.interval('(0, 1)', 'a percentage, or a number of examples'),
+}
+FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
+FEDAVG_EQUIVALENT = None  # never
+PRIVATE_LEAVES = ()
+NOBODY = -1  # in the place of a model that was not received
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params  # with which all clients begin
+  no_help: Array  # [K] p with which a client begins
+
+
+class Client(NamedTuple):
+  params: Params  # w_i
+  received: Params  # [M, ...] on the server until the next round
+  ids: Array  # [M] whose they are
+  help: Array  # [K] p_i
+
+
+class Up(NamedTuple):
+  params: Params
+  help: Array  # [K] p_i
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of FedFomo."""
+  rules.check(hp, RULES)
+
+  def local_update(down, client, data, rng):
+    held_out, rest = divided(data, hp.share)
+    params, gains = mixture(task, hp, client, held_out, rng)
+    known = jnp.where(client.ids == NOBODY, client.help.shape[0], client.ids)
+    help = client.help.at[known].add(gains, mode='drop')
+    params, info = hp.train.fit(task, params, rest, rng, down.round)
+    client = client._replace(params=params, help=help)
+    return client, Up(params, help), info.metrics()
+
+  averaging = global_model.federated_averaging(task, hp, local_update)
+
+  def init_server(rng):
+    return Server(*averaging.init_server(rng), jnp.zeros(1))
+
+  def init_client(server, data, rng):
+    received = jax.tree.map(
+      lambda leaf: jnp.zeros((hp.models, *leaf.shape), leaf.dtype),
+      server.params,
+    )
+    ids = jnp.full(hp.models, NOBODY)
+    return Client(server.params, received, ids, server.no_help)
+
+  def initialize(server, clients, data):
+    num_clients = data.count.shape[0]  # known from here on
+    server = server._replace(no_help=jnp.zeros(num_clients))
+    help = jnp.zeros((num_clients, num_clients))
+    return server, clients._replace(help=help)
+
+  algorithm = averaging._replace(
+    init_server=init_server,
+    init_client=init_client,
+    download=lambda server, client: global_model.Server(
+      server.round, client.received
+    ),
+    aggregate=lambda server, up, senders: server._replace(
+      round=server.round + 1
+    ),
+    respond=partial(respond, hp),
+    personalize=lambda server, client, data, rng: {'personal': client.params},
+    global_model=None,
+  )
+  return (
+    Stage(
+      'fedfomo',
+      hp.train.rounds,
+      algorithm,
+      initialize=initialize,
+      validate_clients=check_clients,
+    ),
+  )
+
+
+def check_clients(data: ClientData) -> None:
+  """Refuse clients that cannot keep an example for L_i."""
+  smallest = int(data.count[data.count > 0].min(initial=2))
+  if smallest < 2:
+    raise bad_input(
+      'partition',
+      got='a client with one example',
+      expected='at least two of every client with FedFomo: one to train on, '
+      'and one on which models are compared',
+      choices=['fewer clients', 'dirichlet_min_size=2'],
+      cause='a partition that leaves a client almost nothing',
+    )
+
+
+def respond(hp, server, clients, up, senders) -> Client:
+  """Return the clients with the models of those that help them most."""
+  number = min(hp.models, len(senders.ids))
+  scores = up.help[:, senders.ids]  # [C, C]
+  itself = jnp.eye(len(senders.ids), dtype=bool)
+  scores = jnp.where(itself | ~senders.has_sent, -jnp.inf, scores)
+  best, places = lax.top_k(scores, number)
+  is_there = ~jnp.isinf(best)
+  ids = jnp.where(is_there, senders.ids[places], NOBODY)
+
+  def chosen(leaf):
+    rows = leaf[places]  # [C, number, ...]
+    real = is_there.reshape(is_there.shape + (1,) * (rows.ndim - 2))
+    rest = jnp.zeros((len(rows), hp.models - number, *rows.shape[2:]))
+    return jnp.concatenate([jnp.where(real, rows, 0), rest], 1, leaf.dtype)
+
+  missing = ((0, 0), (0, hp.models - number))
+  return clients._replace(
+    received=jax.tree.map(chosen, up.params),
+    ids=jnp.pad(ids, missing, constant_values=NOBODY),
+  )
+
+
+def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
+  """Return the examples for L_i, the last ones, and those to train on."""
+  held_out = jnp.ceil(share * data.count).astype(data.count.dtype)
+  held_out = jnp.minimum(held_out, jnp.maximum(data.count - 1, 0))
+  number = data.count - held_out
+  last = data.index.shape[0] - 1
+  places = jnp.minimum(number + jnp.arange(data.index.shape[0]), last)
+  return (
+    data._replace(index=data.index[places], count=held_out),
+    data._replace(count=number),
+  )
+
+
+def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
+  """Return w_i after the mixture, and the gains [M] of the models received."""
+  loss = loss_of(task, client.params, data, rng, hp.train.batch_size)
+  changes = jax.tree.map(
+    lambda leaf, own: leaf - own, client.received, client.params
+  )
+
+  def gain(change):
+    other = jax.tree.map(jnp.add, client.params, change)
+    theirs = loss_of(task, other, data, rng, hp.train.batch_size)
+    squares = jax.tree.map(lambda leaf: jnp.sum(leaf**2), change)
+    square = sum(jax.tree.leaves(squares))
+    length = jnp.sqrt(jnp.where(square > 0, square, 1))
+    return jnp.where(square > 0, (loss - theirs) / length, 0)
+
+  gains = lax.map(gain, changes)
+  is_there = (client.ids != NOBODY) & (data.count > 0)
+  gains = jnp.where(is_there, gains, 0)
+  weights = jnp.maximum(gains, 0)
+  total = jnp.sum(weights)
+  weights = weights / jnp.where(total > 0, total, 1)
+  step = trees.mixed(changes, weights[None])
+  params = jax.tree.map(lambda own, d: own + d[0], client.params, step)
+  return params, gains
+
+
+def loss_of(
+  task: Task, params: Params, data: ClientData, rng: Array, batch_size: int
+) -> Array:
+  """Return the mean loss of a model on all examples: []."""
+  size = min(batch_size, data.index.shape[0])
+  order = jnp.arange(data.index.shape[0])
+
+  def add_batch(position, total):
+    x, y, real = rows_in_order(data, order, position, size)
+    batch = Batch(task.normalise(x, rng), y, real.astype(total.dtype))
+    return total + batch.mask.sum() * task.loss(params, batch, rng)
+
+  zero = jnp.zeros((), jax.tree.leaves(params)[0].dtype)
+  total = lax.fori_loop(0, -(-data.count // size), add_batch, zero)
+  return total / jnp.maximum(data.count, 1)
