@@ -44,6 +44,7 @@ METHODS = {
   'ditto': {'views': ('initial', 'personal')},
   'fedala': {'views': ('initial', 'personal')},
   'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
+  'fedas': {'views': ('personal',), 'eval_views': ('personal',)},
   'feddbe': {'views': ('initial', 'personal')},
   'fedfomo': {'views': ('personal',), 'eval_views': ('personal',)},
   'fedproto': {

@@ -34,7 +34,15 @@ SHAPE, COUNTS, COHORT = (4, 4, 1), (7, 9, 5, 8), (0, 1, 2)
 STILL = TRAIN._replace(learning_rate=lambda clock: 1e-9 + 0 * clock)
 # Rounds of other steps; clients with statistics, or several models, or none.
 OTHERS = ('fedamp', 'fedbn', 'fedconcat', 'fednova', 'fedpac', 'fedrep')
-OTHERS += ('feddbe', 'fedproto', 'ifca', 'local_only', 'per_fedavg', 'pfedme')
+OTHERS += (
+  'fedas',
+  'feddbe',
+  'fedproto',
+  'ifca',
+  'local_only',
+  'per_fedavg',
+  'pfedme',
+)
 DATA = make_data(COUNTS, shape=SHAPE, classes=2)
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.core import trees
-from golden_cases.inputs import KEY, steps_of
+from golden_cases.inputs import KEY, losses_of, steps_of
 from golden_cases.methods import HERE, check_method
 from golden_cases.rounds import Replay, build, replay, run_rounds
 
@@ -100,7 +100,20 @@ FEDROD = partial(
   kept=lambda client, up: {f'head/{HERE}': client.personal_head},
   views=BOTH,
 )
+FEDAS = partial(
+  check_method,
+  name='fedas',
+  fields=('protocol',),
+  steps=lambda update: {
+    'align_loss': losses_of(update.fits[0]),
+    'step_loss': losses_of(update.fits[1]),
+    'trace': update.upload.trace,
+  },
+  trained=lambda update: update.client,
+  views=OWN,
+)
 CHECKS = {
+  'fedas': FEDAS,
   'fedproto': FEDPROTO,
   'fedrod': FEDROD,
   'feddbe': check_feddbe,
