@@ -69,7 +69,7 @@ class Server(NamedTuple):
   params: Params  # b, and the initial head
   embeddings: Array
   valve: dict[str, dict[str, Array]]
-  previous: Array  # [Y, F] E of the round before; released
+  previous: Array | tuple[()]  # [Y, F] E of the round before; released
 
 
 class Client(NamedTuple):
@@ -99,7 +99,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     shape = params['head']['kernel'].T.shape
     embeddings = jax.random.normal(draw, shape)
     valve = init_valve(shape[1], layers)
-    return Server(clock, params, embeddings, valve, embeddings)
+    older = embeddings if is_released else ()
+    return Server(clock, params, embeddings, valve, older)
 
   def init_client(server, data, rng):
     head = trees.select(server.params, task.is_head)
@@ -141,8 +142,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def aggregate(server, up, senders):
     mean = senders.mean(up, hp.train.weights(senders.counts))
     params = trees.combine(mean.body, server.params)
-    clock, older = server.round + 1, server.embeddings
-    return Server(clock, params, mean.embeddings, mean.valve, older)
+    older = server.embeddings if is_released else ()
+    return Server(server.round + 1, params, mean.embeddings, mean.valve, older)
 
   def personalize(server, client, data, rng):
     params = trees.combine(client.head, server.params)

@@ -12,6 +12,7 @@ asks for 1e-10. Rounds in one call, to the bit: determinism_test.py.
 
 import functools
 import inspect
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import jax
@@ -69,6 +70,7 @@ class Traced(NamedTuple):
   server: Any
   clients: Any
   client: Any  # a row of them, before local training
+  down: Any  # to it
   after: Any  # and after
   up: Any
   metrics: Any
@@ -86,7 +88,7 @@ def trace(stage, server, clients) -> Traced:
   down = jax.eval_shape(algorithm.download, server, client)
   sent = jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
   views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
-  return Traced(stage, server, clients, client, *sent, views)
+  return Traced(stage, server, clients, client, down, *sent, views)
 
 
 class Recorded(NamedTuple):
@@ -121,6 +123,12 @@ def last_states(name):
 def kinds(tree):
   """Return the tree with shapes and dtypes in the place of its arrays."""
   return jax.tree.map(lambda leaf: (leaf.shape, str(leaf.dtype)), tree)
+
+
+def is_same(one, other):
+  """Return whether two trees have the same numbers."""
+  pairs = jax.tree.leaves(one), jax.tree.leaves(other)
+  return all(map(np.array_equal, *pairs))
 
 
 def leaves_with(tree, parts):
@@ -226,15 +234,18 @@ def test_a_client_that_comes_later_is_like_the_others(name):
 
 
 @every_method()
-def test_private_leaves_are_not_in_the_upload(name):
+def test_private_leaves_are_not_in_the_messages(name):
   """Of the method itself: a stage before it may be another's.
 
-  'body' is what is not the head: a folder of that name in the task of the
-  tests, all other layers in a real model.
+  A client that has its own does not download the server's, either. 'body' is
+  what is not the head: a folder of that name in the task of the tests, all
+  other layers in a real model.
   """
   one = traced(name)[-1]
   for part in private_names(load(name).PRIVATE_LEAVES, make_task()):
     assert not leaves_with(one.up, [part])
+    if leaves_with(one.client, [part]):
+      assert not leaves_with(one.down, [part])
     assert leaves_with((one.server, one.clients), [part]), f'no {part}'
 
 
@@ -261,6 +272,28 @@ def test_three_rounds(name):
     run.after,
   )
   assert sum(jax.tree.leaves(moved)) > 1  # more than the clock
+
+
+@every_method()
+def test_what_is_kept_changes_what_follows(name):
+  """Put back to its start, it gives another round, or at least other views."""
+  stage, (first, fresh), (server, clients), _ = recorded(name)[-1]
+  data = stage.prepare_data(server, DATA)
+
+  def outcomes(server, clients):
+    args = server, clients, jnp.array(COHORT), data, KEY(3)
+    yield round_of(stage, clients_per_chunk=1)(*args)[:2]
+    own = trees.gather(clients, 0)
+    yield jax.jit(stage.algorithm.personalize)(server, own, ONE, RNG)
+
+  others = {'clients': (server, fresh)}
+  for field in {*server._fields} - {'round', 'params'}:
+    begun = server._replace(**{field: getattr(first, field)})
+    others[field] = begun, clients
+  for field, states in others.items():
+    pairs = zip(outcomes(*states), outcomes(server, clients), strict=True)
+    never_changed = is_same(states, (server, clients))
+    assert never_changed or not all(starmap(is_same, pairs)), field
 
 
 @every_method()
