@@ -16,7 +16,7 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.algorithms import fedlc
+from fedjax_pfl.algorithms import fedlc, fednova
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
 from fedjax_pfl.core.types import Batch
@@ -61,6 +61,23 @@ def test_rounds_of_one_client_are_one_fit(float64):
   start, server, clients = two_rounds('local_only')
   assert_close(trees.gather(clients.params, 0), one_fit(start, 4))
   assert_same_bits(server.params, start)
+
+
+# ---- FedNova and Ditto -------------------------------------------------------
+
+
+def test_the_norm_of_steps_of_fednova():
+  """beta = 1/2: 1 + 3/2 + 7/4, and none of no step."""
+  norms = fednova.norm_of_steps(jnp.array([0, 1, 3]), 0.5)
+  assert norms.tolist() == [0.0, 1.0, 4.25]
+
+
+def test_the_fits_of_ditto_draw_for_themselves():
+  """The batches of v are not those of w: else, without a pull, v = w."""
+  stages = build('ditto', lam=0.0, personal_momentum=TRAIN.momentum)
+  server, clients, _ = play(stages, DATA, rounds=1, cohort=(4,))
+  own = trees.gather(clients, 4)['head']['kernel']
+  assert jnp.abs(own - server.params['head']['kernel']).max() > 1e-3
 
 
 # ---- FedLC -------------------------------------------------------------------

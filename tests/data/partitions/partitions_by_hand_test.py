@@ -47,6 +47,14 @@ def test_dirichlet_cuts_at_the_rounded_cumulative_proportions():
   assert len(firsts) > 5  # shuffled: not the same rows every time
 
 
+def test_no_semantic_client_takes_the_last_rows_of_a_cluster():
+  # Of 30 rows two clients take 10 each; the least, 10, are left over.
+  labels, sizes = shuffled_labels(10, 3), {'num_clients': 2, 'num_classes': 3}
+  how = {'min_client_size': 10, 'max_client_size': 11, 'class_clusters': 1}
+  indices, _ = partition('semantic', labels, labels, **sizes, **how)
+  assert [len(rows) for rows in indices] == [10, 10]
+
+
 CIFAR = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
 
 
