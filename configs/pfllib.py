@@ -13,10 +13,11 @@ made public.
 
 Another word after the colon is another method. local_only, which is not
 published there, is the same training alone. Not stated beside the table, and
-ours: mu of FedProx, lambda of Ditto, alpha of APFL, and alpha and sigma of
-FedAMP (those of their files here); pFedMe's are of its paper; FedBABU's ten
-epochs of fine-tuning, after the last round alone, are the default of PFLlib's
-code. Differs from that code: the last batch of an epoch is trained on, too.
+ours: mu of FedProx, lambda of Ditto, alpha of APFL, and all of FedAMP, FedALA,
+FedDBE, FedFomo, FedProto and GPFL (those of their files here); pFedMe's are of
+its paper; FedBABU's ten epochs of fine-tuning, after the last round alone, are
+the default of PFLlib's code. Differs from that code: the last batch of an epoch
+is trained on, too.
 """
 
 from configs import common
@@ -52,15 +53,21 @@ FINETUNE = {
 EXPERIMENTS = {
   'apfl': ('personal', {}),
   'ditto': ('personal', {}),
+  'fedala': ('personal', {}),
   'fedamp': ('personal', {}),
   'fedavg': ('initial', {}),
   'fedbabu': (
     'finetuned',
     {'eval_every': 0, 'eval_views': ('initial',), 'finetune': FINETUNE},
   ),
+  'feddbe': ('personal', {}),
+  'fedfomo': ('personal', {}),
   'fedper': ('initial', {}),
   'fedprox': ('initial', {}),
+  'fedproto': ('prototypes', {}),
   'fedrep': ('initial', {'hp': {'momentum': 0.0}}),
+  'fedrod': ('personal', {}),
+  'gpfl': ('personal', {}),
   'local_only': ('personal', {}),
   'per_fedavg': ('adapted', {}),
   'pfedme': ('personal', {'hp': {'inner_lr': 0.01, 'lam': 15.0}}),

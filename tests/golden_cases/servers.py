@@ -1,4 +1,4 @@
-"""FedALA, and methods whose server does more than average."""
+"""FedALA, FedBN, and methods whose server does more than average."""
 
 from functools import partial
 
@@ -17,6 +17,13 @@ FEDAMP = partial(
   server=lambda server: {},
   kept=lambda client, up: {'cloud/{0}/{1}': client.cloud},
   views=PERSONAL,
+)
+FEDBN = partial(
+  check_method,
+  name='fedbn',
+  trained=lambda update: update.upload,
+  kept=lambda own, up: {'{0}/{1}': own},
+  views={'initial': 'initial'},
 )
 FEDOPT = partial(
   check_method,
@@ -91,6 +98,7 @@ CHECKS = {
   'fedala': FEDALA,
   'fedpac': FEDPAC,
   'fedamp': FEDAMP,
+  'fedbn': FEDBN,
   'fedopt': FEDOPT,
   'fedfomo': check_fedfomo,
 }
