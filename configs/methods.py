@@ -45,6 +45,7 @@ METHODS = {
   'fedala': {'views': ('initial', 'personal')},
   'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
   'fedas': {'views': ('personal',), 'eval_views': ('personal',)},
+  'fedcp': {'views': ('personal',), 'eval_views': ('personal',)},
   'feddbe': {'views': ('initial', 'personal')},
   'fedfomo': {'views': ('personal',), 'eval_views': ('personal',)},
   'fedproto': {

@@ -1,6 +1,8 @@
 """Methods with prototypes, a second head or conditions beside the model."""
 
+import math
 from functools import partial
+from unittest import mock
 
 import jax.numpy as jnp
 
@@ -78,6 +80,42 @@ def check_gpfl(case):
   replay(case, algorithm._replace(init_server=init_server), how, each)
 
 
+def check_fedcp(case):
+  """The noise is a given one; initial gate and contexts are the authors'."""
+  algorithm = build(case, 'fedcp', lam=case['lam'], protocol=case['protocol'])
+  gate = {
+    leaf: jnp.asarray(case.given(f'init_gate/{leaf}')[0])
+    for leaf in ('kernel', 'bias', 'scale', 'shift')
+  }
+  contexts = iter(jnp.asarray(case.given('init_context')[0]))
+
+  def init_client(server, data, rng):
+    client = algorithm.init_client(server, data, rng)
+    return client._replace(context=next(contexts))
+
+  given = algorithm._replace(
+    init_server=lambda key: algorithm.init_server(key)._replace(gate=gate),
+    init_client=init_client,
+  )
+  how = Replay(
+    trained=lambda update: trees.combine(
+      update.client.personal_head, update.upload.params
+    ),
+    server=lambda server: {'global': server.params, 'gate': server.gate},
+    views=OWN,
+  )
+
+  def each(done):
+    for i, update in done.updates.items():
+      case.check(f'gate/client{i}/round{done.number}', update.upload.gate)
+
+  def noise(key, shape):
+    return jnp.sin(jnp.arange(math.prod(shape))).reshape(shape)
+
+  with mock.patch('fedjax_pfl.algorithms.fedcp.gumbel', noise):
+    replay(case, given, how, each)
+
+
 FEDPROTO = partial(
   check_method,
   name='fedproto',
@@ -118,4 +156,5 @@ CHECKS = {
   'fedrod': FEDROD,
   'feddbe': check_feddbe,
   'gpfl': check_gpfl,
+  'fedcp': check_fedcp,
 }
