@@ -1,6 +1,8 @@
 """The best rounds of a run, against a computation by hand from the checkpoint
 of every round: chosen on validation, and kept by every client on its tests."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +19,9 @@ from small_runs import (
 
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.best_rounds import choose
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import random_streams
 
@@ -124,6 +128,18 @@ def test_the_choice_is_the_best_mean_on_validation(chosen):
   # A choice that is neither end of the run, nor the one by the tests.
   assert 1 < number < 6 and view != 'finetuned'
   assert number != max(range(1, 7), key=lambda n: means[n, 'finetuned'][1])
+
+
+def test_of_equal_rounds_and_views_the_first_is_chosen(chosen):
+  same = dict.fromkeys(CANDIDATES, Scores(np.full(6, 2), np.full(6, 4)))
+  evaluator = SimpleNamespace(
+    experiment=chosen.experiment, validation=lambda *args: same
+  )
+  state = chosen.states[4]
+  best = state.chosen._replace(accuracy=np.array(-1.0))
+  for number in 7, 8:
+    best, _ = choose(evaluator, best, 0, state[:2], number)
+    assert (best.round, best.view, best.accuracy) == (7, 0, 50)
 
 
 def test_the_result_is_that_of_the_chosen_round(chosen):
