@@ -16,7 +16,7 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.algorithms import fedlc, fednova
+from fedjax_pfl.algorithms import fedlc, fednova, ifca
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
 from fedjax_pfl.core.types import Batch
@@ -63,7 +63,19 @@ def test_rounds_of_one_client_are_one_fit(float64):
   assert_same_bits(server.params, start)
 
 
-# ---- FedNova and Ditto -------------------------------------------------------
+# ---- SCAFFOLD, IFCA, FedNova, Ditto ------------------------------------------
+
+
+def test_scaffold_divides_by_all_clients():
+  server, _, _ = play(build('scaffold'), DATA, rounds=1, cohort=(0, 4))
+  assert server.num_clients == len(DATA.count)
+
+
+def test_a_partial_batch_counts_less_for_the_choice_of_ifca(float64):
+  task, data = make_task(normalised=False), client_of(make_data((9,)), 0)
+  models = jax.tree.map(lambda leaf: leaf[None], task.init(KEY(0)))
+  args = task, models, data, KEY(0)
+  assert_close(*(ifca.losses_of_models(*args, size) for size in (4, 9)))
 
 
 def test_the_norm_of_steps_of_fednova():
