@@ -221,9 +221,11 @@ def test_the_mean_head_is_put_back_before_the_last_evaluation(kept, best):
 # ---- both
 
 
-@pytest.mark.parametrize(('name', 'step'), [('chosen', 4), ('kept', FIRST)])
+@pytest.mark.parametrize(
+  ('name', 'step'), [('chosen', 4), ('kept', FIRST), ('kept', 4)]
+)
 def test_a_killed_run_ends_with_the_same_best(name, step, request):
-  """Killed in the last stage, or between both, when the start is evaluated."""
+  """Within the last stage, or between both, when the start is evaluated."""
   recorded = request.getfixturevalue(name)
   paths = recorded.folder / f'killed{step}', recorded.path
   train(recorded.experiment, paths[0])
