@@ -42,9 +42,11 @@ def locked(tmp_path):
   folder.chmod(0o700)
 
 
-@pytest.mark.parametrize('name', ['npz', 'folder'])
-def test_sentence_for_a_folder_that_may_not_be_read(locked, name):
-  place = str(locked / 'inner')
+@pytest.mark.parametrize(
+  ('name', 'place'), [('npz', 'inner.npz'), ('folder', 'inner')]
+)
+def test_sentence_for_a_folder_that_may_not_be_read(locked, name, place):
+  place = str(locked / place)
   message = refused(lambda: load_dataset(name, data_dir=place))
   assert message.startswith('data_dir: got ')
   assert 'locked/inner' in message and 'which this account may not' in message
