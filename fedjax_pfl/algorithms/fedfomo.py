@@ -49,6 +49,7 @@ RULES = {
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
+NORM_STATISTICS = ('batch', 'running')  # models of others have their own
 NOBODY = -1  # in the place of a model that was not received
 
 

@@ -37,9 +37,11 @@ OTHERS = ('fedamp', 'fedbn', 'fedconcat', 'fednova', 'fedpac', 'fedrep')
 OTHERS += (
   'fedas',
   'feddbe',
+  'fedfomo',
   'fedproto',
   'ifca',
   'local_only',
+  'partial',
   'per_fedavg',
   'pfedme',
 )
