@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import pathlib
 import pkgutil
 from types import ModuleType
 from typing import Any
@@ -20,6 +21,20 @@ def available() -> tuple[str, ...]:
   True
   """
   return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+
+
+def paper_name(name: str) -> str:
+  """Return what the paper calls a method; of another file the name given.
+
+  Its docstring begins with it. The file is read and not imported.
+
+  >>> paper_name('knn_per'), paper_name('mine')
+  ('kNN-Per', 'mine')
+  """
+  if name not in available():
+    return name
+  text = (pathlib.Path(__path__[0]) / f'{name}.py').read_text(encoding='utf-8')
+  return text.removeprefix('"""').partition(' (')[0]
 
 
 def algorithm(name: str) -> ModuleType:

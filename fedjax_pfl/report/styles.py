@@ -10,6 +10,7 @@ distances and a contrast of at least 4.
 import zlib
 from typing import Any, NamedTuple
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
 
 
@@ -69,7 +70,7 @@ def style_of(algorithm: str) -> Style:
   number = zlib.crc32(name.encode())  # hash() differs between processes
   listed = list(STYLES.values())[number % len(STYLES)]
   dash = SPARE_DASHES[number // 32 % len(SPARE_DASHES)]
-  return Style(name, listed.colour, listed.dark, dash, 'X')
+  return Style(paper_name(name), listed.colour, listed.dark, dash, 'X')
 
 
 def spare_dashes(style: Style) -> list[Any]:
