@@ -14,10 +14,10 @@ made public.
 Another word after the colon is another method. local_only, which is not
 published there, is the same training alone. Not stated beside the table, and
 ours: mu of FedProx, lambda of Ditto, alpha of APFL, and all of FedAMP, FedALA,
-FedDBE, FedFomo, FedProto and GPFL (those of their files here); pFedMe's are of
-its paper; FedBABU's ten epochs of fine-tuning, after the last round alone, are
-the default of PFLlib's code. Differs from that code: the last batch of an epoch
-is trained on, too.
+FedCP, FedDBE, FedFomo, FedProto and GPFL (those of their files here); pFedMe's
+are of its paper; FedBABU's ten epochs of fine-tuning, after the last round
+alone, are the default of PFLlib's code. Differs from that code: the last batch
+of an epoch is trained on, too.
 """
 
 from configs import common
@@ -60,6 +60,7 @@ EXPERIMENTS = {
     'finetuned',
     {'eval_every': 0, 'eval_views': ('initial',), 'finetune': FINETUNE},
   ),
+  'fedcp': ('personal', {}),
   'feddbe': ('personal', {}),
   'fedfomo': ('personal', {}),
   'fedper': ('initial', {}),
