@@ -29,18 +29,18 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from fedjax_pfl.client import (
   global_model,
   local_training,
   optimisers,
+  own_examples,
   personalization,
 )
 from fedjax_pfl.core import losses, rules, statistics, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import rows_in_order
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.data.batching import fold_examples
 
 
 class HParams(NamedTuple):
@@ -119,7 +119,7 @@ def class_means(
   task: Task, params: Params, data: ClientData, rng: Key, hp: HParams
 ) -> Array:
   """Return c_k [Y, F]; 0 for classes that the client has not."""
-  sums, counts = personalization.class_sums(
+  sums, counts = own_examples.class_sums(
     task, params, data, rng, hp.align_batch_size
   )
   return sums / jnp.maximum(counts, 1)[:, None]
@@ -142,19 +142,14 @@ def fisher_trace(
   task: Task, params: Params, data: ClientData, rng: Key, size: int
 ) -> Array:
   """Return the sum over batches of `size` of |grad mean_b log p|^2."""
-  places = jnp.arange(data.index.shape[0])
 
   def loss(params, batch):
     logits = task.logits(params, batch.x, batch.mask)
     return losses.masked_cross_entropy(logits, batch)
 
-  def add(position, total):
-    x, y, real = rows_in_order(data, places, position, size)
-    x = task.normalise(x, rng)
-    batch = Batch(x, y, real.astype(losses.float_dtype(x)))
+  def add(total, batch):
     grads = statistics.learned(jax.grad(loss)(params, batch))
     return total + sum(jnp.sum(g**2) for g in jax.tree.leaves(grads))
 
-  size = min(size, data.index.shape[0])
   zero = jnp.zeros((), jax.tree.leaves(params)[0].dtype)
-  return lax.fori_loop(0, -(-data.count // size), add, zero)
+  return fold_examples(add, zero, data, task.normalise, rng, size)

@@ -27,12 +27,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  own_examples,
+  personalization,
+)
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, Batch, ClientData, Params, Task
-from fedjax_pfl.data.batching import rows_in_order
+from fedjax_pfl.core.types import Array, ClientData, Params, Task
 
 
 class HParams(NamedTuple):
@@ -50,6 +54,7 @@ FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
 NORM_STATISTICS = ('batch', 'running')  # models of others have their own
+MOST_CLIENTS = 20_000  # 1.6 GB of these numbers
 NOBODY = -1  # in the place of a model that was not received
 
 
@@ -129,6 +134,15 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
 def check_clients(data: ClientData) -> None:
   """Refuse clients that cannot keep an example for L_i."""
+  if len(data.count) > MOST_CLIENTS:
+    raise bad_input(
+      'num_clients',
+      got=len(data.count),
+      expected=f'at most {MOST_CLIENTS} with FedFomo: every client keeps a '
+      'number for every other',
+      choices=['algorithm=fedamp', 'fewer clients'],
+      cause='a method for federations of some hundred clients',
+    )
   smallest = int(data.count[data.count > 0].min(initial=2))
   if smallest < 2:
     raise bad_input(
@@ -179,20 +193,22 @@ def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
 
 def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
   """Return w_i after the mixture, and the gains [M] of the models received."""
-  loss = loss_of(task, client.params, data, rng, hp.train.batch_size)
   changes = jax.tree.map(
     lambda leaf, own: leaf - own, client.received, client.params
   )
-
-  def gain(change):
-    other = jax.tree.map(jnp.add, client.params, change)
-    theirs = loss_of(task, other, data, rng, hp.train.batch_size)
-    squares = jax.tree.map(lambda leaf: jnp.sum(leaf**2), change)
-    square = sum(jax.tree.leaves(squares))
-    length = jnp.sqrt(jnp.where(square > 0, square, 1))
-    return jnp.where(square > 0, (loss - theirs) / length, 0)
-
-  gains = lax.map(gain, changes)
+  everyone = jax.tree.map(
+    lambda own, leaf: jnp.concatenate([own[None], leaf]),
+    client.params,
+    client.received,
+  )
+  own, *others = own_examples.mean_losses(
+    task, everyone, data, rng, hp.train.batch_size
+  )
+  squares = sum(
+    jnp.sum(leaf**2, range(1, leaf.ndim)) for leaf in jax.tree.leaves(changes)
+  )
+  lengths = jnp.sqrt(jnp.where(squares > 0, squares, 1))
+  gains = jnp.where(squares > 0, (own - jnp.stack(others)) / lengths, 0)
   is_there = (client.ids != NOBODY) & (data.count > 0)
   gains = jnp.where(is_there, gains, 0)
   weights = jnp.maximum(gains, 0)
@@ -201,20 +217,3 @@ def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
   step = trees.mixed(changes, weights[None])
   params = jax.tree.map(lambda own, d: own + d[0], client.params, step)
   return params, gains
-
-
-def loss_of(
-  task: Task, params: Params, data: ClientData, rng: Array, batch_size: int
-) -> Array:
-  """Return the mean loss of a model on all examples: []."""
-  size = min(batch_size, data.index.shape[0])
-  order = jnp.arange(data.index.shape[0])
-
-  def add_batch(position, total):
-    x, y, real = rows_in_order(data, order, position, size)
-    batch = Batch(task.normalise(x, rng), y, real.astype(total.dtype))
-    return total + batch.mask.sum() * task.loss(params, batch, rng)
-
-  zero = jnp.zeros((), jax.tree.leaves(params)[0].dtype)
-  total = lax.fori_loop(0, -(-data.count // size), add_batch, zero)
-  return total / jnp.maximum(data.count, 1)

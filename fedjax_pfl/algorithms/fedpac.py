@@ -35,6 +35,7 @@ from fedjax_pfl.client import (
   global_model,
   local_training,
   optimisers,
+  own_examples,
   personalization,
 )
 from fedjax_pfl.core import losses, rules, trees
@@ -110,7 +111,7 @@ def algorithm(task: Task, hp: HParams) -> Algorithm:
       objective(task, targets, pull),
       optimisers.freeze_except(hp.train.sgd(down.round), body),
     )
-    sums, counts = personalization.class_sums(
+    sums, counts = own_examples.class_sums(
       task, params, data, rng, hp.train.batch_size
     )
     head = trees.select(params, task.is_head)
@@ -166,7 +167,7 @@ def statistics(task, hp, params, data, rng) -> tuple[Array, Array, Array]:
     f = task.features(params, x, mask)
     return jnp.concatenate([f, jnp.sum(f**2, axis=1, keepdims=True)], axis=1)
 
-  sums, counts = personalization.class_sums(
+  sums, counts = own_examples.class_sums(
     task, params, data, rng, hp.train.batch_size, with_squares
   )
   n = jnp.maximum(data.count, 1)

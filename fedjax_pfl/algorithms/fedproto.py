@@ -33,6 +33,7 @@ from fedjax_pfl.client import (
   global_model,
   local_training,
   optimisers,
+  own_examples,
   personalization,
 )
 from fedjax_pfl.core import losses, rules
@@ -142,7 +143,7 @@ def trained_then_gathered(task, hp, down, client, data, rng):
 
   params, info = hp.train.fit(task, client.params, data, rng, down.round, loss)
   size = hp.train.batch_size
-  return params, personalization.class_sums(task, params, data, rng, size), info
+  return params, own_examples.class_sums(task, params, data, rng, size), info
 
 
 class Gathering(NamedTuple):

@@ -24,13 +24,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  own_examples,
+  personalization,
+)
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Batch, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import rows_in_order
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
@@ -62,7 +65,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return global_model.Server(jnp.zeros((), jnp.int32), stacked)  # [M, ...]
 
   def choose(models, data, rng):
-    values = losses_of_models(task, models, data, rng, hp.train.batch_size)
+    size = hp.train.batch_size
+    values = own_examples.mean_losses(task, models, data, rng, size)
     cluster = jnp.argmin(values)
     return cluster, trees.gather(models, cluster)
 
@@ -87,23 +91,3 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     global_model=None,
   )
   return (Stage('ifca', hp.train.rounds, algorithm),)
-
-
-def losses_of_models(
-  task: Task, models: Params, data: ClientData, rng: Key, batch_size: int
-) -> Array:
-  """Return the mean loss of each of the models [M, ...] on the data: [M]."""
-  size = min(batch_size, data.index.shape[0])
-  order = jnp.arange(data.index.shape[0])
-
-  def add_batch(position, total):
-    x, y, real = rows_in_order(data, order, position, size)
-    x = task.normalise(x, rng)
-    batch = Batch(x, y, real.astype(total.dtype))
-    losses = jax.vmap(task.loss, (0, None, None))(models, batch, rng)
-    return total + batch.mask.sum() * losses
-
-  leaf = jax.tree.leaves(models)[0]
-  zeros = jnp.zeros(len(leaf), leaf.dtype)
-  total = lax.fori_loop(0, -(-data.count // size), add_batch, zeros)
-  return total / jnp.maximum(data.count, 1)

@@ -5,18 +5,14 @@ finetuned    after some epochs on the client's training data
 templates    the nearest class mean of its features, in place of its head
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
-from jax import lax
 
-from fedjax_pfl.client import local_training, optimisers
-from fedjax_pfl.core.losses import float_dtype
+from fedjax_pfl.client import local_training, optimisers, own_examples
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import Batching, rows_in_order
+from fedjax_pfl.data.batching import Batching
 
 
 class Finetuning(NamedTuple):
@@ -134,48 +130,14 @@ def class_templates(
 ) -> Templates:
   """Return t_c = mean of f(x_j) over the client's examples j of class c.
 
-  Images go through the training transform; see `class_sums`.
+  Images go through the training transform; see own_examples.py.
   """
   augmented = task._replace(normalise=task.augment)
-  sums, counts = class_sums(augmented, params, data, rng, batch_size)
+  sums, counts = own_examples.class_sums(
+    augmented, params, data, rng, batch_size
+  )
   means = sums / jnp.maximum(counts, 1)[:, None]
   return Templates(params, means, counts > 0)
-
-
-def class_sums(
-  task: Task,
-  params: Params,
-  data: ClientData,
-  rng: Key,
-  batch_size: int,
-  features: Callable[[Params, Array, Array], Array] | None = None,
-) -> tuple[Array, Array]:
-  """Return the sums [Y, F] of features, and the counts [Y], of every class.
-
-  Images go in stored order, in batches of `batch_size`; each is its own
-  BatchNorm batch, as in the public code. `features`: instead of the task's.
-  """
-  size = min(batch_size, data.index.shape[0])
-  order = jnp.arange(data.index.shape[0])
-  features = features or task.features
-
-  def add_batch(position, carry):
-    sums, counts = carry
-    x, y, real = rows_in_order(data, order, position, size)
-    x = task.normalise(x, jax.random.fold_in(rng, position))
-    real = real.astype(float_dtype(x))
-    rows = features(params, x, real)  # [B, F]
-    sums = sums.at[y].add(real[:, None] * rows)
-    return sums, counts.at[y].add(real)
-
-  rows = jax.eval_shape(task.normalise, data.x[:1], rng)
-  dtype = float_dtype(rows)
-  f = jax.eval_shape(features, params, rows, jnp.ones(1, dtype))
-  zeros = (
-    jnp.zeros((task.num_classes, f.shape[1]), f.dtype),
-    jnp.zeros(task.num_classes, dtype),
-  )
-  return lax.fori_loop(0, -(-data.count // size), add_batch, zeros)
 
 
 def make_predict(task: Task):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import (
@@ -16,6 +17,7 @@ from fedjax_pfl.core.types import (
   Batch,
   ClientData,
   Key,
+  PyTree,
   Transform,
 )
 
@@ -51,6 +53,26 @@ def rows_in_order(
   slots = position * size + jnp.arange(size)  # [B]
   rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
   return data.x[rows], data.y[rows], slots < data.count
+
+
+def fold_examples(
+  step: Callable[[PyTree, Batch], PyTree],
+  start: PyTree,
+  data: ClientData,
+  transform: Transform,
+  rng: Key,
+  batch_size: int,
+) -> PyTree:
+  """Return `start` after step(total, batch) of every batch, in stored order."""
+  length = data.index.shape[0]
+  order, size = jnp.arange(length), min(batch_size, length)
+
+  def add(position, total):
+    x, y, real = rows_in_order(data, order, position, size)
+    x = transform(x, jax.random.fold_in(rng, position))
+    return step(total, Batch(x, y, real.astype(float_dtype(x))))
+
+  return lax.fori_loop(0, _ceil_div(data.count, size), add, start)
 
 
 def steps_of_epoch(data: ClientData, batching: Batching) -> Array:

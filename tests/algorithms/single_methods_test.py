@@ -16,7 +16,8 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.algorithms import fedlc, fednova, ifca
+from fedjax_pfl.algorithms import fedlc, fednova
+from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
 from fedjax_pfl.core.types import Batch
@@ -76,7 +77,7 @@ def test_a_partial_batch_counts_less_for_the_choice_of_ifca(float64):
   data = client_of(make_data((9,)), 0)
   models = jax.tree.map(lambda leaf: leaf[None], task.init(KEY(0)))
   args = task, models, data, KEY(0)
-  assert_close(*(ifca.losses_of_models(*args, size) for size in (4, 9)))
+  assert_close(*(own_examples.mean_losses(*args, size) for size in (4, 9)))
 
 
 def test_the_norm_of_steps_of_fednova():

@@ -19,6 +19,7 @@ import pytest
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import Batch, ClientData
+from fedjax_pfl.data import batching
 from fedjax_pfl.models import convnets
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.registry import make_task
@@ -187,7 +188,7 @@ def stepwise(fn):
     loops = SimpleNamespace(fori_loop=fori_loop)
     with (
       mock.patch.object(local_training, 'lax', loops),
-      mock.patch.object(personalization, 'lax', loops),
+      mock.patch.object(batching, 'lax', loops),
     ):
       return fn(*args)
 

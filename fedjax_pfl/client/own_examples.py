@@ -1,0 +1,61 @@
+"""Sums over all examples of a client, batch after batch in stored order.
+
+Each batch is its own BatchNorm batch, as in the public code of FedBABU.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core import losses
+from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.data.batching import fold_examples
+
+
+def class_sums(
+  task: Task,
+  params: Params,
+  data: ClientData,
+  rng: Key,
+  batch_size: int,
+  features: Callable[[Params, Array, Array], Array] | None = None,
+) -> tuple[Array, Array]:
+  """Return the sums [Y, F] of features, and the counts [Y], of every class.
+
+  `features`: instead of the task's.
+  """
+  features = features or task.features
+
+  def add(total, batch):
+    sums, counts = total
+    rows = features(params, batch.x, batch.mask)  # [B, F]
+    sums = sums.at[batch.y].add(batch.mask[:, None] * rows)
+    return sums, counts.at[batch.y].add(batch.mask)
+
+  rows = jax.eval_shape(task.normalise, data.x[:1], rng)
+  dtype = losses.float_dtype(rows)
+  f = jax.eval_shape(features, params, rows, jnp.ones(1, dtype))
+  zeros = (
+    jnp.zeros((task.num_classes, f.shape[1]), f.dtype),
+    jnp.zeros(task.num_classes, dtype),
+  )
+  return fold_examples(add, zeros, data, task.normalise, rng, batch_size)
+
+
+def mean_losses(
+  task: Task, models: Params, data: ClientData, rng: Key, batch_size: int
+) -> Array:
+  """Return the mean loss of each of the models [M, ...], as in testing: [M]."""
+
+  def loss(params, batch):
+    logits = task.logits(params, batch.x, batch.mask)
+    return losses.batch_loss(logits, batch, task.example_loss)
+
+  def add(total, batch):
+    return total + batch.mask.sum() * jax.vmap(loss, (0, None))(models, batch)
+
+  leaf = jax.tree.leaves(models)[0]
+  zeros = jnp.zeros(len(leaf), leaf.dtype)
+  total = fold_examples(add, zeros, data, task.normalise, rng, batch_size)
+  return total / jnp.maximum(data.count, 1)
