@@ -29,7 +29,7 @@ LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.
 ONLY = {
   'algorithms': {'core', 'data', 'models', 'client'},
-  'report': {'core', 'data', 'runs', 'evaluation'},
+  'report': {'algorithms', 'core', 'data', 'evaluation', 'runs'},
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
