@@ -40,7 +40,7 @@ LATE |= {'wandb', 'mlflow'}  # optional
 
 CELLS = 'fedjax_pfl.reproduction.cells'
 ALGORITHMS = f'{PACKAGE}.algorithms.'
-FOUND_BY = 'available', 'load'
+FOUND_BY = 'available', 'load', 'paper_name'
 
 
 def imports_of(file, top_level=False):
