@@ -11,8 +11,8 @@ nearest c_k.
 
 protocol 'released': the authors' code. The pull is lam / F; c_ik is of the last
 epoch, of features in the forward passes of its steps, while w_i moves; c_k is
-the plain mean of the clients that have the class. A client predicts by
-`prototypes` only classes that it has.
+the plain mean of the clients that have the class. All clients take part in
+every round. A client predicts by `prototypes` only classes that it has.
 
 New client: w_0, trained near the means c_k for one round, of which nothing is
 sent.
@@ -120,7 +120,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     personalize=personalize,
     global_model=None,
   )
-  return (Stage('fedproto', hp.train.rounds, algorithm),)
+  stage = Stage('fedproto', hp.train.rounds, algorithm)
+  return (stage._replace(full_participation=is_released),)
 
 
 def objective(task, hp, down, params, batch, rng):
