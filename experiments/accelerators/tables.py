@@ -66,8 +66,9 @@ CONFIGS = {
   'vgg9': ('fedbabu_cifar10:fedavg', 64),
 }
 SAME = {'resnet50_he'}  # another model begun differently: the same program
+TOKENS = {name for name, model in MODELS.items() if model.tokens}
 LABELS = {
-  'models': [model for model in MODELS if model not in SAME],
+  'models': [name for name in MODELS if name not in SAME | TOKENS],
   'methods': [*available()],
 }
 MESH = 4  # devices

@@ -93,6 +93,7 @@ RULES = {
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
 PRIVATE_LEAVES = ()
+ONE_LABEL = True  # not one for each token: clients would keep all features
 # A client tests encoders of other clusters, of which it keeps no statistics.
 NORM_STATISTICS = ('batch', 'running')
 

@@ -46,6 +46,7 @@ RULES = {
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2111.09360'
 FEDAVG_EQUIVALENT = {}  # always, on its global model
 PRIVATE_LEAVES = ()
+ONE_LABEL = True  # not one for each token: it keeps features of all examples
 
 
 class Store(NamedTuple):

@@ -13,7 +13,7 @@ import jax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import peek, peek_dtype
+from fedjax_pfl.data import peek, peek_dtype, peek_labels
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -40,10 +40,14 @@ class StageBudget(NamedTuple):
 
 
 def data_shapes(
-  image: tuple[int, ...], dtype: Any, num_clients: int, size: int
+  image: tuple[int, ...],
+  dtype: Any,
+  num_clients: int,
+  size: int,
+  labels: tuple[int, ...] = (),
 ) -> ClientData:
   """Return the shapes of clients with `size` examples each."""
-  integers = (1,), (num_clients, size), (num_clients,)
+  integers = (1, *labels), (num_clients, size), (num_clients,)
   return ClientData(
     jax.ShapeDtypeStruct((1, *image), dtype),
     *(jax.ShapeDtypeStruct(shape, 'int32') for shape in integers),
@@ -59,7 +63,8 @@ def communication_budget(
   task = build_task(settings, image, num_classes)
   num_clients = settings.data.num_seen_clients
   size = settings.training.batch_size
-  data = data_shapes(image, peek_dtype(*place), num_clients, size)
+  labels = peek_labels(*place)
+  data = data_shapes(image, peek_dtype(*place), num_clients, size, labels)
   cohort = cohort_size(num_clients, settings.training.client_fraction)
   fraction = cohort / num_clients
   budgets = [

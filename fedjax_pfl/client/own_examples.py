@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import fold_examples
+from fedjax_pfl.data.batching import fold_examples, num_labels
 
 
 def class_sums(
@@ -58,4 +58,4 @@ def mean_losses(
   leaf = jax.tree.leaves(models)[0]
   zeros = jnp.zeros(len(leaf), leaf.dtype)
   total = fold_examples(add, zeros, data, task.normalise, rng, batch_size)
-  return total / jnp.maximum(data.count, 1)
+  return total / jnp.maximum(num_labels(data), 1)

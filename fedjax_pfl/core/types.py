@@ -37,13 +37,16 @@ class ClientData(NamedTuple):
   """
 
   x: Array  # [P, H, W, ch] uint8; inputs that are no images: [P, ...]
-  y: Array  # [P] int32
+  y: Array  # [P] int32; [P, L] where each token has one, -1 for none
   index: Array  # [K, N] int32 rows of x; index[k, count[k]:] is padding
   count: Array  # [K] int32 examples without padding
 
 
 class Batch(NamedTuple):
   """Model inputs (after the transform), labels, and the mask of real rows.
+
+  Where each of the L tokens of an example has a label, y and mask are those of
+  tokens, [B L], as are features and logits; x stays [B, L].
 
   >>> batch = pfl.Batch(jnp.zeros((2, 8, 8, 1)), jnp.array([3, 0]),
   ...                   mask=jnp.array([1.0, 0.0]))
@@ -100,6 +103,7 @@ class Task(NamedTuple):
   classify: Callable[[Params, Array], Array] = linear_head
   # Of normalisation layers, by their type; None: see `is_norm`.
   norm_leaves: Mask | None = None
+  num_labels: int = 1  # of an example: 1, or L where each token has one
 
   @property
   def is_norm(self) -> Mask:
@@ -128,7 +132,7 @@ class Scores(NamedTuple):
   """
 
   correct: Array  # [K] number of correct predictions
-  count: Array  # [K] number of test examples
+  count: Array  # [K] number of test examples; of labels, where tokens have them
   loss: Array | None = None  # [K] mean cross-entropy; 0 without examples
   top5: Array | None = None  # [K] number whose class is among the 5 best
   ece: Array | None = None  # [K] expected calibration error, from 0 to 1

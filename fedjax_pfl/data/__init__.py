@@ -13,6 +13,7 @@ from fedjax_pfl.data.datasets import (
   load_dataset,
   peek,
   peek_dtype,
+  peek_labels,
 )
 from fedjax_pfl.data.images import (
   IMAGE,
@@ -57,6 +58,7 @@ __all__ = [
   'partition',
   'peek',
   'peek_dtype',
+  'peek_labels',
   'scale_images',
   'scale_shape',
   'stack_clients',

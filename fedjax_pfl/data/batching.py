@@ -49,10 +49,32 @@ class Batching(NamedTuple):
 def rows_in_order(
   data: ClientData, order: Array, position: Array, size: int
 ) -> tuple[Array, Array, Array]:
-  """Return images, labels and mask of batch `position` in an order of rows."""
+  """Return images, labels and mask of batch `position` in an order of rows.
+
+  Labels and mask are those of tokens, [B L], where these have labels.
+  """
   slots = position * size + jnp.arange(size)  # [B]
   rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
-  return data.x[rows], data.y[rows], slots < data.count
+  return data.x[rows], *of_labels(data.y[rows], slots < data.count)
+
+
+def of_labels(y: Array, real: Array) -> tuple[Array, Array]:
+  """Return the labels of rows, and which are real: [B], or [B L] of tokens.
+
+  A token without a label, -1, is masked as padding is.
+  """
+  if y.ndim == 1:
+    return y, real
+  real = (real[:, None] & (y >= 0)).ravel()
+  return jnp.maximum(y, 0).ravel(), real
+
+
+def num_labels(data: ClientData) -> Array:
+  """Return how many labels a client has, one for each example or token: []."""
+  if data.y.ndim == 1:
+    return data.count
+  real = jnp.arange(data.index.shape[0]) < data.count
+  return jnp.sum(of_labels(data.y[data.index], real)[1], dtype=jnp.int32)
 
 
 def fold_examples(

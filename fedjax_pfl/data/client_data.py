@@ -78,7 +78,8 @@ def from_arrays(
     xs: for each of K clients its images [n_i, H, W, ch]. They keep their dtype
       (float64 only with jax_enable_x64); images that are model inputs already
       go with the transforms called 'none'.
-    ys: for each client its labels [n_i], integers from 0.
+    ys: for each client its labels [n_i], integers from 0; of tokens [n_i, L],
+      -1 where one has none.
 
   Returns:
     ClientData with index [K, N] and count [K]; N is the largest n_i.
@@ -91,13 +92,15 @@ def from_arrays(
   xs, ys = [np.asarray(x) for x in xs], [np.asarray(y) for y in ys]
   kinds = {(x.shape[1:], x.dtype.name) for x in xs}
   sizes = [[len(one) if one.ndim else 0 for one in side] for side in (xs, ys)]
-  if len(kinds) != 1 or sizes[0] != sizes[1] or any(y.ndim != 1 for y in ys):
+  labels = {y.shape[1:] for y in ys}
+  is_known = labels == {()} or labels == {shape for shape, _ in kinds}
+  if len(kinds) != 1 or sizes[0] != sizes[1] or not is_known:
     shapes = [[user_code.describe(one) for one in s[:3]] for s in (xs, ys)]
     raise bad_input(
       'xs, ys',
       got=f'{len(xs)} and {len(ys)} clients, the first {shapes}',
       expected='for one client or more an array x of images, all of one shape '
-      'and dtype, and as many labels y of shape [n]',
+      'and dtype, and as many labels y of shape [n], or [n, L] of tokens',
       cause='one client that is not in a list: write [x], [y]; one that was '
       'preprocessed differently; or one-hot labels',
     )
@@ -155,13 +158,17 @@ def _check_images(images: Images) -> None:
   Values are read in numpy arrays only: to copy those of a device takes time.
   """
   x, y = images
-  is_shape = len(x) == len(y) and x.ndim >= 2 and y.ndim == 1
+  is_shape = len(x) == len(y) and x.ndim >= 2
+  is_tokens = x.ndim == 2 and x.shape == y.shape and x.dtype.kind in 'iu'
+  is_shape &= y.ndim == 1 or is_tokens
   is_float = jnp.issubdtype(x.dtype, np.floating)
   is_number = is_float or x.dtype.kind in 'biu'
   got = ''
   if not (is_shape and is_number and jnp.issubdtype(y.dtype, np.integer)):
     got = f'images {user_code.describe(x)} and labels {user_code.describe(y)}'
-  elif isinstance(y, np.ndarray) and len(y) and not 0 <= y.min() < 2**31:
+  elif (
+    isinstance(y, np.ndarray) and y.size and not 1 - y.ndim <= y.min() < 2**31
+  ):
     got = f'labels from {y.min()}'
   elif is_float and isinstance(x, np.ndarray) and not np.isfinite(x).all():
     got = 'values that are NaN or infinite'
@@ -170,7 +177,7 @@ def _check_images(images: Images) -> None:
       'images',
       got=got,
       expected='rows of finite numbers [P, H, W, ch] and as many labels [P], '
-      'whole numbers from 0',
+      'whole numbers from 0; of tokens [P, L], -1 for none',
       cause='one-hot or float labels, labels from 1 or -1 for "none", or '
       'images that were divided by 0',
     )

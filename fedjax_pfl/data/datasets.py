@@ -14,7 +14,7 @@ from types import ModuleType
 
 from fedjax_pfl.core.errors import check_known, may_read
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
-from fedjax_pfl.data.prepared import PREPARED
+from fedjax_pfl.data.prepared import PREPARED, TEXTS
 from fedjax_pfl.data.stored_arrays import data_root
 
 DEFAULT = Synthetic()
@@ -57,9 +57,9 @@ def load_dataset(
 
   Returns:
     Dataset with train.x and test.x [P, H, W, ch] uint8 (of 'npz' they may be
-    inputs of any shape), train.y and test.y [P] int32, num_classes, a
-    fingerprint of the content, and the clients that hold the examples where
-    they are known.
+    inputs of any shape), train.y and test.y [P] int32 ([P, L] of
+    tokens), num_classes, a fingerprint of the content, and the clients that
+    hold the examples where they are known.
 
   >>> dataset = pfl.load_dataset('digits')
   >>> dataset.train.x.shape, dataset.test.x.shape, dataset.num_classes
@@ -68,7 +68,7 @@ def load_dataset(
   source = _find(name)
   where = Where(name, data_dir, cache_dir, synthetic, log_fn)
   shape = source.peek(where)
-  if not fallback_to_synthetic or source.is_available(where):
+  if not fallback_to_synthetic or source.is_available(where) or name in TEXTS:
     return source.load(where)
   from fedjax_pfl.data.synthetic import make_synthetic
 
@@ -92,8 +92,15 @@ def peek(
 @may_read('data_dir')
 def peek_dtype(name: str, data_dir: str = '') -> str:
   """Return the dtype of the examples: 'uint8' of images, else of inputs."""
-  source = _find(name)
-  return source.peek_dtype(data_dir) if name == 'npz' else IMAGE
+  source, place = _find(name), Where(name, data_dir)
+  return source.peek_dtype(place) if hasattr(source, 'peek_dtype') else IMAGE
+
+
+@may_read('data_dir')
+def peek_labels(name: str, data_dir: str = '') -> tuple[int, ...]:
+  """Return the shape of an example's labels: (), or (L,) of tokens."""
+  source, place = _find(name), Where(name, data_dir)
+  return source.peek_labels(place) if hasattr(source, 'peek_labels') else ()
 
 
 @may_read('data_dir')

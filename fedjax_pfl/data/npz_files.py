@@ -3,7 +3,8 @@
   images       [P, H, W, ch] or [P, H, W] uint8
   inputs       in the place of images: [P, ...] floats, or whole numbers, which
                a model gets as they are
-  labels       [P] whole numbers from 0
+  labels       [P] whole numbers from 0; for whole numbers `inputs` [P, L] they
+               may be [P, L], one for each token, and -1 for none
   split        [P] 'train' or 'test'; without it every example is for training
   num_classes  a number; without it every class has a training example
   clients      [P] who holds the example, whole numbers from 0
@@ -61,8 +62,9 @@ RULES = {
     'have to be numbered; or one number for each example: [:, None]',
   ),
   'labels': Rule(
-    r'u?int\d+\[{P}\]',
-    'labels [{P}], a whole number from 0 for each image',
+    r'u?int\d+\[{P}(, {L})?\]',
+    'labels [{P}], a whole number from 0 for each image; of tokens [{P}, L], '
+    '-1 for none',
     'one-hot or float labels, names of classes: number them with '
     f'{NUMBER}; or -1 for "no label"',
   ),
@@ -94,7 +96,7 @@ class Content(NamedTuple):
   key: str  # images or inputs
   shape: tuple[int, ...]  # of an example as it is used: (H, W, ch) of images
   dtype: str  # of an example as it is used: uint8, float32 or int32
-  labels: np.ndarray  # [P]
+  labels: np.ndarray  # [P], or [P, L]
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
   num_classes: int
@@ -112,9 +114,14 @@ def peek(where: Where) -> Shape:
   return Shape(content.shape, content.num_classes)
 
 
-def peek_dtype(place: str) -> str:
+def peek_dtype(where: Where) -> str:
   """Return the dtype of the images, or of the inputs."""
-  return _read(place).dtype
+  return _read(where.data_dir).dtype
+
+
+def peek_labels(where: Where) -> tuple[int, ...]:
+  """Return the shape of an example's labels: (), or (L,) of tokens."""
+  return _read(where.data_dir).labels.shape[1:]
 
 
 def load(where: Where) -> Dataset:
@@ -143,16 +150,21 @@ def _read(place: str) -> Content:
     _check_names(file, arrays.files, key)
     headers = {name: _read_header(arrays, name) for name in arrays.files}
     dtype, (size, *shape) = headers[key][0], headers[key][1] or (0,)
+    is_whole = key == 'inputs' and dtype.kind in 'iu' and len(shape) == 1
+    tokens = str(shape[0]) if is_whole else 'none'
     found = {name: _describe(*header) for name, header in headers.items()}
     for name, words in found.items():
-      if not re.fullmatch(RULES[name].header.replace('{P}', f'{size}'), words):
+      rule = RULES[name].header.replace('{P}', f'{size}').replace('{L}', tokens)
+      if not re.fullmatch(rule, words):
         raise _broken(file, name, words, size)
     rest = {name: arrays[name] for name in arrays.files if name != key}
   for name, array in rest.items():
     if name == 'split':
       if not np.isin(array, SPLITS).all():
         raise _broken(file, name, found[name], size)
-    elif not RULES[name].least <= array.min() <= array.max() < 2**31:
+      continue
+    least = -1 if array.ndim == 2 else RULES[name].least  # -1: of a token
+    if not least <= array.min() <= array.max() < 2**31:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
   used = 'float32' if dtype.kind == 'f' else 'int32'
   if key == 'images':
@@ -253,7 +265,7 @@ def _count_classes(
     )
   if number:
     return number
-  every = np.unique(labels)
+  every = np.unique(labels[labels >= 0])  # -1: a token without one
   missing = np.setdiff1d([*range(len(every)), *every], labels[~is_test])
   if len(missing):
     raise refuse(

@@ -1,4 +1,4 @@
-"""Image sets that experiments/prepare.py or TensorFlow Datasets prepared.
+"""Sets that experiments/prepare.py or TensorFlow Datasets prepared.
 
   <data_dir>/<name>/arrays-v1/   prepare.py: the download as arrays
   <data_dir>/<name>/3.0.2/       tfds: decoded once, then a stored copy is read
@@ -11,7 +11,7 @@ import pathlib
 import shlex
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.images import Dataset, Shape, Where, make_dataset
+from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Where, make_dataset
 from fedjax_pfl.data.stored_arrays import (
   FORMAT,
   data_root,
@@ -28,7 +28,13 @@ PREPARED = {
   'fashion_mnist': Shape((28, 28, 1), 10),
   'svhn_cropped': Shape((32, 32, 3), 10),  # without the split `extra`
   'tiny_imagenet': Shape((64, 64, 3), 200),
+  # These say who holds an example.
+  'shakespeare': Shape((80,), 100),
+  'sent140': Shape((140,), 2),
+  'femnist': Shape((28, 28, 1), 62),
 }
+# Of characters, each of which has a label, or -1 for none: int32 [P, L].
+TEXTS = ('shakespeare', 'sent140')
 
 # (training, test) examples, as tensorflow.org/datasets/catalog lists them; Tiny
 # ImageNet is tested on its validation images.
@@ -46,6 +52,16 @@ NUM_EXAMPLES = {
 def peek(where: Where) -> Shape:
   """Return image shape and number of classes, whether it is there or not."""
   return PREPARED[where.name]
+
+
+def peek_dtype(where: Where) -> str:
+  """Return the dtype of the examples."""
+  return 'int32' if where.name in TEXTS else IMAGE
+
+
+def peek_labels(where: Where) -> tuple[int, ...]:
+  """Return the shape of an example's labels: (), or (L,) of characters."""
+  return PREPARED[where.name].image_shape if where.name in TEXTS else ()
 
 
 def folder_of(name: str, root: pathlib.Path) -> pathlib.Path:

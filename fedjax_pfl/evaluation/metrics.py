@@ -17,8 +17,11 @@ Beside them stand metrics of the user's own, each one number a client, of all
 its tests. The models are applied to these once more. What is reported is the
 mean over clients for which the value is finite: NaN says that it is not defined
 for a client, such as the recall of a class that it has not got.
+
+Where each token of an example has a label, all numbers are of tokens.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -33,7 +36,7 @@ from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores, Transform
-from fedjax_pfl.data.batching import rows_in_order
+from fedjax_pfl.data.batching import num_labels, of_labels, rows_in_order
 from fedjax_pfl.evaluation import calibration
 
 Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
@@ -45,6 +48,8 @@ Metrics = Mapping[str, Metric]
 # Numbers that a summary has already, and fields of a file with scores.
 TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
 TAKEN |= {'num_clients', 'num_left_out', *Scores._fields}
+# Of labels of tokens alone: loss / ln 2, and exp(loss).
+OF_TOKENS = ('bits_per_token', 'perplexity')
 
 
 class Tally(NamedTuple):
@@ -81,8 +86,13 @@ def score_view(
   bins = calibration.empty(num_bins, dtype)
   start = Tally(none, none, jnp.zeros((), dtype), bins)
   total = fold_batches(add, start, predict, view, test, normalise, batch_size)
-  _, _, loss, *errors = shares(total, test.count)
-  return Scores(total.correct, test.count, loss, total.top5, *errors)
+  count = num_labels(test)
+  _, _, loss, *errors = shares(total, count)
+  own = None
+  if test.y.ndim > 1:
+    measures = loss / math.log(2), jnp.exp(loss)
+    own = dict(zip(OF_TOKENS, measures, strict=True))
+  return Scores(total.correct, count, loss, total.top5, *errors, own=own)
 
 
 def score_batches(
@@ -235,10 +245,11 @@ def with_metrics(
   def score(predict, view, test, normalise, batch_size=TEST_BATCH):
     scores = score_fn(predict, view, test, normalise, batch_size)
     logits = all_logits(predict, view, test, normalise, batch_size)
-    mask = jnp.arange(len(logits)) < test.count
-    rows = logits, test.y[test.index], mask.astype(float_dtype(logits))
+    mask = jnp.arange(test.index.shape[0]) < test.count
+    y, mask = of_labels(test.y[test.index], mask)
+    rows = logits, y, mask.astype(float_dtype(logits))
     own = {name: metric(*rows) for name, metric in metrics.items()}
-    return scores._replace(own=own)
+    return scores._replace(own={**(scores.own or {}), **own})
 
   return score
 
@@ -246,7 +257,7 @@ def with_metrics(
 def all_logits(
   predict: Predict, view: PyTree, test: ClientData, normalise, batch_size: int
 ) -> Array:
-  """Return the logits of all rows of a client [N, Y]; 0 where padded."""
+  """Return the logits of all labels of a client [N, Y]; 0 where padded."""
   number = test.index.shape[0]
   size, order = min(batch_size, number), jnp.arange(number)
 
@@ -257,6 +268,7 @@ def all_logits(
     return jnp.where(real[:, None], logits, 0)
 
   rows = lax.map(logits_of, jnp.arange(-(-number // size)))  # [batches, B, Y]
+  number *= rows.shape[1] // size  # labels of an example
   return rows.reshape(-1, rows.shape[-1])[:number]
 
 
@@ -270,7 +282,7 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
   )
   for name, metric in metrics.items():
     got = type(metric).__name__
-    if name in TAKEN:
+    if name in TAKEN or name in OF_TOKENS:
       raise bad_input(
         'metrics',
         got=f'{name}, the name of a number that is there already',

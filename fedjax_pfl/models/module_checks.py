@@ -90,10 +90,11 @@ def _words_of(code: Callable) -> set[str]:
 
 def check_module(
   name: str, begin: Callable, num_classes: int, x: Any
-) -> Params:
-  """Return the shapes of the parameters; refuse a module that has no task.
+) -> tuple[Params, int]:
+  """Return the shapes of the parameters, and how many labels an example has.
 
-  Its logits must be head(features): training would end in it otherwise.
+  Refused is a module that has no task. Its logits must be head(features):
+  training would end in it otherwise.
   """
   try:
     # The key inside: nothing compiles.
@@ -112,8 +113,10 @@ def check_module(
       '@nn.compact is not found)',
     ) from error
   features, logits = outputs.features.shape, outputs.logits.shape
-  if len(features) == 2 and logits == (2, num_classes):
-    return params
+  rows = (2, 2 * x.shape[1]) if x.ndim == 2 else (2,)  # of examples, of tokens
+  is_known = len(features) == 2 and features[0] in rows
+  if is_known and logits == (features[0], num_classes):
+    return params, features[0] // 2
   raise bad_input(
     name,
     got=f'features {features}, of which head makes logits {logits}',

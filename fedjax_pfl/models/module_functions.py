@@ -199,12 +199,21 @@ def _check_dropout(name: str, parts, has_train: bool, kind: type) -> None:
 
 
 def _features_of(module: Any, x: Array, mask: Array, **how: bool) -> Array:
-  return module.features(x, mask, **how)
+  """Return the features [B, F]; of tokens [B, L] with features each, [B L, F].
+
+  The mask of tokens is [B L], the module's one [B]: which rows have a label.
+  """
+  if mask.shape != x.shape[:1]:
+    mask = mask.reshape(len(x), -1).max(1)
+  features = module.features(x, mask, **how)
+  if features.ndim == 3 and features.shape[:2] == x.shape:
+    return features.reshape(-1, features.shape[-1])
+  return features
 
 
 def _outputs_of(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
   """Return the features and the logits of one forward pass."""
-  features = module.features(x, mask, **how)
+  features = _features_of(module, x, mask, **how)
   return Outputs(features, module.head(features))
 
 

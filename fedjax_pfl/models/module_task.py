@@ -80,7 +80,8 @@ def task_from_module(
       `lambda rngs: MyNet(10, rngs=rngs)`, since these hold their parameters.
       Its method `features`, called with (x [B, ...], mask [B]), returns the
       input [B, F] of its last layer, the linear layer `head`; `__call__` is
-      not used. If `features` has an argument `train`, it is True in training,
+      not used. Of tokens x [B, L] they may be [B, L, F]: each has a label. If
+      `features` has an argument `train`, it is True in training,
       for dropout, and False in testing.
       BatchNorm must be that of `models.ops.layers`: there are no collections
       besides parameters.
@@ -152,7 +153,9 @@ def task_from_module(
     logits = train_outputs(params, batch, key).logits
     return batch_loss(logits, batch, loss)
 
-  params = checks.check_module(functions.name, begin, num_classes, example)
+  params, num_labels = checks.check_module(
+    functions.name, begin, num_classes, example
+  )
   if running_statistics:
     checks.check_batch_norms(functions.name, functions.batch_norms)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
@@ -168,6 +171,7 @@ def task_from_module(
     is_head=checks.head_mask(params, num_classes),
     norm_leaves=_norm_mask(params, functions.norms),
     num_classes=num_classes,
+    num_labels=num_labels,
     batch_independent=batch_independent,
     example_loss=loss,
     classify=fast(linear_head),

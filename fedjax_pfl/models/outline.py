@@ -22,7 +22,8 @@ def outline(task: Task) -> Task:
   width, num_classes = params['head']['kernel'].shape
 
   def zeros(x: Array) -> Outputs:
-    shapes = (len(x), width), (len(x), num_classes)
+    rows = len(x) * task.num_labels
+    shapes = (rows, width), (rows, num_classes)
     return Outputs(*(jnp.zeros(shape, dtype) for shape in shapes))
 
   return task._replace(

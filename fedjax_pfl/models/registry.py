@@ -20,6 +20,13 @@ class Model(NamedTuple):
   min_side: int = 1  # of an image: its pooling leaves a pixel
   sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
   batch_independent: bool = False  # see Task
+  tokens: bool = False  # inputs are whole numbers [L], not images
+
+
+def _char_lstm(**sizes) -> nn.Module:
+  from fedjax_pfl.models.char_lstm import CharLSTM
+
+  return CharLSTM(**sizes)
 
 
 def _mobilenet(**sizes) -> nn.Module:
@@ -39,6 +46,7 @@ def _resnet(block: str, *blocks: int, **inits) -> Model:
 
 
 MODELS = {
+  'char_lstm': Model(_char_lstm, tokens=True),
   'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
   'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
   'fedavg_cnn': Model(convnets.FedAvgCNN, 16, batch_independent=True),
@@ -61,7 +69,7 @@ MODELS = {
 def make_task(
   name: str,
   *,
-  image_shape: tuple[int, int, int],
+  image_shape: tuple[int, ...],
   num_classes: int,
   augment: Transform | None = None,
   normalise: Transform | None = None,
@@ -73,10 +81,10 @@ def make_task(
   """Return the Task of a model by its name.
 
   Args:
-    name: 'convnet3', 'convnet4', 'fedavg_cnn', 'mobilenet', 'resnet10',
-      'resnet18', 'resnet50', 'resnet50_he', 'simple_cnn', 'superfed_cnn' or
-      'vgg9'.
-    image_shape: (H, W, ch).
+    name: 'char_lstm', 'convnet3', 'convnet4', 'fedavg_cnn', 'mobilenet',
+      'resnet10', 'resnet18', 'resnet50', 'resnet50_he', 'simple_cnn',
+      'superfed_cnn' or 'vgg9'.
+    image_shape: (H, W, ch); of tokens (L,).
     num_classes: Y.
     augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;
       None divides uint8 images by 255. See `make_transforms`.
@@ -108,6 +116,7 @@ def make_task(
     model.make(num_classes=num_classes, **size),
     image_shape=image_shape,
     num_classes=num_classes,
+    input_dtype=int if model.tokens else float,
     augment=augment,
     normalise=normalise,
     loss=loss,
@@ -121,7 +130,10 @@ def make_task(
 def _check_images(name: str, model: Model, image_shape) -> None:
   """Refuse images that the model cannot read."""
   expected = None
-  if len(image_shape) != 3 or min(image_shape) < 1:
+  if model.tokens:
+    if len(image_shape) != 1:
+      expected = '(length,), of texts'
+  elif len(image_shape) != 3 or min(image_shape) < 1:
     expected = '(height, width, channels)'
   elif model.sides and not image_shape[0] == image_shape[1] in model.sides:
     sizes = ', '.join(f'{side}x{side}' for side in model.sides)
@@ -135,5 +147,5 @@ def _check_images(name: str, model: Model, image_shape) -> None:
       expected=expected,
       cause='images for another model (convnet3 accepts 8x8, mobilenet and '
       'the resnets any size), channels before pixels, or grey images without '
-      'a last axis of 1',
+      'a last axis of 1; char_lstm reads tokens',
     )

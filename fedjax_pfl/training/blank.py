@@ -57,7 +57,7 @@ def stand_in(name: str, shape: Shape) -> Dataset:
       got=name,
       expected='a data set whose number of examples is known',
       choices=SIZES,
-      cause='a folder of images that is not there',
+      cause='a folder of images, or a text, that is not there',
     )
   rng, classes = np.random.default_rng(0), shape.num_classes
   note = f'{name} is not prepared: {SIZES[name]} balanced labels stand in.'

@@ -27,6 +27,7 @@ from fedjax_pfl.data import (
   make_transforms,
   peek,
   peek_dtype,
+  peek_labels,
   scale_shape,
 )
 from fedjax_pfl.data.held_out import halves
@@ -218,6 +219,8 @@ def build_task(
     task = make_user_task(value_of('model', model.name), **how)
   else:
     task = make_task(model.name, **how)
+  labels = peek_labels(data.dataset, data.data_dir)
+  build_checks.check_labels(task, model.name, labels)
   return with_head(task, model.head_init, model.head_bias)
 
 
@@ -267,6 +270,9 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     module.check_start(hp, settings.init_from)
   if (kind := settings.model.norm_statistics) != 'batch':
     build_checks.check_norm_statistics(kind, settings.algorithm, module)
+  if task.num_labels > 1:
+    scoring = settings.evaluation.scoring
+    build_checks.check_tokens(settings.algorithm, module, scoring)
   stages = module.build(task, hp)
   if training.server_optimizer != 'none':
     how = ServerOptimiser(

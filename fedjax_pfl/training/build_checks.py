@@ -1,5 +1,6 @@
 """Settings that do not fit the data or the method: refused before training."""
 
+import math
 from types import ModuleType
 
 import jax
@@ -10,7 +11,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.statistics import NORM_STATISTICS
-from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import (
   FORM,
   NAME,
@@ -23,6 +24,7 @@ from fedjax_pfl.data import IMAGE, Dataset
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.metrics import Metrics, check_metrics
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import EvaluationSettings, Settings
 from fedjax_pfl.training.views import final_views, shapes_of_clients
 
@@ -82,6 +84,27 @@ def check_method(
       choices=['unseen_clients=0', 'a method whose server sends a model'],
       cause='a comparison of new clients with training alone: that is the '
       'accuracy of all clients of this method',
+    )
+
+
+def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
+  """Refuse what counts examples where each token of one has a label."""
+  if getattr(module, 'ONE_LABEL', False):
+    raise bad_input(
+      'algorithm',
+      got=f'{name} for tokens with a label each',
+      expected='a method that asks for no class of an example',
+      choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'superfed'],
+      cause='a method that keeps the features of all examples, or asks its '
+      'models about images of noise',
+    )
+  if scoring != 'exact':
+    raise bad_input(
+      'scoring',
+      got=scoring,
+      expected='exact: batches are of examples, and labels those of tokens',
+      choices=["scoring='exact'"],
+      cause='a protocol of images',
     )
 
 
@@ -171,17 +194,34 @@ def check_inputs(
       expected='default: `inputs` are what the model gets, as they are',
       cause='a setting for images, which a file has under the name images',
     )
-  if not is_code(name) and (dtype != 'float32' or len(shape) != 3):
+  wanted = 'float32', 3  # of images, height, width, channels
+  if not is_code(name) and MODELS[name].tokens:
+    wanted = 'int32', 1
+  if not is_code(name) and (dtype, len(shape)) != wanted:
     of = f'shape {tuple(shape)}' if dtype == 'float32' else dtype
     raise bad_input(
       'model',
       got=f'{name} for inputs of {of}',
       expected='a model of your own; those for images take floats (height, '
-      'width, channels)',
-      choices=[f'model={FORM}'],
+      'width, channels), those for text whole numbers (length,)',
+      choices=[f'model={FORM}', *(m for m in MODELS if MODELS[m].tokens)],
       cause='the field was left out, or `inputs` are numbers and no tokens: '
       'store those as floats',
     )
+
+
+def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
+  """Refuse a model with another number of outputs than examples have labels."""
+  if task.num_labels == math.prod(labels):
+    return
+  raise bad_input(
+    'model',
+    got=f'{name}, with {task.num_labels} outputs for an example',
+    expected=f'{math.prod(labels)}, the labels of an example',
+    choices=[m for m in MODELS if MODELS[m].tokens and labels],
+    cause='features [B, F] where each token of [B, L] has a label and so needs '
+    'its own, [B, L, F]; or the other way round',
+  )
 
 
 def check_data(settings: Settings, dataset: Dataset) -> None:

@@ -38,6 +38,7 @@ WORDS = {
   'unseen_train': 'training of unseen clients',
   'unseen_test': 'testing of unseen clients',
 }
+WITHOUT_CLASSES = ('natural', 'iid')
 SPLIT = ', on held-out examples of their own'
 # The fields that decide which images are read.
 OF_IMAGES = (
@@ -157,10 +158,10 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
     kind = _function_of(kind)
   else:
     names = settings_of(kind)
+  labels = _labels_of(kind, dataset)
   train, test = partition(
     kind,
-    dataset.train.y,
-    dataset.test.y,
+    *labels,
     num_clients=data.num_clients,
     num_classes=dataset.num_classes,
     test_partition=data.test_partition,
@@ -186,6 +187,25 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
     train[number:],
     test[number:],
   )
+
+
+def _labels_of(kind: str | Callable, dataset: Dataset) -> list[np.ndarray]:
+  """Return the labels [P] by which examples are dealt, of both splits.
+
+  Zeros where each token has one: no class is that of an example.
+  """
+  labels = [split.y for split in (dataset.train, dataset.test)]
+  if labels[0].ndim == 1:
+    return labels
+  if kind not in WITHOUT_CLASSES and not callable(kind):
+    raise bad_input(
+      'partition',
+      got=f'{kind} for {dataset.name}, whose tokens have a label each',
+      expected='a partition that asks for no class of an example',
+      choices=[*WITHOUT_CLASSES, 'a function of your own'],
+      cause='the field was left out: its default deals images by class',
+    )
+  return [np.zeros(len(y), int) for y in labels]
 
 
 def _function_of(name: str) -> Callable:
@@ -241,8 +261,10 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
 def _lies_by_class(labels: np.ndarray) -> bool:
   """Return whether each class is one block, as in folders of image files.
 
-  Not of one class, nor where no class has two images.
+  Not of one class, nor where no class has two images, nor of labels of tokens.
   """
+  if labels.ndim > 1:
+    return False
   num_classes = len(np.unique(labels))
   num_blocks = 1 + np.count_nonzero(np.diff(labels))
   return 1 < num_classes == num_blocks < len(labels)

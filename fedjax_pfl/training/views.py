@@ -7,7 +7,7 @@ import jax
 from fedjax_pfl.client.personalization import names_of
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import peek_dtype
+from fedjax_pfl.data import peek_dtype, peek_labels
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.grid import families
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -62,10 +62,10 @@ def views_of_method(
 def shapes_of_clients(data: DataSettings, image_shape: tuple) -> ClientData:
   """Return the shapes of the clients that take part, of one example each."""
   clients = data.num_seen_clients
-  dtype = peek_dtype(data.dataset, data.data_dir)
+  place = data.dataset, data.data_dir
   return ClientData(
-    jax.ShapeDtypeStruct((1, *image_shape), dtype),
-    jax.ShapeDtypeStruct((1,), 'int32'),
+    jax.ShapeDtypeStruct((1, *image_shape), peek_dtype(*place)),
+    jax.ShapeDtypeStruct((1, *peek_labels(*place)), 'int32'),
     jax.ShapeDtypeStruct((clients, 1), 'int32'),
     jax.ShapeDtypeStruct((clients,), 'int32'),
   )
