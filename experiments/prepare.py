@@ -12,6 +12,13 @@ set that is there as it is. Without --data_dir: $TFDS_DATA_DIR, or else
 
 takes the four files of mnist or fashion_mnist from a folder, gzipped or not:
 of another library, or of Debian's package dataset-fashion-mnist.
+
+  python experiments/prepare.py shakespeare --data_dir=DIR
+  python experiments/prepare.py femnist --leaf=FOLDER --data_dir=DIR
+
+The first takes the tiny Shakespeare from the network, or the play in
+--text=FILE. The second takes femnist, shakespeare or sent140 as LEAF's scripts
+have written it.
 """
 
 import commandline
@@ -23,12 +30,22 @@ DATA_DIR = flags.DEFINE_string(
 IDX_FILES = flags.DEFINE_string(
   'idx_files', '', 'a folder with the four files of the set: no download'
 )
+LEAF = flags.DEFINE_string(
+  'leaf', '', "a folder with LEAF's all_data*.json, or with its train and test"
+)
+TEXT = flags.DEFINE_string('text', '', 'the file of a play, for shakespeare')
 
 
 def main(names):
   from fedjax_pfl.data.preparation.prepare import prepare
 
-  prepare(names, DATA_DIR.value, idx_files=IDX_FILES.value)
+  prepare(
+    names,
+    DATA_DIR.value,
+    idx_files=IDX_FILES.value,
+    leaf=LEAF.value,
+    text=TEXT.value,
+  )
 
 
 if __name__ == '__main__':

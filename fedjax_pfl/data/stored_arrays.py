@@ -53,18 +53,18 @@ def read_entry(folder: pathlib.Path) -> Dataset:
   """Return the arrays of an entry, mapped into memory, not copied."""
   meta = json.loads((folder / 'meta.json').read_text())
   for split, shape in zip(SPLITS, meta.pop('shapes'), strict=True):
-    images = Images(
-      *(
-        np.load(
-          folder / f'{split}_{part}.npy', mmap_mode='r', allow_pickle=False
-        )
-        for part in Images._fields
-      )
-    )
+    images = Images(*(_read_array(folder, split, p) for p in Images._fields))
     if list(images.x.shape) != shape or len(images.y) != shape[0]:
       raise ValueError('the arrays are not those that meta.json describes')
     meta[split] = images
+  if meta.get('clients'):
+    meta['clients'] = tuple(_read_array(folder, s, 'clients') for s in SPLITS)
   return Dataset(**meta)
+
+
+def _read_array(folder: pathlib.Path, split: str, part: str) -> np.ndarray:
+  file = folder / f'{split}_{part}.npy'
+  return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
@@ -73,9 +73,12 @@ def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
   temporary = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=folder.parent))
   try:
     for split in SPLITS:
-      for part, array in getattr(dataset, split)._asdict().items():
+      arrays = getattr(dataset, split)._asdict()
+      if dataset.clients:
+        arrays['clients'] = dataset.clients[SPLITS.index(split)]
+      for part, array in arrays.items():
         np.save(temporary / f'{split}_{part}.npy', array)
-    meta = dataset._asdict()
+    meta = dataset._asdict() | {'clients': bool(dataset.clients) or None}
     meta['shapes'] = [meta.pop(split).x.shape for split in SPLITS]
     (temporary / 'meta.json').write_text(json.dumps(meta))
     # An existing entry is unreadable, or another process has just written the

@@ -58,6 +58,10 @@ RECIPES = {
   'synthetic': Recipe((0.492,), (0.162,)),  # of every size alike
   'folder': Recipe((0.5,), (0.25,)),  # unknown images: inputs in [-2, 2]
   'npz': Recipe((0.5,), (0.25,)),
+  'femnist': Recipe(),
+  # Tokens, which have no transform.
+  'shakespeare': Recipe(),
+  'sent140': Recipe(),
 }
 # Those of every set.
 OF_ALL = {'unit': Recipe(), 'signed': Recipe((0.5,), (0.5,))}

@@ -14,7 +14,7 @@ from fedjax_pfl.data.preparation.download import ARCHIVES, Archive
 TRAIN, TEST = 20, 10
 
 
-def write_archives(folder, names=tuple(ARCHIVES)):
+def write_archives(folder, names):
   """Return ({name: archives}, {name: the images as in the archives}).
 
   Images are (x, y) train and (x, y) test in the order of the release, as an

@@ -34,7 +34,7 @@ def _check_owners(sizes: Sizes) -> list[np.ndarray]:
       'partition',
       got='natural',
       expected='a data set that says who holds an example',
-      choices=['dataset=npz with an array `clients`'],
+      choices=['dataset=npz with an array `clients`', 'dataset=shakespeare'],
       cause='an image set without clients, or `clients` that was left out',
     )
   owners = [np.asarray(one) for one in sizes.owners]

@@ -19,6 +19,7 @@ import numpy as np
 
 from fedjax_pfl.data.images import SPLITS, Images
 from fedjax_pfl.data.preparation.idx_files import read_idx
+from fedjax_pfl.data.preparation.texts import read_play
 
 CIFAR_SHAPE = (3, 32, 32)  # a colour after the other
 # The files of both splits, and the labels of an image.
@@ -151,4 +152,5 @@ READERS = {
   'fashion_mnist': read_mnist,
   'svhn_cropped': read_svhn,
   'tiny_imagenet': read_tiny_imagenet,
+  'shakespeare': read_play,
 }

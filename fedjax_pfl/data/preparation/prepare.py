@@ -22,11 +22,19 @@ from fedjax_pfl.data.preparation.download import (
 )
 from fedjax_pfl.data.preparation.formats import READERS, read_mnist
 from fedjax_pfl.data.preparation.idx_files import find_files
+from fedjax_pfl.data.preparation.leaf import READERS as READERS_OF_LEAF
+from fedjax_pfl.data.preparation.leaf import read_leaf
+from fedjax_pfl.data.preparation.texts import read_play
 from fedjax_pfl.data.stored_arrays import data_root, write_entry
 
 # What a command line may say instead.
 SHORT_NAMES = {'emnist': 'emnist/byclass', 'svhn': 'svhn_cropped'}
 Log = Callable[[str], None]
+WANTED = {
+  'idx_files': 'one set of images in IDX files',
+  'leaf': "one set, and the folder with its files that LEAF's scripts wrote",
+  'text': 'one set, and the file of a play',
+}
 
 
 def prepare(
@@ -35,24 +43,34 @@ def prepare(
   log: Log = progress.log,
   archives: Mapping[str, Sequence[Archive]] = ARCHIVES,
   idx_files: str | os.PathLike = '',
+  leaf: str | os.PathLike = '',
+  text: str | os.PathLike = '',
 ) -> None:
   """Write the image sets of these names below data_dir, where runs find them.
 
   A set that is there is left as it is. Archives are kept in data_dir/downloads;
   one that lies there already is not downloaded. One set in MNIST's format may
   be made of the IDX files of a folder instead: the same images, the same data.
+  One may be made of LEAF's JSON files in a folder, and `shakespeare` of the
+  file of another play.
   """
   sets = [SHORT_NAMES.get(name, name) for name in names]
   check_known(
     'image set',
     sets,
     expected='an image set that can be downloaded',
-    choices=[*ARCHIVES, *SHORT_NAMES],
+    choices=dict.fromkeys([*ARCHIVES, *SHORT_NAMES, *READERS_OF_LEAF]),
     cause='a misspelt name; own images are dataset=folder or dataset=npz',
   )
   root = data_root(data_dir)
   folder = root / 'downloads'
-  own = _own_files(sets, idx_files) if idx_files else []
+  places = {'idx_files': idx_files, 'leaf': leaf, 'text': text}
+  places = {kind: place for kind, place in places.items() if place}
+  of_leaf = [name for name in sets if name not in ARCHIVES]
+  own, read = [], READERS
+  if places or of_leaf:
+    own, read_own = _own_files(sets, places or {'leaf': ''})
+    read = dict.fromkeys(sets, read_own)
   missing = [name for name in sets if not _is_there(name, root, log)]
   absent = [
     one
@@ -67,25 +85,36 @@ def prepare(
   for name in sets:
     if name in missing:
       files = own or [fetch(archive, folder) for archive in archives[name]]
-      _write_arrays(name, files, prepared.folder_of(name, root), log)
+      _write_arrays(
+        name, files, read[name], prepared.folder_of(name, root), log
+      )
     log(f'Runs read it with --config.dataset={name} --config.data_dir={root}')
 
 
 def _own_files(
-  sets: Sequence[str], folder: str | os.PathLike
-) -> list[pathlib.Path]:
+  sets: Sequence[str], places: Mapping[str, str | os.PathLike]
+) -> tuple[list[pathlib.Path], Callable]:
   """Return the user's files of the one set that is prepared of them."""
-  likely = [name for name, read in READERS.items() if read is read_mnist]
-  if len(sets) != 1 or sets[0] not in likely:
+  (kind, place), *others = places.items()
+  likely = {
+    'idx_files': [name for name, read in READERS.items() if read is read_mnist],
+    'leaf': [*READERS_OF_LEAF],
+    'text': ['shakespeare'],
+  }[kind]
+  if len(sets) != 1 or sets[0] not in likely or others or not place:
     raise bad_input(
-      'idx_files',
-      got=f'{folder} for {", ".join(sets) or "no set"}',
-      expected='one set of images in IDX files',
+      kind,
+      got=f'{place or "nothing"} for {", ".join(sets) or "no set"}',
+      expected=WANTED[kind],
       choices=likely,
       cause='several sets in one command, or a set of another format',
     )
-  place = expand_home('idx_files', folder)
-  return find_files(place, prepared.PREPARED[sets[0]])
+  place = expand_home(kind, place)
+  if kind == 'idx_files':
+    return find_files(place, prepared.PREPARED[sets[0]]), read_mnist
+  if kind == 'text':
+    return [place], read_play
+  return [place], lambda files: read_leaf(sets[0], *files)
 
 
 def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
@@ -99,22 +128,32 @@ def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
     is_sound = found == dataset.fingerprint
   except BadInput:
     is_sound = False
-  state = 'there already' if is_sound else 'damaged, and is written again'
+  state = 'damaged, and is written again'
+  if is_sound:
+    state = 'there already; without that folder it is prepared anew'
   log(f'{name} in {place} is {state}.')
   return is_sound
 
 
 def _write_arrays(
-  name: str, files: Sequence[pathlib.Path], place: pathlib.Path, log: Log
+  name: str,
+  files: Sequence[pathlib.Path],
+  read: Callable,
+  place: pathlib.Path,
+  log: Log,
 ) -> None:
   log(f'Reading {name} from {", ".join(file.name for file in files)}')
-  splits = READERS[name](files)
+  train, test, *clients = read(files)
   num_classes = prepared.PREPARED[name].num_classes
-  dataset = make_dataset(name, *splits, num_classes)
+  dataset = make_dataset(name, train, test, num_classes)
+  if clients:
+    dataset = dataset._replace(clients=clients[0])
   with writing(place):
     write_entry(place, dataset)
-  train, test = (len(split.y) for split in splits)
+  kind = 'examples' if clients else 'images'
+  whose = f' of {clients[0][0].max() + 1:,} clients' if clients else ''
   log(
-    f'{name}: {train:,} training and {test:,} test images in {place}; '
+    f'{name}: {len(train.y):,} training and {len(test.y):,} test {kind}{whose} '
+    f'in {place}; '
     f'fingerprint {dataset.fingerprint}'
   )

@@ -1,0 +1,143 @@
+"""LEAF's JSON files: FEMNIST, Shakespeare and Sent140, as its scripts write.
+
+  {"users": [u, ..], "num_samples": [n, ..],
+   "user_data": {u: {"x": [..], "y": [..]}, ..}}
+
+in files all_data*.json: of a folder with `train` and `test`, as LEAF divides
+the examples of a user; or in one folder, where the last 20 % of a user's
+examples are for testing. Users are numbered in the order of the files.
+
+  femnist      x 784 numbers, from 0 (ink) to 1, become bytes; y a class
+  shakespeare  x 80 characters, y the next one: the last character alone has a
+               label, as LEAF counts
+  sent140      x a tweet, or LEAF's row whose fifth entry it is; y 0 or 1 is the
+               label of its last character
+
+Differs from LEAF: a tweet is read by characters, not by words; the first 140
+count, and those outside of ASCII are one symbol.
+"""
+
+import json
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data.images import SPLITS, Images
+from fedjax_pfl.data.preparation.texts import (
+  NONE,
+  SYMBOLS,
+  Owned,
+  encode,
+  joined,
+  known_or_none,
+  owned,
+)
+from fedjax_pfl.data.prepared import PREPARED
+
+UNKNOWN = SYMBOLS.index('\x0b')  # a vertical tab stands for all the others
+
+
+def read_leaf(name: str, folder: pathlib.Path) -> Owned:
+  """Return (train, test, who holds their examples) of a folder of LEAF's."""
+  if not (folder / 'train').is_dir():
+    return owned([*_read_users(name, folder).values()])
+  train, test = (_read_users(name, folder / split) for split in SPLITS)
+  if lone := sorted({*train} ^ {*test}):
+    raise _refusal(
+      f'{folder} with the user {lone[0]} in one of train and test',
+      'a division by users (-t user): LEAF\'s "-t sample" divides examples',
+    )
+  return joined([*train.values()], [test[user] for user in train])
+
+
+def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
+  """Return the examples of every user in the files of a folder."""
+  files, users = sorted(folder.glob('all_data*.json')), {}
+  if not files:
+    raise _refusal(
+      f'{folder}, which has no all_data*.json',
+      "the folder above that of the files; or LEAF's preprocess.sh was not run",
+    )
+  for file in files:
+    try:
+      content = json.loads(file.read_text())
+      data, sizes = content['user_data'], content['num_samples']
+      listed = dict(zip(content['users'], sizes, strict=True))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+      raise _refusal(
+        f'{file}: {error!r}', 'a copy that was cut short'
+      ) from error
+    for user, size in listed.items():
+      if user not in data:
+        raise _refusal(
+          f'{file} with the user {user}, of whom it has no data',
+          'a file that was put together from several',
+        )
+      users[user] = _read_user(name, data[user], size, f'{file}, user {user}')
+  return users
+
+
+def _read_user(name: str, data: Any, size: int, place: str) -> Images:
+  """Return the examples of one user, checked."""
+  try:
+    x, y = data['x'], data['y']
+    pairs = [READERS[name](*pair, place) for pair in zip(x, y, strict=True)]
+    shape, classes = PREPARED[name]
+    images = Images(
+      np.array([x for x, _ in pairs]).reshape(len(pairs), *shape),
+      np.array([y for _, y in pairs], np.int32),
+    )
+    if len(pairs) != size or not size or images.y.max() >= classes:
+      raise ValueError(f'{len(pairs)} examples, or a label above {classes - 1}')
+  except BadInput:
+    raise
+  except (KeyError, IndexError, TypeError, ValueError) as error:
+    cause = f'files of another set than {name}'
+    raise _refusal(f'{place}: {error!r}', cause) from error
+  return images
+
+
+def _character(x: str, y: str, place: str) -> tuple[np.ndarray, np.ndarray]:
+  return encode(x, place), _last_of(encode(y, place).item(), len(x), len(x))
+
+
+def _tweet(x: Any, y: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
+  (length,) = PREPARED['sent140'].image_shape
+  text = known_or_none((x if isinstance(x, str) else x[4])[:length])
+  padded = np.zeros(length, np.int32)
+  padded[: len(text)] = np.where(text < 0, UNKNOWN, text)
+  return padded, _last_of(int(y), max(len(text), 1), length)
+
+
+def _last_of(label: int, place: int, length: int) -> np.ndarray:
+  """Return labels of which that of one place alone is known."""
+  labels = np.full(length, NONE, np.int32)
+  labels[place - 1] = label
+  return labels
+
+
+def _drawing(x: list[float], y: Any, place: str) -> tuple[np.ndarray, int]:
+  pixels = np.rint(255 * np.asarray(x, float))
+  if not (pixels >= 0).all() or not (pixels <= 255).all():
+    raise ValueError('pixels outside of [0, 1]')
+  return pixels.astype(np.uint8), int(y)
+
+
+READERS: dict[str, Callable] = {
+  'femnist': _drawing,
+  'shakespeare': _character,
+  'sent140': _tweet,
+}
+
+
+def _refusal(got: str, cause: str) -> BadInput:
+  return bad_input(
+    'leaf',
+    got=got,
+    expected="LEAF's files: users, num_samples, and user_data with x and y of "
+    'every user',
+    cause=cause,
+  )

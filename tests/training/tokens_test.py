@@ -1,0 +1,160 @@
+"""Labels for each token: losses, scores and methods; and whole runs."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import small_play
+from helpers import KEY, build, every_method, refused
+
+import fedjax_pfl as pfl
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.core.types import Batch
+from fedjax_pfl.data.batching import fold_examples, num_labels
+from fedjax_pfl.data.label_counts import label_counts, label_counts_of_clients
+from fedjax_pfl.data.preparation.prepare import prepare
+from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.evaluation.metrics import score_view, with_metrics
+from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.report.text_table import table
+from fedjax_pfl.training.build import build_experiment
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+L, Y = 6, 5
+NONE = -1
+
+
+class Words(nn.Module):
+  def setup(self):
+    self.embed, self.norm = nn.Embed(Y, 4), nn.LayerNorm()
+    self.head = nn.Dense(Y)
+
+  def features(self, x, mask):
+    assert mask.shape == x.shape[:1]
+    return self.norm(jnp.cumsum(self.embed(x), axis=1))
+
+
+def make():
+  """Return a task and clients with 3 and 5 texts; some tokens have no label."""
+  task = pfl.task_from_module(
+    Words(), image_shape=(L,), num_classes=Y, input_dtype=int
+  )
+  rng = np.random.default_rng(0)
+  xs = [rng.integers(0, Y, (n, L)) for n in (3, 5)]
+  ys = [rng.integers(NONE, Y, (n, L)) for n in (3, 5)]
+  return task, pfl.from_arrays(xs, ys), (xs, ys)
+
+
+def client_of(data, k):
+  return data._replace(index=data.index[k], count=data.count[k])
+
+
+def rows_by_hand(task, params, x, y):
+  """Return the log-probability of each label, and whether it is largest."""
+  logits = np.asarray(task.logits(params, jnp.asarray(x), jnp.ones(y.size)))
+  real = y.ravel() >= 0
+  log_p = np.asarray(jax.nn.log_softmax(logits))[real]
+  own = log_p[np.arange(real.sum()), y.ravel()[real]]
+  return own, log_p.argmax(1) == y.ravel()[real]
+
+
+def test_losses_and_scores_count_labels_alone():
+  task, data, (xs, ys) = make()
+  params = task.init(KEY(0))
+  own, hit = rows_by_hand(task, params, xs[0], ys[0])
+  client = client_of(data, 0)  # padded to 5 texts
+  x, y = data.x[client.index], data.y[client.index]
+
+  def step(total, batch):
+    return total + batch.mask.sum() * task.loss(params, batch, KEY(1))
+
+  total = fold_examples(step, 0.0, client, task.normalise, KEY(0), 2)
+  np.testing.assert_allclose(total, -own.sum(), rtol=1e-4)
+
+  def metric(logits, labels, mask):
+    return (mask * (logits.argmax(1) == labels)).sum()
+
+  score = with_metrics(score_view, {'hits': metric})
+  scores = score(task.logits, params, client, task.normalise, 2)
+  assert (scores.count, scores.correct) == (len(own), hit.sum())
+  assert scores.count == num_labels(client) < x.size and scores.own['hits'] == (
+    hit.sum()
+  )
+  np.testing.assert_allclose(scores.loss, -own.mean(), rtol=1e-4)
+  np.testing.assert_allclose(
+    scores.own['bits_per_token'], -own.mean() / np.log(2), rtol=1e-4
+  )
+  np.testing.assert_allclose(
+    scores.own['perplexity'], np.exp(-own.mean()), rtol=1e-4
+  )
+  counts = np.bincount(ys[0][ys[0] >= 0], minlength=Y)
+  np.testing.assert_array_equal(label_counts(client, Y), counts)
+  np.testing.assert_array_equal(label_counts_of_clients(data, Y)[0], counts)
+  # A batch without a label has no loss.
+  nothing = Batch(x[:2], y[:2].ravel(), jnp.zeros(2 * L))
+  assert task.loss(params, nothing, KEY(0)) == 0
+
+
+@every_method(4)
+def test_a_round_of_every_method_traces(name):
+  """A class is then that of the next token; some methods refuse."""
+  task, data, _ = make()
+  if getattr(load(name), 'ONE_LABEL', False):
+    return
+  for stage, *states in stage_shapes(build(name, task), data):
+    round_fn = make_round(stage.algorithm, clients_per_chunk=1, mesh=None)
+    *after, _ = jax.eval_shape(round_fn, *states, jnp.arange(2), data, KEY(0))
+    assert jax.tree.structure(after) == jax.tree.structure([*states])
+    names = view_names(stage.algorithm, *states, data)
+    evaluate = make_evaluate(stage.algorithm, task.normalise, names)
+    scores, _ = jax.eval_shape(
+      evaluate, *states, jnp.arange(2), data, data, KEY(0)
+    )
+    assert {*scores} == {*names}
+
+
+SETTINGS = {
+  'dataset': 'shakespeare',
+  'model': 'char_lstm',
+  'partition': 'natural',
+  'num_clients': 2,
+  'client_fraction': 1.0,
+  'rounds': 2,
+  'local_epochs': 1,
+  'batch_size': 4,
+  'finetune': {'epochs': (1,), 'batch_size': 4},
+}
+
+
+@pytest.fixture(scope='module')
+def place(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('data')
+  file = small_play.write(folder / 'play.txt')
+  prepare(['shakespeare'], str(folder), str, text=file)
+  return {'data_dir': str(folder)}
+
+
+def test_a_run_on_a_play(place, tmp_path):
+  experiment = build_experiment({**SETTINGS, **place})
+  result = pfl.train(experiment, tmp_path / 'run')
+  for view in ('initial', 'finetuned'):
+    own = result['views'][view]
+    np.testing.assert_allclose(own['bits_per_token'], own['loss'] / np.log(2))
+    assert 1 < own['perplexity'] < 101 and own['num_clients'] == 2
+  assert 'bits_per_token' in table([result])
+
+
+@pytest.mark.parametrize(
+  ('change', 'words'),
+  [
+    ({'partition': 'shards'}, 'shards for shakespeare, whose tokens'),
+    ({'algorithm': 'knn_per'}, 'knn_per for tokens with a label each'),
+    ({'scoring': 'batches'}, 'expected exact: batches are of examples'),
+    ({'model': 'convnet3'}, 'convnet3 for inputs of int32'),
+    ({'dataset': 'digits'}, 'char_lstm: got (8, 8, 1), expected (length,)'),
+  ],
+)
+def test_what_does_not_fit_is_refused(place, change, words):
+  message = refused(build_experiment, {**SETTINGS, **place, **change})
+  assert words in message
