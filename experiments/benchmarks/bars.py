@@ -36,6 +36,7 @@ from experiments.benchmarks.programs import (
 )
 from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, spread
+from fedjax_pfl import algorithms
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.cohort import gather, sample_cohorts
 from fedjax_pfl.federated.host_offload import compiled_round
@@ -156,6 +157,43 @@ def _processor_seconds() -> float:
   return usage.ru_utime + usage.ru_stime
 
 
+# ---- methods
+
+# Work of a step that is no gradient of it, in gradients: a forward pass is a
+# third. Gradients are counted by the methods, in `num_steps`.
+FORWARD = 1 / 3
+PASSES = {
+  'moon': 2 * FORWARD,  # the global and the last local model
+  'fedntd': FORWARD,  # the global model
+}
+
+
+def methods(repeats: int) -> Iterator[Bar]:
+  """Yield every method's round over FedAvg's, for the gradients that it takes.
+
+  Each in turn with FedAvg, on one device.
+  """
+  case = MODELS['convnet4'].cases[0]._replace(devices=1)
+  data = make_clients(case, case.steps * case.batch)
+  ids = np.arange(case.clients)
+  fedavg = make_program(case, data, ids)
+
+  def gradients(program):
+    *_, metrics = program.run()
+    return float(metrics['num_steps'].sum())
+
+  own = gradients(fedavg)
+  for name in algorithms.available():
+    program = make_program(case, data, ids, name)
+    share = gradients(program) / own * (1 + PASSES.get(name, 0))
+    seconds = in_turn({name: program.run, 'fedavg': fedavg.run}, repeats)
+    times = spread(ratios(seconds[name], seconds['fedavg']))
+    how = f'{times.median:.2f} ({times.low:.2f} to {times.high:.2f}) x FedAvg'
+    how += f', {share:.2f} x its gradients'
+    yield Bar(name, times.median / share, 1.3, 'x gradients', 'at most', how)
+    jax.clear_caches()
+
+
 # ---- what grows: clients and memory
 
 
@@ -260,6 +298,7 @@ def _share_clients(case: Case, number: int) -> ClientData:
 BARS: dict[str, Callable[[int], Iterator[Bar]]] = {
   **{model: partial(training, model) for model in MODELS},
   'evaluation': evaluation,
+  'methods': methods,
   'startup': startup,
   'scale': scale,
   'forecast': forecast,

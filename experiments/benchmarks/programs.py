@@ -67,16 +67,19 @@ def make_clients(case: Case, each: int) -> ClientData:
   return stack_clients(make_synthetic(spec).train, rows)
 
 
-def make_stage(case: Case) -> Stage:
-  """Return FedAvg; all its fits have the case's momentum."""
-  module = load('fedavg')
+def make_stage(case: Case, method: str = 'fedavg') -> Stage:
+  """Return the stage of a method that has most rounds, with its own numbers.
+
+  All its fits have the case's momentum.
+  """
+  module = load(method)
   shared = {'batch_size': case.batch, 'momentum': case.momentum}
   hp = {
     'train': local_training.LocalTraining(epochs=1, **shared),
     'finetune': personalization.Finetuning(epochs=(case.epochs,), **shared),
   }
-  (stage,) = module.build(make_task(case), module.HParams(**hp))
-  return stage
+  stages = module.build(make_task(case), module.HParams(**hp))
+  return max(stages, key=lambda stage: stage.rounds)
 
 
 def make_training(case: Case) -> Program:
@@ -85,9 +88,11 @@ def make_training(case: Case) -> Program:
   return make_program(case, data, np.arange(case.clients))
 
 
-def make_program(case: Case, data: ClientData, cohort: Array) -> Program:
-  """Return one round of a cohort."""
-  stage, key = make_stage(case), jax.random.key(0)
+def make_program(
+  case: Case, data: ClientData, cohort: Array, method: str = 'fedavg'
+) -> Program:
+  """Return one round of a cohort; its run returns what the round does."""
+  stage, key = make_stage(case, method), jax.random.key(0)
   state = begin(stage, data, key)
   arguments = (*state, jnp.asarray(cohort), data, key)
   chunk = chunk_size('auto', stage.algorithm, *arguments)
