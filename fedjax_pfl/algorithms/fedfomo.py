@@ -9,15 +9,17 @@ L_i is the loss on the client's validation part: the last `share` of its
 examples, on which it does not train. A client keeps its model w_i. After a
 round the server chooses for each client those M others of the cohort that have
 the largest p_i, and sends their models in the client's next round; p begins at
-0, so that models which have not helped make room for unknown ones.
+0, so that models which have not helped make room for unknown ones. With
+probability max(epsilon - decay t, 0) in round t each of the M places goes to a
+client at random.
 
 The view 'personal' is w_i.
 
 New client: the initial model, trained for one round.
 
 Differs from the paper: models are those of the cohort with which the client
-last trained, there the last of all clients; the exploration of the paper, which
-takes a client at random with a falling probability, is left out.
+last trained, there the last of all clients. Epsilon and its decay are those of
+the authors' code; places at random are filled before the others.
 """
 
 from functools import partial
@@ -44,11 +46,15 @@ class HParams(NamedTuple):
   finetune: personalization.Finetuning = personalization.Finetuning()
   models: int = 5  # M
   share: float = 0.2  # of the examples, for L_i
+  epsilon: float = 0.3  # exploration in the first round
+  decay: float = 0.05  # less in every round
 
 
 RULES = {
   'models': rules.count('models', 'a share of clients'),
   'share': rules.interval('(0, 1)', 'a percentage, or a number of examples'),
+  'epsilon': rules.share('a percentage'),
+  'decay': rules.share('a percentage'),
 }
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
 FEDAVG_EQUIVALENT = None  # never
@@ -74,6 +80,7 @@ class Client(NamedTuple):
 class Up(NamedTuple):
   params: Params
   help: Array  # [K] p_i
+  draw: Array  # a key, for who is sent by chance
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
@@ -87,7 +94,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     help = client.help.at[known].add(gains, mode='drop')
     params, info = hp.train.fit(task, params, rest, rng, down.round)
     client = client._replace(params=params, help=help)
-    return client, Up(params, help), info.metrics()
+    draw = jax.random.key_data(jax.random.fold_in(rng, 1))
+    return client, Up(params, help, draw), info.metrics()
 
   averaging = global_model.federated_averaging(task, hp, local_update)
 
@@ -160,9 +168,15 @@ def respond(hp, server, clients, up, senders) -> Client:
   number = min(hp.models, len(senders.ids))
   scores = up.help[:, senders.ids]  # [C, C]
   itself = jnp.eye(len(senders.ids), dtype=bool)
-  scores = jnp.where(itself | ~senders.has_sent, -jnp.inf, scores)
+  unknown = itself | ~senders.has_sent
+  if hp.epsilon:
+    # aggregate has added 1 to the clock.
+    chance = jnp.maximum(hp.epsilon - hp.decay * (server.round - 1), 0)
+    drawn = jax.vmap(partial(at_random, number, chance))(up.draw, unknown)
+    scores = jnp.where(drawn, jnp.inf, scores)
+  scores = jnp.where(unknown, -jnp.inf, scores)
   best, places = lax.top_k(scores, number)
-  is_there = ~jnp.isinf(best)
+  is_there = best > -jnp.inf
   ids = jnp.where(is_there, senders.ids[places], NOBODY)
 
   def chosen(leaf):
@@ -176,6 +190,15 @@ def respond(hp, server, clients, up, senders) -> Client:
     received=jax.tree.map(chosen, up.params),
     ids=jnp.pad(ids, missing, constant_values=NOBODY),
   )
+
+
+def at_random(places: int, chance: Array, draw: Array, unknown: Array) -> Array:
+  """Return whether each sender [C] takes a place by chance, of `places`."""
+  key = jax.random.wrap_key_data(draw)
+  number = jnp.sum(jax.random.uniform(key, (places,)) < chance)
+  luck = jax.random.uniform(jax.random.fold_in(key, 1), unknown.shape)
+  luck = jnp.where(unknown, -1, luck)
+  return jnp.sum(luck[None] > luck[:, None], 1) < number
 
 
 def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
