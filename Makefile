@@ -5,8 +5,8 @@
 #
 #   make evidence  published cells, one after the other, at the lowest priority:
 #                  MINUTES=150 stops then, CORES=1 leaves the other cores alone
-#   make compare   every method on the digits, three seeds: a table, a figure
-#   make leaderboard  the same tuned alike, with intervals and verdicts: a page
+#   make compare   every method by the demo's protocol, tuned alike: a page
+#   make leaderboard  the same with three partitions of 20 clients
 #   make test-all  every golden case and every loop, too
 #   make docs      this site: site/index.html; make docs-serve shows it
 #   make audit     known weaknesses of the pinned packages; needs a network
@@ -32,8 +32,7 @@ demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
 compare: $(VENV)/installed
-	$(BIN)/python experiments/demo.py --form=digits --methods=all \
-	  --seeds=3 --workdir=runs/compare
+	$(BIN)/python experiments/leaderboard.py --form=demo
 
 leaderboard: $(VENV)/installed
 	$(BIN)/python experiments/leaderboard.py

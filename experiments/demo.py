@@ -1,13 +1,11 @@
-"""Methods on handwritten digits: the first thing to try.
+"""Three methods on handwritten digits: the first thing to try.
 
   make demo       Local-only, FedAvg and FedBABU: what personalised federated
                   learning is for; about a minute on two CPU cores
-  make compare    every method with three seeds, and intervals over them
+  make compare    every method by the same protocol (leaderboard.py)
 
-Each has a protocol of the leaderboard with five shards a client, and the rates
-that the leaderboard has chosen on validation (results/leaderboard/FORM.csv). In
-`demo` 90 clients have 16 images each, of which 3 are kept for that choice; in
-`digits` 20 clients have 72.
+90 clients have 16 images each, of which 3 are kept for the choice of learning
+rates (results/leaderboard/demo.csv).
 
 Trains, continuing what was broken off, then prints a table and the paths of a
 figure and of a report page. No download.
@@ -22,30 +20,24 @@ from absl import flags
 from configs.leaderboard import load_form
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
-METHODS = flags.DEFINE_list(
-  'methods', ['local_only', 'fedavg', 'fedbabu'], 'The methods, or all.'
-)
-FORM = flags.DEFINE_enum(
-  'form', 'demo', ['demo', 'digits'], 'The protocol, of the leaderboard.'
-)
 SEEDS = flags.DEFINE_integer('seeds', 1, 'Seeds, from 0 on.', lower_bound=1)
-RATES = Path(__file__).parents[1] / 'results' / 'leaderboard'
+RATES = Path(__file__).parents[1] / 'results' / 'leaderboard' / 'demo.csv'
+METHODS = 'local_only', 'fedavg', 'fedbabu'
 PARTITION = 's=5'
 EPOCHS = (1, 2)  # of fine-tuning, after which clients are evaluated, too
 INITIAL, FINETUNED = 'initial', 'finetuned'
 
 
 def load_choices():
-  """Return learning rate and views of each method that has the clients."""
-  with (RATES / f'{FORM.value}.csv').open(newline='') as stream:
-    rows = [*csv.DictReader(stream)]
+  """Return learning rate and views of each method, as chosen on validation."""
+  with RATES.open(newline='') as stream:
+    rows = {row['method']: row for row in csv.DictReader(stream)}
   return {
-    row['method']: (
-      float(row['learning_rate']),
-      (*[INITIAL] * bool(row['before']), row['view']),
+    method: (
+      float(rows[method]['learning_rate']),
+      (*[INITIAL] * bool(rows[method]['before']), rows[method]['view']),
     )
-    for row in rows
-    if row['partition'] == PARTITION and row['kind'] != 'reference'
+    for method in METHODS
   }
 
 
@@ -67,7 +59,6 @@ def settings_of_seeds(form, method, rate, views):
 
 def main():
   from fedjax_pfl.core import progress
-  from fedjax_pfl.core.errors import check_known
   from fedjax_pfl.report import overview, page
   from fedjax_pfl.report.text_table import table
   from fedjax_pfl.runs import run_dir
@@ -75,16 +66,11 @@ def main():
   from fedjax_pfl.tuning.train_all import train_groups
 
   startup.cache_programs(progress.log)
-  choices, form = load_choices(), load_form(FORM.value)
-  methods = [*choices] if METHODS.value == ['all'] else METHODS.value
-  check_known(
-    'methods',
-    methods,
-    expected='all, or methods whose learning rate was chosen',
-    choices=choices,
-    cause='a typing error; or a new method, whose rate leaderboard.py chooses',
-  )
-  groups = [settings_of_seeds(form, one, *choices[one]) for one in methods]
+  form = load_form('demo')
+  groups = [
+    settings_of_seeds(form, method, rate, views)
+    for method, (rate, views) in load_choices().items()
+  ]
   groups = train_groups(groups, WORKDIR.value, progress.log)
   paths = [path for group in groups for path in group]
   if SEEDS.value == 1:

@@ -17,22 +17,15 @@ where nothing is uploaded. Each stage of a method begins with a new m and v.
 Running statistics of BatchNorm are the mean itself.
 """
 
-from collections import namedtuple
-from functools import cache, wraps
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import rules, statistics
-from fedjax_pfl.core.algorithm import (
-  Server,
-  Stage,
-  as_aggregated,
-  as_stored,
-  unchanged,
-)
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.server_state import with_state
 from fedjax_pfl.core.types import Array, Params
 
 SERVER_OPTIMISERS = ('sgd', 'adagrad', 'adam', 'yogi')
@@ -100,11 +93,6 @@ def step(
 
 # ---- As a wrapper of a method ------------------------------------------------
 
-# Functions of an `Algorithm` whose first argument is the server.
-READS_SERVER = (
-  *('init_client', 'download', 'personalize', 'respond', 'global_model'),
-)
-
 
 def optimised(
   stages: tuple[Stage, ...], optimiser: ServerOptimiser
@@ -115,9 +103,8 @@ def optimised(
 
 
 def _optimised(stage: Stage, optimiser: ServerOptimiser) -> Stage:
-  method = stage.algorithm
-
-  def begin(server: Server) -> Server:
+  def begin(server, rng, previous):
+    del rng, previous
     if not hasattr(server, 'params'):
       raise bad_input(
         'server_optimizer',
@@ -126,59 +113,11 @@ def _optimised(stage: Stage, optimiser: ServerOptimiser) -> Stage:
         choices=['server_optimizer=none'],
         cause='a setting of another experiment',
       )
-    return _joined(server, init(optimiser, server.params))
+    return init(optimiser, server.params)
 
-  def aggregate(server, up, senders):
-    own = _of_method(server)
-    after = method.aggregate(own, up, senders)
-    params, state = step(optimiser, own.params, after.params, server.optimiser)
-    return _joined(after._replace(params=params), state)
+  def aggregate(server, up, senders, state):
+    after = stage.algorithm.aggregate(server, up, senders)
+    params, state = step(optimiser, server.params, after.params, state)
+    return after._replace(params=params), state
 
-  def post_aggregate(server, data, rng):
-    after = method.post_aggregate(_of_method(server), data, rng)
-    return _joined(after, server.optimiser)
-
-  def initialize(server, clients, data):
-    server, clients = stage.initialize(_of_method(server), clients, data)
-    return begin(server), clients
-
-  def wrapped(function):
-    """Return the method's function of its own server; None stays None."""
-    if function is None:
-      return None
-    return wraps(function)(
-      lambda server, *args: function(_of_method(server), *args)
-    )
-
-  algorithm = method._replace(
-    init_server=lambda rng: begin(method.init_server(rng)),
-    aggregate=aggregate,
-    **{name: wrapped(getattr(method, name)) for name in READS_SERVER},
-  )
-  if method.post_aggregate is not as_aggregated:
-    algorithm = algorithm._replace(post_aggregate=post_aggregate)
-  changed = {
-    'algorithm': algorithm,
-    'initial_broadcast': wrapped(stage.initial_broadcast),
-  }
-  if stage.prepare_data is not as_stored:
-    changed['prepare_data'] = wrapped(stage.prepare_data)
-  if stage.initialize is not unchanged:
-    changed['initialize'] = initialize
-  return stage._replace(**changed)
-
-
-@cache
-def _with_optimiser(kind: type) -> type:
-  """Return the record of a method's server with one more field."""
-  joined = namedtuple(kind.__name__, (*kind._fields, 'optimiser'))
-  joined.of_method = kind
-  return joined
-
-
-def _joined(server: Server, state: State) -> Server:
-  return _with_optimiser(type(server))(*server, optimiser=state)
-
-
-def _of_method(server: Server) -> Server:
-  return type(server).of_method(*server[:-1])
+  return with_state(stage, 'optimiser', begin, aggregate)

@@ -20,7 +20,7 @@ PARTS = ('full', 'body', 'head')
 def leaf_names(tree: PyTree) -> list[str]:
   """Return the path of every leaf, such as 'conv1/kernel', in leaf order."""
   paths = jax.tree_util.tree_leaves_with_path(tree)
-  return [_name(path) for path, _ in paths]
+  return [leaf_name(path) for path, _ in paths]
 
 
 def path_mask(
@@ -31,7 +31,7 @@ def path_mask(
   >>> mask = path_mask(params, lambda name: name.startswith('head/'))
   """
   mask = jax.tree_util.tree_map_with_path(
-    lambda path, _: bool(matches(_name(path))), tree
+    lambda path, _: bool(matches(leaf_name(path))), tree
   )
   hits = jax.tree.leaves(mask)
   if all(hits) or not any(hits):
@@ -54,7 +54,7 @@ def layer_names(tree: PyTree) -> list[str]:
 def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
   """Return True for the leaves of these layers, named as in `layer_names`."""
   return jax.tree_util.tree_map_with_path(
-    lambda path, _: _name(path[:1]) in layers, tree
+    lambda path, _: leaf_name(path[:1]) in layers, tree
   )
 
 
@@ -231,5 +231,6 @@ def is_traced(tree: PyTree) -> bool:
   )
 
 
-def _name(path: tuple) -> str:
+def leaf_name(path: tuple) -> str:
+  """Return a path of JAX as a name, such as 'conv1/kernel'."""
   return jax.tree_util.keystr(path, simple=True, separator='/')

@@ -1,0 +1,201 @@
+"""Uploads as changes, around any method: the frame of compression and privacy.
+
+  d_i <- x_i - w                    client: its upload, less what both know
+  message_i, e_i <- send(d_i, e_i)  e_i is what the client keeps, if anything
+  d_i <- receive(message_i)         server, of all that are sent
+  aggregate(w + d_i)                as the method aggregates
+
+w is the server's model `params`, of which a leaf counts if clients download it
+as it is and upload a new value of it. Any other leaf of an upload (a control
+variate, class means, a model of another shape) is a change of 0.
+
+What leaves counts is read from the program of `download`, and travels with the
+messages as a part of their structure, which has no bytes.
+"""
+
+import dataclasses
+import operator
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import (
+  Algorithm,
+  Client,
+  Server,
+  Stage,
+  unchanged,
+)
+from fedjax_pfl.core.server_state import with_state
+from fedjax_pfl.core.types import PyTree
+
+STREAM = 2**31 - 2  # of a client's key; methods use small numbers
+MODEL = 'params/'
+
+
+@partial(
+  jax.tree_util.register_dataclass,
+  data_fields=['content'],
+  meta_fields=['known'],
+)
+@dataclasses.dataclass(frozen=True)
+class Message:
+  """What is sent, and the leaves of the model that both sides know."""
+
+  content: PyTree
+  known: tuple[str, ...]  # their paths
+
+
+class Sender(NamedTuple):
+  """The state of a client that keeps something of what it sends."""
+
+  own: Client  # of the method
+  memory: PyTree
+
+
+def exchanging(
+  stage: Stage,
+  field: str,
+  send: Callable,
+  receive: Callable,
+  begin: Callable = lambda server, rng, previous: (),
+  memory: Callable | None = None,
+) -> Stage:
+  """Return the stage in which clients send messages about changes.
+
+  Args:
+    stage: of any method.
+    field: the name of what the server keeps, a field of its record.
+    send: (change, memory, rng) -> (message, memory, metrics), of one client;
+      any tree is a message. `memory` is () of clients that keep nothing.
+    receive: (messages [C, ...], senders, value) -> (changes [C, ...], senders,
+      value), on the server, with the value of its field; None for it where
+      the method answers each sender.
+    begin: (server, rng, previous) -> that value, as in `with_state`.
+    memory: change -> what a client keeps before its first round; None: nothing.
+  """
+  method, begin_stage = stage.algorithm, stage.initialize
+
+  def split(client):
+    return (client.own, client.memory) if memory else (client, ())
+
+  def joined(own, kept):
+    return Sender(own, kept) if memory else own
+
+  def sent(server, own):
+    down, known = method.download(server, own), ()
+    if method.respond is None:
+      known = known_leaves(method, server, own)
+    return Message(down, known)
+
+  def download(server, client):
+    own, _ = split(client)
+    return sent(server, own)
+
+  def train(down, own, data, rng):
+    """Return the method's client and metrics, and the change of its upload."""
+    own, up, metrics = method.local_update(down.content, own, data, rng)
+    change = _changed(operator.sub, up, down.content, down.known)
+    return own, metrics, change
+
+  def local_update(down, client, data, rng):
+    own, kept = split(client)
+    own, metrics, change = train(down, own, data, rng)
+    content, kept, more = send(change, kept, jax.random.fold_in(rng, STREAM))
+    message = Message(content, down.known)
+    return joined(own, kept), message, {**metrics, **more}
+
+  def aggregate(server, up, senders, value):
+    changes, senders, value = receive(up.content, senders, value)
+    uploads = _changed(operator.add, changes, server, up.known, rows=1)
+    return method.aggregate(server, uploads, senders), value
+
+  def first(server, own, data, rng):
+    """Return the state of a client that has not sent anything."""
+    if not memory:
+      return own
+    down = sent(server, own)
+    change = jax.eval_shape(train, down, own, data, rng)[2]
+    return Sender(own, memory(change))
+
+  def init_client(server, data, rng):
+    return first(server, method.init_client(server, data, rng), data, rng)
+
+  def initialize(server, clients, data):
+    server, own = begin_stage(server, split(clients)[0], data)
+
+    def again(own, index, count):
+      rows = data._replace(index=index, count=count)
+      return first(server, own, rows, jax.random.key(0))
+
+    return server, jax.vmap(again)(own, data.index, data.count)
+
+  def respond(server, clients, up, senders):
+    own, kept = split(clients)
+    # Of such methods nothing is known: their uploads are changes of 0.
+    uploads, senders, _ = receive(up.content, senders, None)
+    return joined(method.respond(server, own, uploads, senders), kept)
+
+  algorithm = method._replace(
+    init_client=init_client,
+    download=download,
+    local_update=local_update,
+    personalize=lambda server, client, data, rng: method.personalize(
+      server, split(client)[0], data, rng
+    ),
+    respond=method.respond and respond,
+  )
+  begins_anew = memory or begin_stage is not unchanged
+  stage = stage._replace(
+    algorithm=algorithm, initialize=initialize if begins_anew else unchanged
+  )
+  return with_state(stage, field, begin, aggregate)
+
+
+def known_leaves(
+  method: Algorithm, server: Server, client: Client
+) -> tuple[str, ...]:
+  """Return the paths of the server's model that clients download as they are.
+
+  These are the outputs of `download` that are inputs of it.
+  """
+  if not hasattr(server, 'params'):
+    return ()
+  program, down = jax.make_jaxpr(method.download, return_shape=True)(
+    server, client
+  )
+  inputs = dict(
+    zip(trees.leaf_names((server, client)), program.jaxpr.invars, strict=True)
+  )
+  outputs = zip(trees.leaf_names(down), program.jaxpr.outvars, strict=True)
+  return tuple(
+    name
+    for name, output in outputs
+    if name.startswith(MODEL) and inputs.get(f'0/{name}') is output
+  )
+
+
+def _changed(
+  operation: Callable,
+  tree: PyTree,
+  holder: PyTree,
+  known: tuple[str, ...],
+  rows: int = 0,
+) -> PyTree:
+  """Return the tree plus, or minus, the model that the holder has.
+
+  rows: 1 of trees that are stacked over clients.
+  """
+  leaves = jax.tree.leaves(holder)
+  models = dict(zip(trees.leaf_names(holder), leaves, strict=True))
+
+  def change(path, leaf):
+    name = MODEL + trees.leaf_name(path).removeprefix(MODEL)
+    if name not in known or models[name].shape != leaf.shape[rows:]:
+      return leaf
+    return operation(leaf, models[name])
+
+  return jax.tree_util.tree_map_with_path(change, tree)
