@@ -23,11 +23,6 @@ def test_without_a_network_prepare_says_what_to_do(tmp_path):
   assert not [*tmp_path.iterdir()]
 
 
-def test_the_demo_trains_methods_whose_rate_was_chosen():
-  text = refusal(run('demo', '--methods=fedbabbu'))
-  assert 'local_only' in text and 'leaderboard.py' in text
-
-
 def test_the_docs_have_the_current_table_and_pages():
   found = methods.files()
   for file, text in found.items():
