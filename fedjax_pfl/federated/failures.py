@@ -1,7 +1,8 @@
-"""Clients of a cohort that send nothing: by dropout, or because they diverge.
+"""Clients of a cohort that send nothing: they drop out, diverge, or are late.
 
   f_i     ~   Bernoulli(p), with the key fold_in(client key, STREAM)
   sent_i  =   not f_i
+  sent_i  &=  client i had time for a step   if there is a deadline (timing.py)
   sent_i  &=  loss, state and upload of client i are finite   if these exclude
   rows, uploads <- those of the clients that have sent
 
@@ -39,14 +40,18 @@ class Upload(NamedTuple):
 
 
 def with_failures(
-  stage: Stage, dropout_rate: float = 0.0, excludes_diverged: bool = False
+  stage: Stage,
+  dropout_rate: float = 0.0,
+  excludes_diverged: bool = False,
+  has_deadline: bool = False,
 ) -> Stage:
   """Return the stage with the metric FINITE, in which drawn clients may fail.
 
-  They drop out at this rate, and, if it excludes them, where they diverge.
+  They drop out at this rate, where they diverge if it excludes them, and where
+  `ClientData.work` leaves them no step.
   Nobody fails where all clients have to take part: the server waits for them.
   """
-  may_fail = dropout_rate > 0 or excludes_diverged
+  may_fail = dropout_rate > 0 or excludes_diverged or has_deadline
   make = _watched
   if may_fail and not stage.full_participation:
     make = partial(_failing, dropout_rate, excludes_diverged)
@@ -79,6 +84,8 @@ def _failing(
     if rate:
       sent = ~jax.random.bernoulli(jax.random.fold_in(rng, STREAM), rate)
     after, up, metrics = algorithm.local_update(down, client, data, rng)
+    if data.work is not None:  # it is 1 of a client without examples
+      sent &= (data.work >= 1) | (metrics['num_steps'] > 0)
     # What a client that drops out would have sent harms nobody.
     finite = all_finite(metrics['loss']) & (~sent | all_finite((after, up)))
     if excludes_diverged:

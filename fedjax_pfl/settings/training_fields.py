@@ -6,6 +6,7 @@ from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
+from fedjax_pfl.federated import timing
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -18,6 +19,7 @@ from fedjax_pfl.settings.field import (
   NOTHING,
   field,
   or_code,
+  path,
   record,
 )
 
@@ -77,6 +79,27 @@ class TrainingSettings:
     0.0,
     rules.interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability'),
     'probability with which a client of the cohort fails and sends nothing',
+  )
+  client_speeds: str = field(
+    timing.NONE,
+    path('none, lognormal, or a text file of a number for each client'),
+    'steps a second of each client, in simulated time: none; lognormal, drawn '
+    'with median 1; or a file of numbers',
+  )
+  speed_sigma: float = field(
+    1.0,
+    rules.at_least(0, 'a sign; 0 is one speed for all'),
+    'deviation of the logarithm of drawn speeds',
+  )
+  deadline: float = field(
+    0.0,
+    rules.at_least(0, 'a sign; 0 waits for all'),
+    'simulated seconds after which a round ends; 0: with its slowest client',
+  )
+  late_clients: str = field(
+    'drop',
+    one_of(timing.POLICIES, 'what becomes of clients that would be late'),
+    'drop: they send nothing; partial: they do the steps that fit',
   )
   total_epochs: int = field(
     320,

@@ -32,6 +32,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.metrics import Metrics
+from fedjax_pfl.federated import timing
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -40,6 +41,7 @@ from fedjax_pfl.federated.placement import (
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
+from fedjax_pfl.federated.timing import Timing
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
@@ -72,6 +74,7 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
+  timing: Timing | None = None  # simulated
 
   @property
   def rounds(self) -> int:
@@ -166,7 +169,29 @@ def build_experiment(
     build_checks.check_scoring(
       settings.evaluation, settings.training.batch_size, own.test
     )
-  return placed(Experiment(settings, *data, task, stages, metrics=metrics))
+  times = build_timing(settings, stages, data.train, log)
+  return placed(
+    Experiment(settings, *data, task, stages, metrics=metrics, timing=times)
+  )
+
+
+def build_timing(
+  settings: Settings,
+  stages: tuple[Stage, ...],
+  train: ClientData,
+  log: Callable[[str], None],
+) -> Timing | None:
+  """Return how long the rounds of a run take; None without speeds."""
+  training, num_clients = settings.training, settings.data.num_seen_clients
+  if training.client_speeds == timing.NONE:
+    return None
+  if training.client_speeds == timing.DRAWN:
+    sigma = training.speed_sigma
+    speeds = timing.draw_speeds(settings.seed, sigma, num_clients)
+  else:
+    speeds = timing.read_speeds(training.client_speeds, num_clients)
+  how = training.deadline, training.late_clients
+  return timing.make_timing(stages, train, speeds, *how, log)
 
 
 def placed(experiment: Experiment) -> Experiment:

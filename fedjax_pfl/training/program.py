@@ -118,8 +118,10 @@ class Program:
     stage, self._bytes[place] = count_in_trace(
       self.stages(numbers)[place], server
     )
-    rate = settings.training.dropout_rate
-    return with_failures(stage, rate, excludes).algorithm
+    training = settings.training
+    return with_failures(
+      stage, training.dropout_rate, excludes, training.deadline > 0
+    ).algorithm
 
   def _make_rounds(self, place: int, server: Server) -> Callable:
     """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""

@@ -34,7 +34,8 @@ def differences(words, float64=False) -> dict[str, float]:
   """Return {word: the largest difference} of some methods.
 
   A word is a method and a case, `counting` is that of counting_method.py, which
-  compiles quickly; a third part is the rate at which clients fail.
+  compiles quickly; a third part is the rate at which clients fail, or late:
+  some have time for a part of their steps, or none.
   """
   jax.config.update('jax_disable_most_optimizations', True)
   jax.config.update('jax_enable_x64', float64)
@@ -48,10 +49,20 @@ def _compare(name, case, rate='0'):
   )
   if name != 'counting':
     stages = helpers.build(name)
-  stages = tuple(with_failures(stage, float(rate)) for stage in stages)
+  late, data = rate == 'late', helpers.make_data()
+  rate, work = (
+    0.0 if late else float(rate),
+    jnp.array([1, 0, 1, 1, 0.4, 0.8, 1]),
+  )
+  stages = tuple(
+    with_failures(stage, rate, has_deadline=late) for stage in stages
+  )
+  data = data._replace(work=work) if late else data
   mesh = make_mesh(devices)
   assert mesh.size == devices
-  got, want = (play(stages, cohort, where, chunk) for where in (mesh, None))
+  got, want = (
+    play(stages, cohort, where, chunk, data) for where in (mesh, None)
+  )
   if name == 'counting':
     return difference(got, want)
   scores = (evaluate(stages, *want[:2], where) for where in (mesh, None))
@@ -73,9 +84,9 @@ def difference(got, want) -> float:
   return float(max(jax.tree.leaves(jax.tree.map(of_leaf, got, want))))
 
 
-def play(stages, cohort, mesh, chunk):
+def play(stages, cohort, mesh, chunk, data):
   """Return server, clients and metrics after ROUNDS of each stage."""
-  data, metrics, where = helpers.make_data(), [], placed(mesh)
+  metrics, where = [], placed(mesh)
   server, clients = where.begin(stages[0], data, helpers.KEY(1))
   cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
   for number, stage in enumerate(stages):
