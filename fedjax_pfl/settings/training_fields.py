@@ -7,6 +7,8 @@ from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
 from fedjax_pfl.federated import timing
+from fedjax_pfl.federated.compression import COMPRESSIONS
+from fedjax_pfl.federated.compression import RULES as COMPRESSION
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -174,6 +176,21 @@ class TrainingSettings:
     'of that optimiser',
   )
   server_momentum: float = field(0.9, MOMENTUM, 'of that optimiser, beta_1')
+  compression: str = field(
+    'none',
+    one_of(('none', *COMPRESSIONS), 'a compressor of uploads'),
+    'of what clients send; none: as it is',
+  )
+  compression_levels: int = field(
+    7,
+    COMPRESSION['levels'],
+    'of qsgd, beside 0 and the sign: 7 are 4 bits a number',
+  )
+  compression_share: float = field(
+    0.05,
+    COMPRESSION['share'],
+    'of topk: which part of the numbers of a leaf is sent',
+  )
   server_data_fraction: float = field(
     0.0,
     rules.share('a percentage, or a number of examples'),

@@ -32,7 +32,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.metrics import Metrics
-from fedjax_pfl.federated import timing
+from fedjax_pfl.federated import compression, timing
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -308,6 +308,13 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     stages = optimised(stages, how)
   if settings.model.norm_statistics == 'running_local':
     stages = kept_by_clients(stages, task)
+  if training.compression != 'none':
+    how = compression.Compression(
+      training.compression,
+      training.compression_levels,
+      training.compression_share,
+    )
+    stages = compression.compressed(stages, how)
   if not training.server_data_fraction:
     return stages
   from fedjax_pfl.federated import server_training

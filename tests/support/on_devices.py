@@ -12,6 +12,7 @@ from counting_method import counting
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated.compression import Compression, compressed
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, make_rounds
@@ -35,20 +36,22 @@ def differences(words, float64=False) -> dict[str, float]:
 
   A word is a method and a case, `counting` is that of counting_method.py, which
   compiles quickly; a third part is the rate at which clients fail, or late:
-  some have time for a part of their steps, or none.
+  some have time for a part of their steps, or none; a fourth compresses.
   """
   jax.config.update('jax_disable_most_optimizations', True)
   jax.config.update('jax_enable_x64', float64)
   return {word: _compare(*word.split(',')) for word in words}
 
 
-def _compare(name, case, rate='0'):
+def _compare(name, case, rate='0', compressor=''):
   stages, (devices, cohort, chunk) = (
     (Stage(name, ROUNDS, counting()),),
     CASES[case],
   )
   if name != 'counting':
     stages = helpers.build(name)
+  if compressor:
+    stages = compressed(stages, Compression(compressor))
   late, data = rate == 'late', helpers.make_data()
   rate, work = (
     0.0 if late else float(rate),
