@@ -3,7 +3,7 @@
 import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 
@@ -82,6 +82,7 @@ def make_task(
   conv_impl: str = 'auto',
   precision: str = 'float32',
   running_statistics: bool = False,
+  wrap: Callable[[Any], Any] = lambda module: module,
 ) -> Task:
   """Return the Task of a model by its name.
 
@@ -96,6 +97,7 @@ def make_task(
     conv_impl: how convolutions are computed; see `task_from_module`.
     precision: of its products: 'float32', 'tf32' or 'mixed'.
     running_statistics: of BatchNorm; see `task_from_module`.
+    wrap: what is done to the module, such as `with_lora` with its rank.
 
   Returns:
     Task: the model as pure functions.
@@ -116,7 +118,7 @@ def make_task(
   _check_images(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
-    model.make(num_classes=num_classes, **size),
+    wrap(model.make(num_classes=num_classes, **size)),
     image_shape=image_shape,
     num_classes=num_classes,
     input_dtype=int if model.tokens else float,

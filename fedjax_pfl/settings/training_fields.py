@@ -66,6 +66,25 @@ class ModelSettings:
     'float32 on every device; tf32: products with rounded inputs; mixed: '
     'bfloat16 activations, float32 parameters',
   )
+  lora_rank: int = field(
+    0,
+    count('dimensions', 'alpha was meant, or a sign', 0),
+    'rank of adapters beside the kernels (LoRA); 0: none',
+  )
+  lora_targets: tuple[str, ...] = field(
+    ('*',),
+    rules.tuple_of(
+      lambda value: isinstance(value, str) and bool(value),
+      "patterns for paths of layers, such as 'block*/qkv'",
+      'a single word in a config: write ("*",)',
+    ),
+    'layers that have one; *: all with a kernel, but the head',
+  )
+  lora_alpha: float = field(
+    16.0,
+    rules.above(0, 'a sign, or alpha / rank was meant'),
+    'alpha / rank is the factor of an adapter',
+  )
 
 
 @record

@@ -5,6 +5,7 @@ read; the partition of the data before anything is compiled or written.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -43,6 +44,7 @@ from fedjax_pfl.federated.placement import (
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.federated.timing import Timing
 from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
@@ -142,9 +144,9 @@ def build_experiment(
     from fedjax_pfl.training import warm_start
 
     start = warm_start.load_start(
-      settings.init_from, settings.model.name, shape.image_shape, task
+      settings.init_from, settings.model.name, shape.image_shape, task, log
     )
-    task = task._replace(init=lambda key: start.params)
+    task = warm_start.begun(task, start)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
@@ -238,6 +240,13 @@ def build_task(
     'precision': model.precision,
     'running_statistics': model.norm_statistics != 'batch',
   }
+  if model.lora_rank:
+    how['wrap'] = partial(
+      with_lora,
+      rank=model.lora_rank,
+      targets=model.lora_targets,
+      alpha=model.lora_alpha,
+    )
   if is_code(model.name):
     is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
     how['input_dtype'] = int if is_whole else float
