@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.federated import timing
 from fedjax_pfl.settings.field import MAX_SEED
@@ -208,6 +209,16 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       training.deadline,
       '0 without client_speeds: no time passes',
       ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
+    ),
+    Mistake(
+      settings.model.lora_rank
+      and settings.algorithm != 'partial'
+      and not is_code(settings.algorithm),
+      'lora_rank',
+      f'{settings.model.lora_rank} with {settings.algorithm}',
+      'partial, whose patterns say what is frozen',
+      ('algorithm=partial', "hp.shared='*/lora_*'"),
+      'adapters in a method that trains and sends all kernels beside them',
     ),
     Mistake(
       not evaluation.views,
