@@ -66,7 +66,7 @@ PRIVATE_LEAVES = ('head',)
 
 
 class Up(NamedTuple):
-  body: Params
+  params: Params  # the body
   trace: Array  # [] F_i
 
 
@@ -101,7 +101,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def aggregate(server, up, senders):
     traces = senders.masked(up.trace)
     weights = jnp.where(jnp.any(traces > 0), traces, 1)
-    mean = senders.mean(up.body, weights)
+    mean = senders.mean(up.params, weights)
     return server._replace(
       round=server.round + 1, params=trees.combine(mean, server.params)
     )

@@ -59,7 +59,7 @@ PRIVATE_LEAVES = ('head',)
 class Shared(NamedTuple):
   """What is averaged."""
 
-  body: Params
+  params: Params  # the body
   embeddings: Array  # [Y, F] E
   valve: dict[str, dict[str, Array]]  # v: the layers gamma and beta
 
@@ -141,7 +141,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def aggregate(server, up, senders):
     mean = senders.mean(up, hp.train.weights(senders.counts))
-    params = trees.combine(mean.body, server.params)
+    params = trees.combine(mean.params, server.params)
     older = server.embeddings if is_released else ()
     return Server(server.round + 1, params, mean.embeddings, mean.valve, older)
 

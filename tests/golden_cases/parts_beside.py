@@ -63,7 +63,7 @@ def check_gpfl(case):
   case.given(*given)
   how = Replay(
     trained=lambda update: trees.combine(
-      update.upload.body, update.client.head
+      update.upload.params, update.client.head
     ),
     server=lambda server: {
       'global': trees.select(server.params, body),
