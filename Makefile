@@ -90,7 +90,7 @@ browser:
 $(VENV)/installed: setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,privacy]'
 	touch $@
 
 # KaTeX, too: a site that is built needs no network, nor does building it again.

@@ -9,6 +9,7 @@ from configs import common
 from experiments.commandline import read_settings
 from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.reproduction import cell_filter
+from fedjax_pfl.settings.schema import GROUPED
 
 ROOT = Path(__file__).parents[1]
 MOST_LINES = 160
@@ -51,8 +52,8 @@ def anchors_of(page):
 def fields():
   """Return every name that may follow --config."""
   settings = common.base().to_dict()
-  names = {*settings} - {'hp', 'finetune'}
-  names |= {f'finetune.{name}' for name in settings['finetune']}
+  names = {*settings} - {'hp', *GROUPED}
+  names |= {f'{group}.{name}' for group in GROUPED for name in settings[group]}
   for name in available():
     names |= {f'hp.{field}' for field in load(name).HParams._fields}
   return names

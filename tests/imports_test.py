@@ -35,7 +35,7 @@ NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
 LATE |= {'tensorboardX', 'rich', 'pandas', 'jinja2'}
-LATE |= {'wandb', 'mlflow'}  # optional
+LATE |= {'wandb', 'mlflow', 'dp_accounting'}  # optional
 
 
 CELLS = 'fedjax_pfl.reproduction.cells'

@@ -169,6 +169,14 @@ def _sum_of_rows(stacked, scale, shares):
   return jax.tree.map(lambda total: jnp.sum(total, axis=0), totals)
 
 
+def row_norms(stacked: PyTree, size: tuple[int, ...]) -> Array:
+  """Return |x_c| of every row [C], over all leaves together; size: (C,)."""
+  total = jnp.zeros(size)
+  for leaf in jax.tree.leaves(stacked):
+    total += jnp.sum(jnp.square(leaf), axis=tuple(range(1, leaf.ndim)))
+  return jnp.sqrt(total)
+
+
 def mixed(stacked: PyTree, weights: Array) -> PyTree:
   """Return sum_c a_kc x_c for weights [K, C] and rows [C, ...]: [K, ...]."""
   return jax.tree.map(

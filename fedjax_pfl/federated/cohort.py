@@ -23,6 +23,9 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 # Registered clients. On a CPU a permutation of more takes longer than a short
 # round: 4 ms of 10,000 clients, 50 ms of 100,000; top_k takes 0.4 and 1 ms.
 MAX_PERMUTED = 2000
+SAMPLINGS = 'fixed', 'poisson'
+JOINING = 2**31 - 4  # of a client's key; methods use small numbers
+OVERFLOW = 1e-15
 
 
 class Cohort(NamedTuple):
@@ -32,7 +35,6 @@ class Cohort(NamedTuple):
   index: Array  # [C, N] rows of the pool
   count: Array  # [C] examples
   ids: Array  # [C]
-  work: Array | None = None  # [C] of `ClientData`
 
 
 def cohort_size(num_clients: int, fraction: float) -> int:
@@ -104,6 +106,50 @@ def sample_cohorts(
   return jax.vmap(lambda own: sample_cohort(own, num_clients, size))(keys)
 
 
+# ---- Poisson cohorts ---------------------------------------------------------
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4))
+def poisson_cohorts(
+  key: Key, first: int, rounds: int, num_clients: int, size: int
+) -> Array:
+  """Return the ids [T, C] of those among whom `joins` chooses in each round.
+
+  Every client joins with probability q, independently, by a number u < q of its
+  key. The C clients with the least u are all that join, if these are at most C;
+  `key` is that of the rounds, and `first` the clock of the server.
+  """
+
+  def cohort(number):
+    fold = partial(jax.random.fold_in, jax.random.fold_in(key, number))
+    keys = jax.vmap(fold)(jnp.arange(num_clients))
+    draws = jax.vmap(_draw)(keys)
+    return jnp.sort(lax.top_k(-draws, size)[1])
+
+  return jax.vmap(cohort)(first + jnp.arange(rounds))
+
+
+def joins(rng: Key, rate: float) -> Array:
+  """Return whether the client with this key takes part: []."""
+  return _draw(rng) < rate
+
+
+def _draw(rng):
+  return jax.random.uniform(jax.random.fold_in(rng, JOINING))
+
+
+def poisson_places(num_clients: int, rate: float) -> int:
+  """Return C, which more clients join than with probability OVERFLOW.
+
+  A round then leaves out the others. To delta that adds less than
+  (1 + e^epsilon) T OVERFLOW.
+  """
+  from scipy import stats
+
+  more = stats.binom.sf(np.arange(num_clients + 1), num_clients, rate)
+  return max(int(np.argmax(more <= OVERFLOW)), 1)
+
+
 def by_size(ids: Array, count: Array) -> Array:
   """Return the order in which the clients of a cohort are trained: [C].
 
@@ -115,14 +161,9 @@ def by_size(ids: Array, count: Array) -> Array:
 
 def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   """Return the states and the rows of indices of these clients [C]."""
-  own = trees.gather(clients, ids)
-  index, count = data.index[ids], data.count[ids]
-  return Cohort(own, index, count, ids, work_of(data, ids))
-
-
-def work_of(data: ClientData, ids: Array) -> Array | None:
-  """Return the shares of work of these clients [C]; None without a deadline."""
-  return None if data.work is None else data.work[ids]
+  return Cohort(
+    trees.gather(clients, ids), data.index[ids], data.count[ids], ids
+  )
 
 
 def is_on_host(data: ClientData) -> bool:
@@ -140,7 +181,7 @@ def client_update(
     return algorithm.local_update(
       algorithm.download(server, row.clients),
       row.clients,
-      ClientData(data.x, data.y, row.index, row.count, row.work),
+      ClientData(data.x, data.y, row.index, row.count),
       jax.random.fold_in(round_key, row.ids),
     )
 

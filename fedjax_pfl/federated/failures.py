@@ -1,8 +1,8 @@
-"""Clients of a cohort that send nothing: they drop out, diverge, or are late.
+"""Clients of a cohort that send nothing: they drop out, diverge, do not join.
 
   f_i     ~   Bernoulli(p), with the key fold_in(client key, STREAM)
   sent_i  =   not f_i
-  sent_i  &=  client i had time for a step   if there is a deadline (timing.py)
+  sent_i  &=  client i joins                      of a Poisson cohort
   sent_i  &=  loss, state and upload of client i are finite   if these exclude
   rows, uploads <- those of the clients that have sent
 
@@ -14,6 +14,9 @@ of its own (`post_aggregate`).
 
 The client key is fold_in(round key, id): who drops out depends on the seed, the
 round and the id alone, not on cohort, chunks, devices or a resumed run.
+
+Who does not join a Poisson cohort (cohort.py) is there for its fixed shape
+alone, takes no step, and downloads nothing.
 """
 
 from functools import partial
@@ -25,12 +28,14 @@ import jax.numpy as jnp
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Senders, Stage, Up
 from fedjax_pfl.core.types import Array, PyTree
+from fedjax_pfl.federated.cohort import joins
 
 STREAM = 2**31 - 1  # methods use small numbers
 
 # Metrics of a round; methods have no such names.
 FINITE = 'finite'  # [C] whether what a client computed is
 HAS_SENT = 'has_sent'  # [C], where clients may fail
+JOINED = 'joined'  # [C], where a cohort is random
 SERVER_FINITE = 'server_finite'  # [] whether the server is, after the round
 
 
@@ -43,18 +48,21 @@ def with_failures(
   stage: Stage,
   dropout_rate: float = 0.0,
   excludes_diverged: bool = False,
-  has_deadline: bool = False,
+  joining_rate: float = 1.0,
+  aggregates_nothing: bool = False,
 ) -> Stage:
   """Return the stage with the metric FINITE, in which drawn clients may fail.
 
-  They drop out at this rate, where they diverge if it excludes them, and where
-  `ClientData.work` leaves them no step.
+  They drop out at this rate, and, if it excludes them, where they diverge. In a
+  Poisson cohort they join with the rate below 1. The server keeps what it has
+  where nobody has sent, unless it `aggregates_nothing`, which has noise in it.
   Nobody fails where all clients have to take part: the server waits for them.
   """
-  may_fail = dropout_rate > 0 or excludes_diverged or has_deadline
+  may_fail = dropout_rate > 0 or excludes_diverged or joining_rate < 1
   make = _watched
   if may_fail and not stage.full_participation:
-    make = partial(_failing, dropout_rate, excludes_diverged)
+    how = dropout_rate, excludes_diverged, joining_rate, aggregates_nothing
+    make = partial(_failing, *how)
   return stage._replace(algorithm=make(stage.algorithm))
 
 
@@ -77,28 +85,36 @@ def _watched(algorithm: Algorithm) -> Algorithm:
 
 
 def _failing(
-  rate: float, excludes_diverged: bool, algorithm: Algorithm
+  rate: float,
+  excludes_diverged: bool,
+  joining_rate: float,
+  aggregates_nothing: bool,
+  algorithm: Algorithm,
 ) -> Algorithm:
   def local_update(down, client, data, rng):
-    sent = jnp.array(True)
+    sent, joined = jnp.array(True), {}
     if rate:
       sent = ~jax.random.bernoulli(jax.random.fold_in(rng, STREAM), rate)
+    if joining_rate < 1:
+      joined = {JOINED: joins(rng, joining_rate)}
+      sent &= joined[JOINED]
+      data = data._replace(count=jnp.where(joined[JOINED], data.count, 0))
     after, up, metrics = algorithm.local_update(down, client, data, rng)
-    if data.work is not None:  # it is 1 of a client without examples
-      sent &= (data.work >= 1) | (metrics['num_steps'] > 0)
     # What a client that drops out would have sent harms nobody.
     finite = all_finite(metrics['loss']) & (~sent | all_finite((after, up)))
     if excludes_diverged:
       sent &= finite
     # A sum with weight 0 is no barrier to a NaN.
     up = trees.choose(sent, up, jax.tree.map(jnp.zeros_like, up))
-    metrics = {**metrics, FINITE: finite, HAS_SENT: sent}
+    metrics = {**metrics, **joined, FINITE: finite, HAS_SENT: sent}
     return trees.choose(sent, after, client), Upload(up, sent), metrics
 
   def aggregate(server, uploads, senders):
     after = algorithm.aggregate(
       server, uploads.up, _who_sent(senders, uploads.has_sent)
     )
+    if aggregates_nothing:
+      return after
     alone = server._replace(round=after.round)
     return trees.choose(jnp.any(uploads.has_sent), after, alone)
 

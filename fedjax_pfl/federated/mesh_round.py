@@ -24,7 +24,6 @@ from fedjax_pfl.federated.cohort import (
   all_send,
   client_update,
   server_update,
-  work_of,
 )
 from fedjax_pfl.federated.dealing import (
   Deal,
@@ -60,8 +59,7 @@ def run_round(
   # Computed on every device: to divide such short arrays would cost messages.
   deal = Deal(*_on_all(arrays, mesh), at_home)
   known = jnp.minimum(deal.ids, num_clients - 1)  # in places left over, too
-  work = work_of(data, known)
-  rows = Cohort((), data.index[known], deal.count, known, work)
+  rows = Cohort((), data.index[known], deal.count, known)
 
   def update(shared, client, row):
     return client_update(algorithm, *shared)(row._replace(clients=client))

@@ -7,6 +7,7 @@ from fedjax_pfl.settings.schema import FIELDS, RESUMABLE, Settings, changing
 from fedjax_pfl.settings.training_fields import (
   FinetuneSettings,
   ModelSettings,
+  PrivacySettings,
   TrainingSettings,
 )
 from fedjax_pfl.settings.validate import (
@@ -26,6 +27,7 @@ __all__ = [
   'EvaluationSettings',
   'FinetuneSettings',
   'ModelSettings',
+  'PrivacySettings',
   'Settings',
   'SystemSettings',
   'TrainingSettings',

@@ -20,7 +20,7 @@ record = dataclasses.dataclass(frozen=True, kw_only=True)
 
 
 class Field(NamedTuple):
-  """A field of a config: flat, but for hp.X and finetune.X."""
+  """A field of a config: flat, but for hp.X, dp.X, finetune.X."""
 
   default: Any
   rule: Rule

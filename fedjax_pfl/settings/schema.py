@@ -24,6 +24,7 @@ from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
 from fedjax_pfl.settings.training_fields import (
   FinetuneSettings,
   ModelSettings,
+  PrivacySettings,
   TrainingSettings,
 )
 
@@ -31,10 +32,12 @@ SECTIONS = {
   'data': DataSettings,
   'model': ModelSettings,
   'training': TrainingSettings,
+  'dp': PrivacySettings,
   'finetune': FinetuneSettings,
   'evaluation': EvaluationSettings,
   'system': SystemSettings,
 }
+GROUPED = 'dp', 'finetune'  # their names have that of the section before them
 
 
 @record
@@ -62,8 +65,8 @@ class Settings:
   )
   init_from: str = field(
     '',
-    path('a finished run or a .safetensors file as a string; "" is none'),
-    'begin with the final global model of a run directory, or a .safetensors',
+    path('the directory of a finished run as a string; "" is none'),
+    'a run directory: begin with its final global model',
   )
   seed: int = field(
     0,
@@ -77,6 +80,7 @@ class Settings:
   data: DataSettings = DataSettings()
   model: ModelSettings = ModelSettings()
   training: TrainingSettings = TrainingSettings()
+  dp: PrivacySettings = PrivacySettings()
   finetune: FinetuneSettings = FinetuneSettings()
   evaluation: EvaluationSettings = EvaluationSettings()
   system: SystemSettings = SystemSettings()
@@ -89,7 +93,7 @@ class Settings:
 
 FIELDS: dict[str, Field] = fields_of('', Settings)
 for _section, _kind in SECTIONS.items():
-  FIELDS |= fields_of(_section, _kind, 'finetune.' * (_section == 'finetune'))
+  FIELDS |= fields_of(_section, _kind, f'{_section}.' * (_section in GROUPED))
 # What may differ between two parts of one run.
 RESUMABLE = tuple(name for name, one in FIELDS.items() if one.resumable)
 

@@ -1,4 +1,4 @@
-"""The sections `model`, `training` and `finetune`: what is trained, and how."""
+"""The sections `model`, `training`, `dp`, `finetune`: what is trained, how."""
 
 from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.client.optimisers import OPTIMISERS
@@ -6,9 +6,7 @@ from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
-from fedjax_pfl.federated import timing
-from fedjax_pfl.federated.compression import COMPRESSIONS
-from fedjax_pfl.federated.compression import RULES as COMPRESSION
+from fedjax_pfl.federated.cohort import SAMPLINGS
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -21,7 +19,6 @@ from fedjax_pfl.settings.field import (
   NOTHING,
   field,
   or_code,
-  path,
   record,
 )
 
@@ -66,25 +63,6 @@ class ModelSettings:
     'float32 on every device; tf32: products with rounded inputs; mixed: '
     'bfloat16 activations, float32 parameters',
   )
-  lora_rank: int = field(
-    0,
-    count('dimensions', 'alpha was meant, or a sign', 0),
-    'rank of adapters beside the kernels (LoRA); 0: none',
-  )
-  lora_targets: tuple[str, ...] = field(
-    ('*',),
-    rules.tuple_of(
-      lambda value: isinstance(value, str) and bool(value),
-      "patterns for paths of layers, such as 'block*/qkv'",
-      'a single word in a config: write ("*",)',
-    ),
-    'layers that have one; *: all with a kernel, but the head',
-  )
-  lora_alpha: float = field(
-    16.0,
-    rules.above(0, 'a sign, or alpha / rank was meant'),
-    'alpha / rank is the factor of an adapter',
-  )
 
 
 @record
@@ -96,31 +74,16 @@ class TrainingSettings:
     rules.interval('(0, 1]', 'a percentage, or clients', 'a fraction'),
     'share of the clients that take part in a round; unseen ones do not count',
   )
+  sampling: str = field(
+    'fixed',
+    one_of(SAMPLINGS, 'a way to draw a cohort'),
+    'fixed: as many clients in each round; poisson: each joins with '
+    'probability client_fraction',
+  )
   dropout_rate: float = field(
     0.0,
     rules.interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability'),
     'probability with which a client of the cohort fails and sends nothing',
-  )
-  client_speeds: str = field(
-    timing.NONE,
-    path('none, lognormal, or a text file of a number for each client'),
-    'steps a second of each client, in simulated time: none; lognormal, drawn '
-    'with median 1; or a file of numbers',
-  )
-  speed_sigma: float = field(
-    1.0,
-    rules.at_least(0, 'a sign; 0 is one speed for all'),
-    'deviation of the logarithm of drawn speeds',
-  )
-  deadline: float = field(
-    0.0,
-    rules.at_least(0, 'a sign; 0 waits for all'),
-    'simulated seconds after which a round ends; 0: with its slowest client',
-  )
-  late_clients: str = field(
-    'drop',
-    one_of(timing.POLICIES, 'what becomes of clients that would be late'),
-    'drop: they send nothing; partial: they do the steps that fit',
   )
   total_epochs: int = field(
     320,
@@ -195,21 +158,6 @@ class TrainingSettings:
     'of that optimiser',
   )
   server_momentum: float = field(0.9, MOMENTUM, 'of that optimiser, beta_1')
-  compression: str = field(
-    'none',
-    one_of(('none', *COMPRESSIONS), 'a compressor of uploads'),
-    'of what clients send; none: as it is',
-  )
-  compression_levels: int = field(
-    7,
-    COMPRESSION['levels'],
-    'of qsgd, beside 0 and the sign: 7 are 4 bits a number',
-  )
-  compression_share: float = field(
-    0.05,
-    COMPRESSION['share'],
-    'of topk: which part of the numbers of a leaf is sent',
-  )
   server_data_fraction: float = field(
     0.0,
     rules.share('a percentage, or a number of examples'),
@@ -227,6 +175,37 @@ class TrainingSettings:
     if self.rounds is not None:
       return self.rounds
     return self.total_epochs // self.local_epochs
+
+
+@record
+class PrivacySettings:
+  """Differential privacy of clients, by noise in the sum of their changes."""
+
+  clip: float = field(
+    0.0,
+    rules.at_least(0, 'a sign; 0 is no privacy'),
+    'largest norm of what a client changes in a round; 0: no privacy',
+  )
+  clip_quantile: float = field(
+    0.0,
+    rules.interval('[0, 1)', 'a percentage; 0 keeps the clip'),
+    'the clip follows this quantile of the norms; 0: it stays',
+  )
+  noise_multiplier: float = field(
+    0.0,
+    rules.at_least(0, 'a sign; 0 is the noise of dp.epsilon'),
+    'deviation of the noise in a sum, in clips; 0: as dp.epsilon needs',
+  )
+  epsilon: float = field(
+    0.0,
+    rules.at_least(0, 'a sign; 0 is the budget of dp.noise_multiplier'),
+    'budget of the run, from which its noise follows',
+  )
+  delta: float = field(
+    0.0,
+    rules.interval('[0, 1)', 'a percentage, or an exponent'),
+    'of the budget; far below 1 / num_clients',
+  )
 
 
 @record

@@ -11,9 +11,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
-from fedjax_pfl.federated import timing
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
@@ -204,23 +202,6 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
     ),
     Mistake(
-      training.deadline and training.client_speeds == timing.NONE,
-      'deadline',
-      training.deadline,
-      '0 without client_speeds: no time passes',
-      ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
-    ),
-    Mistake(
-      settings.model.lora_rank
-      and settings.algorithm != 'partial'
-      and not is_code(settings.algorithm),
-      'lora_rank',
-      f'{settings.model.lora_rank} with {settings.algorithm}',
-      'partial, whose patterns say what is frozen',
-      ('algorithm=partial', "hp.shared='*/lora_*'"),
-      'adapters in a method that trains and sends all kernels beside them',
-    ),
-    Mistake(
       not evaluation.views,
       'views',
       evaluation.views,
@@ -250,6 +231,7 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       'device with debug=True: its loop runs on the device alone',
       ('clients_placement=device', 'debug=False'),
     ),
+    *_mistakes_of_privacy(settings),
     Mistake(
       absent,
       'save_clients',
@@ -269,5 +251,41 @@ def _mistakes(settings: Settings) -> list[Mistake]:
         'two settings of different experiments',
       )
       for name, is_kept in kept.items()
+    ),
+  ]
+
+
+def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
+  dp, training = settings.dp, settings.training
+  others = ('clip_quantile', 'noise_multiplier', 'epsilon', 'delta')
+  given = [f'dp.{name}' for name in others if getattr(dp, name)]
+  both = dp.noise_multiplier, dp.epsilon
+  noise = 'dp.epsilon=8', 'dp.noise_multiplier=1'
+  norms, share = settings.model.norm_statistics, training.server_data_fraction
+  past_the_noise = (
+    (training.aggregation == 'examples', 'aggregation=uniform', 'n_i / n'),
+    (norms == 'running', 'norm_statistics=running_local', 'a mean variance'),
+    (share, 'server_data_fraction=0', 'the server that trains on examples'),
+  )
+  alone = [
+    (given and not dp.clip, 'dp.clip', f'above 0 with {given}', ('dp.clip=1',)),
+    (dp.clip and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise),
+    (dp.clip and not any(both), 'dp.epsilon', 'a budget, or a noise', noise),
+    (dp.clip and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',)),
+  ]
+  return [
+    *(
+      Mistake(is_made, name, getattr(dp, name[3:]), expected, choices)
+      for is_made, name, expected, choices in alone
+    ),
+    *(
+      Mistake(
+        dp.clip and is_made,
+        'dp.clip',
+        dp.clip,
+        f'0, or {instead}: noise in the sum of changes does not hide {what}',
+        (instead, 'dp.clip=0'),
+      )
+      for is_made, instead, what in past_the_noise
     ),
   ]

@@ -15,9 +15,14 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.communication import Communication
-from fedjax_pfl.federated.failures import FINITE, HAS_SENT, SERVER_FINITE
+from fedjax_pfl.federated.failures import (
+  FINITE,
+  HAS_SENT,
+  JOINED,
+  SERVER_FINITE,
+)
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training import divergence
+from fedjax_pfl.training import divergence, privacy_budget
 from fedjax_pfl.training.best_rounds import (
   choose,
   evaluate_and_keep,
@@ -27,6 +32,7 @@ from fedjax_pfl.training.state import Place, Training, make_call, save_state
 
 Numbers = dict[str, Any]  # of a line of metrics.jsonl
 Metrics = dict[str, np.ndarray]  # of a call: {name: [T, C]}
+WHO = FINITE, HAS_SENT, JOINED, SERVER_FINITE  # metrics that are no numbers
 
 
 class Cadence(NamedTuple):
@@ -81,9 +87,8 @@ def advance(
     / seconds,
     **message_bytes(metrics, sizes, to_all),
   }
-  own = settings.training
-  if (own.dropout_rate or own.deadline) and HAS_SENT in metrics:
-    failed = metrics[FINITE] & ~metrics[HAS_SENT]
+  if settings.training.dropout_rate and HAS_SENT in metrics:
+    failed = metrics[FINITE] & has_joined(metrics) & ~metrics[HAS_SENT]
     numbers['dropped'] = int(failed.sum())
   if settings.system.on_divergence == 'exclude':
     numbers |= excluded_clients(metrics, cohorts, training.done)
@@ -91,20 +96,17 @@ def advance(
   state = training.state._replace(
     server=server, clients=clients, seconds=training.state.seconds + seconds
   )
-  if timing := training.experiment.timing:
-    numbers['sim_seconds'] = timing.advance(
-      float(state.sim_seconds),
-      cohorts,
-      metrics['num_steps'],
-      has_sent(metrics),
-    )
-    state = state._replace(sim_seconds=np.array(numbers['sim_seconds']))
   return training._replace(state=state, done=stop), numbers
 
 
 def has_sent(metrics: Metrics) -> np.ndarray:
   """Return which clients sent something: [T, C]; all, if none may fail."""
   return metrics.get(HAS_SENT, np.ones_like(metrics[FINITE]))
+
+
+def has_joined(metrics: Metrics) -> np.ndarray:
+  """Return which clients were drawn: [T, C]; all but in Poisson cohorts."""
+  return metrics.get(JOINED, np.ones_like(metrics[FINITE]))
 
 
 def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
@@ -118,7 +120,7 @@ def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
   return {
     name: float(np.mean(values[used])) if used.any() else math.nan
     for name, values in metrics.items()
-    if values.ndim == 2 and name not in (FINITE, SERVER_FINITE, HAS_SENT)
+    if values.ndim == 2 and name not in WHO
   }
 
 
@@ -144,9 +146,9 @@ def message_bytes(
   With the first rounds of a stage goes a broadcast to all clients. A client
   that fails, or is excluded, has downloaded, and uploads nothing.
   """
-  sent = has_sent(metrics)
+  joined, sent = has_joined(metrics), has_sent(metrics)
   return {
-    'bytes_down': sent.size * sizes.down + to_all * sizes.initial,
+    'bytes_down': int(joined.sum()) * sizes.down + to_all * sizes.initial,
     'bytes_up': int(sent.sum()) * sizes.up,
   }
 
@@ -214,7 +216,8 @@ def evaluate(
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
   scores, models = evaluate_and_keep(evaluator, number, training.states, views)
-  done, chosen, numbers = training.done, state.chosen, {}
+  done, chosen = training.done, state.chosen
+  numbers = privacy_budget.spent(experiment.settings, experiment.stages, done)
   best = update_test_best(state.test_best, scores, done, models)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)

@@ -5,7 +5,6 @@ read; the partition of the data before anything is compiled or written.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -33,8 +32,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.metrics import Metrics
-from fedjax_pfl.federated import compression, timing
-from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.cohort import cohort_size, poisson_places
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
@@ -42,9 +40,7 @@ from fedjax_pfl.federated.placement import (
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
-from fedjax_pfl.federated.timing import Timing
 from fedjax_pfl.models.head_init import with_head
-from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
@@ -55,7 +51,7 @@ from fedjax_pfl.settings import (
   parse_config,
 )
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
-from fedjax_pfl.training import build_checks
+from fedjax_pfl.training import build_checks, privacy_budget
 from fedjax_pfl.training.build_data import UnseenClients, build_data
 
 # Hyperparameters that are records of other fields of the config.
@@ -76,7 +72,6 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
-  timing: Timing | None = None  # simulated
 
   @property
   def rounds(self) -> int:
@@ -84,9 +79,17 @@ class Experiment(NamedTuple):
 
   @property
   def cohort_size(self) -> int:
-    """Return how many clients a round draws."""
+    """Return how many clients a round has, joined or not."""
     data, training = self.settings.data, self.settings.training
+    if self.joining_rate < 1:
+      return poisson_places(data.num_seen_clients, self.joining_rate)
     return cohort_size(data.num_seen_clients, training.client_fraction)
+
+  @property
+  def joining_rate(self) -> float:
+    """Return with what probability a client of the cohort takes part."""
+    training = self.settings.training
+    return training.client_fraction if training.sampling == 'poisson' else 1.0
 
   def size_of(self, stage: Stage) -> int:
     """Return how many clients take part in a round of this stage."""
@@ -144,13 +147,18 @@ def build_experiment(
     from fedjax_pfl.training import warm_start
 
     start = warm_start.load_start(
-      settings.init_from, settings.model.name, shape.image_shape, task, log
+      settings.init_from, settings.model.name, shape.image_shape, task
     )
-    task = warm_start.begun(task, start)
+    task = task._replace(init=lambda key: start.params)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
   build_checks.check_method(settings, names_only, shape.image_shape)
+  if settings.dp.clip:
+    for words in privacy_budget.checked(
+      settings, names_only, shape.image_shape
+    ):
+      log(words)
   data = build_data(settings, log)
   if fraction := settings.training.server_data_fraction:
     from fedjax_pfl.federated import server_training
@@ -171,29 +179,7 @@ def build_experiment(
     build_checks.check_scoring(
       settings.evaluation, settings.training.batch_size, own.test
     )
-  times = build_timing(settings, stages, data.train, log)
-  return placed(
-    Experiment(settings, *data, task, stages, metrics=metrics, timing=times)
-  )
-
-
-def build_timing(
-  settings: Settings,
-  stages: tuple[Stage, ...],
-  train: ClientData,
-  log: Callable[[str], None],
-) -> Timing | None:
-  """Return how long the rounds of a run take; None without speeds."""
-  training, num_clients = settings.training, settings.data.num_seen_clients
-  if training.client_speeds == timing.NONE:
-    return None
-  if training.client_speeds == timing.DRAWN:
-    sigma = training.speed_sigma
-    speeds = timing.draw_speeds(settings.seed, sigma, num_clients)
-  else:
-    speeds = timing.read_speeds(training.client_speeds, num_clients)
-  how = training.deadline, training.late_clients
-  return timing.make_timing(stages, train, speeds, *how, log)
+  return placed(Experiment(settings, *data, task, stages, metrics=metrics))
 
 
 def placed(experiment: Experiment) -> Experiment:
@@ -240,13 +226,6 @@ def build_task(
     'precision': model.precision,
     'running_statistics': model.norm_statistics != 'batch',
   }
-  if model.lora_rank:
-    how['wrap'] = partial(
-      with_lora,
-      rank=model.lora_rank,
-      targets=model.lora_targets,
-      alpha=model.lora_alpha,
-    )
   if is_code(model.name):
     is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
     how['input_dtype'] = int if is_whole else float
@@ -317,13 +296,8 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     stages = optimised(stages, how)
   if settings.model.norm_statistics == 'running_local':
     stages = kept_by_clients(stages, task)
-  if training.compression != 'none':
-    how = compression.Compression(
-      training.compression,
-      training.compression_levels,
-      training.compression_share,
-    )
-    stages = compression.compressed(stages, how)
+  if settings.dp.clip:
+    stages = privacy_budget.private(stages, settings)
   if not training.server_data_fraction:
     return stages
   from fedjax_pfl.federated import server_training

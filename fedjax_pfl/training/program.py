@@ -114,13 +114,15 @@ class Program:
   def _algorithm(self, place: int, numbers: Mapping[str, Any], server: Server):
     """Return the algorithm of a round; it counts bytes while it is traced."""
     settings = self.experiment.settings
-    excludes = settings.system.on_divergence == 'exclude'
     stage, self._bytes[place] = count_in_trace(
       self.stages(numbers)[place], server
     )
-    training = settings.training
     return with_failures(
-      stage, training.dropout_rate, excludes, training.deadline > 0
+      stage,
+      settings.training.dropout_rate,
+      settings.system.on_divergence == 'exclude',
+      self.experiment.joining_rate,
+      aggregates_nothing=settings.dp.clip > 0,
     ).algorithm
 
   def _make_rounds(self, place: int, server: Server) -> Callable:

@@ -15,7 +15,7 @@ import numpy as np
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.cohort import poisson_cohorts, sample_cohorts
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import RESUMABLE, defaults, to_config
@@ -42,7 +42,6 @@ class State(NamedTuple):
   seconds: np.ndarray  # of work so far, in this and in earlier processes
   test_best: dict[str, TestBest]  # of this stage, by view
   chosen: Chosen | tuple[()] = ()  # by validation; () where nothing is
-  sim_seconds: np.ndarray | tuple[()] = ()  # simulated; () without speeds
 
 
 class Training(NamedTuple):
@@ -128,34 +127,31 @@ def start_stage(training: Training, place: Place) -> Training:
     states = experiment.placement.initialize(
       stage, *training.states, experiment.train
     )
-    state = _state_of(experiment, stage, states, training.state)
+    state = _state_of(experiment, stage, states, training.state.seconds)
     training = training._replace(state=state)
   if not place.first <= training.done < place.last:
     return training
   data = stage.prepare_data(training.state.server, experiment.train)
-  if timing := experiment.timing:
-    data = data._replace(work=timing.work(place.number))
   return training._replace(data=data)
 
 
 def make_call(training: Training, stage: Stage, stop: int) -> Call:
   """Return the call of the rounds after `training.done` up to `stop`."""
-  cohorts = cohorts_of(
-    training.experiment, stage, training.keys['cohorts'], training.done, stop
-  )
+  cohorts = cohorts_of(training, stage, stop)
   return Call(*training.states, cohorts, training.data, training.keys['rounds'])
 
 
-def cohorts_of(
-  experiment: Experiment, stage: Stage, key: Key, done: int, stop: int
-) -> Array:
+def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
+  experiment, done = training.experiment, training.done
   num_clients = experiment.settings.data.num_seen_clients
   if stage.full_participation:
     return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
-  return sample_cohorts(
-    key, done, stop - done, num_clients, experiment.cohort_size
-  )
+  shape = stop - done, num_clients, experiment.cohort_size
+  if experiment.joining_rate < 1:
+    clock = training.state.server.round
+    return poisson_cohorts(training.keys['rounds'], clock, *shape)
+  return sample_cohorts(training.keys['cohorts'], done, *shape)
 
 
 # ---- checkpoints -------------------------------------------------------------
@@ -165,16 +161,14 @@ def _state_of(
   experiment: Experiment,
   stage: Stage,
   states: tuple[Server, Client],
-  before: State | None = None,
+  seconds: np.ndarray | None = None,
 ) -> State:
   """Return the state in which a stage begins with these states, or shapes."""
-  no_time = np.zeros(()) if experiment.timing else ()
   return State(
     *states,
-    before.seconds if before else np.zeros(()),
+    np.zeros(()) if seconds is None else seconds,
     init_test_best(experiment, stage, *states),
     init_chosen(experiment, stage, *states),
-    before.sim_seconds if before else no_time,
   )
 
 

@@ -21,6 +21,7 @@ from fedjax_pfl.settings import (
   replace,
   to_config,
 )
+from fedjax_pfl.settings.schema import GROUPED
 
 make_settings = partial(settings_of, arg='fedbabu')
 
@@ -96,6 +97,20 @@ TOGETHER = [
     'clients_placement',
     'device with debug=True',
   ),
+  ({'dp__epsilon': 8.0}, 'dp.clip', "above 0 with ['dp.epsilon']"),
+  ({'dp__clip': 1.0}, 'dp.epsilon', 'expected a budget, or a noise'),
+  ({'dp__clip': 1.0, 'dp__epsilon': 8.0}, 'dp.delta', 'dp.delta=1e-5'),
+  (
+    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__noise_multiplier': 1.0},
+    'dp.epsilon',
+    'expected 0, or dp.noise_multiplier=0',
+  ),
+  (
+    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
+    | {'aggregation': 'examples'},
+    'dp.clip',
+    'aggregation=uniform: noise in the sum of changes does not hide n_i / n',
+  ),
   ({'shard_per_client': 5}, 'config', '(did you mean shards_per_client?)'),
   ({'finetune': 5}, 'config', 'finetune.trainable'),
 ]
@@ -122,8 +137,9 @@ def test_what_is_no_dict_of_settings():
 
 def test_the_rules_are_about_the_fields_of_the_configs():
   settings = common.base().to_dict()
-  finetune = settings.pop('finetune')
-  fields = {*settings, *(f'finetune.{name}' for name in finetune)}
+  groups = {group: settings.pop(group) for group in GROUPED}
+  fields = {f'{group}.{name}' for group in groups for name in groups[group]}
+  fields |= {*settings}
   assert fields == {*FIELDS}
 
 

@@ -1,0 +1,199 @@
+"""Central differential privacy of clients (McMahan et al. 2018), of any method.
+
+  d_i <- the change of upload i (exchange.py)          |.| over all its leaves
+  s   <- sum_{i in S} min(1, c / |d_i|) d_i  +  N(0, (z c)^2)     on the server
+  the method aggregates as if each of the cohort had sent s / n
+
+n is the expected size of the cohort S and never counts it. The method sees no
+single upload, no number of examples, and neither who was drawn nor who failed:
+all it does is post-processing of s, which one client moves by at most c.
+
+With a quantile gamma the clip moves there (Andrew et al. 2021), from one more
+noised sum, for which the first pays with more noise of its own:
+
+  b   <- 1/2 + 1/n (sum_{i in S} ([|d_i| <= c] - 1/2)  +  N(0, (n / 20)^2))
+  c   <- c exp(-0.2 (b - gamma))
+  z_s <- (1 / z^2 - (10 / n)^2)^(-1/2)                 in the place of z in s
+
+The noise follows from the seed of the run: that is right for experiments, and
+no protection of a model that is given away together with its seed.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Senders, Stage, as_aggregated
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, PyTree
+from fedjax_pfl.federated.communication import messages
+from fedjax_pfl.federated.exchange import MODEL, exchanging
+from fedjax_pfl.federated.rounds import init_states
+
+STREAM = 2**31 - 3  # of the key of `init_server`; methods use small numbers
+RATE = 0.2  # of an adaptive clip
+SETTING = 'dp.clip'
+INSTEAD = ['dp.clip=0, which is no privacy', 'fedavg, fedbabu, ditto or others']
+
+
+class Mechanism(NamedTuple):
+  """What is done to the uploads of a round."""
+
+  clip: float  # c, or the first one
+  noise_multiplier: float  # z
+  expected: float  # n
+  quantile: float = 0.0  # gamma; 0: the clip stays
+
+  @property
+  def largest_noise(self) -> float:
+    """Return the z that a noised count of n clients alone would have."""
+    return self.expected / 10
+
+  @property
+  def noise_of_sum(self) -> float:
+    """Return z, or z_s of an adaptive clip."""
+    z = self.noise_multiplier
+    if not self.quantile or not z:
+      return z
+    return (z**-2 - self.largest_noise**-2) ** -0.5
+
+
+class State(NamedTuple):
+  """What the server keeps between rounds."""
+
+  key: Array  # [2] uint32, data of the key of all noise to come
+  clip: Array  # [] c
+
+
+def private(stage: Stage, mechanism: Mechanism) -> Stage:
+  """Return the stage whose server adds noise to the sum of clipped changes."""
+
+  def begin(server, rng, previous):
+    if previous is not None:  # the clip and the noise of the stage before go on
+      return previous
+    key = jax.random.key_data(jax.random.fold_in(rng, STREAM))
+    return State(key, jnp.asarray(mechanism.clip, float))
+
+  def receive(changes, senders, state):
+    mean, state = private_mean(mechanism, changes, senders, state)
+    size = len(senders.ids)
+    nobody = senders._replace(
+      ids=jnp.arange(size),
+      counts=jnp.ones_like(senders.counts),
+      has_sent=jnp.ones_like(senders.has_sent),
+    )
+    copies = jax.tree.map(
+      lambda leaf: jnp.broadcast_to(leaf, (size, *leaf.shape)), mean
+    )
+    return copies, nobody, state
+
+  def send(change, memory, rng):
+    del rng
+    return change, memory, {}
+
+  return exchanging(stage, 'privacy', send, receive, begin)
+
+
+def private_mean(
+  mechanism: Mechanism, changes: PyTree, senders: Senders, state: State
+) -> tuple[PyTree, State]:
+  """Return s / n of the changes [C, ...], and the state of the next round."""
+  norms = trees.row_norms(changes, senders.ids.shape)  # [C]
+  scale = jnp.minimum(1, state.clip / jnp.maximum(norms, 1e-30))
+  total = senders.sum(changes, scale)
+  key = jax.random.wrap_key_data(state.key)
+  key, of_sum, of_count = jax.random.split(key, 3)
+  noised = add_noise(of_sum, total, mechanism.noise_of_sum * state.clip)
+  mean = jax.tree.map(lambda leaf: leaf / mechanism.expected, noised)
+  clip = state.clip
+  if mechanism.quantile:
+    count = jnp.sum(senders.masked((norms <= clip) - 0.5))
+    count += mechanism.expected / 20 * jax.random.normal(of_count)
+    share = 0.5 + count / mechanism.expected
+    clip = clip * jnp.exp(-RATE * (share - mechanism.quantile))
+  return mean, State(jax.random.key_data(key), clip)
+
+
+def add_noise(key: Array, tree: PyTree, deviation: Array) -> PyTree:
+  """Return the tree with independent normal noise in every number."""
+  leaves, structure = jax.tree.flatten(tree)
+  keys = jax.random.split(key, len(leaves))
+  noised = [
+    leaf + deviation * jax.random.normal(own, leaf.shape, leaf.dtype)
+    for own, leaf in zip(keys, leaves, strict=True)
+  ]
+  return jax.tree.unflatten(structure, noised)
+
+
+# ---- what cannot be private --------------------------------------------------
+
+
+def check(
+  stages: tuple[Stage, ...], data: ClientData, method: str
+) -> list[str]:
+  """Return the uploaded leaves that are no change of a model, by their paths.
+
+  They are clipped as they are, together with the rest. Refused is what reaches
+  the server, or other clients, past the noised sum. Traces, computes nothing.
+  """
+  whole = []
+  for stage, before, states in _states(stages, data):
+    if stage.algorithm.respond is not None:
+      raise _refused(
+        f'{method}, whose server answers each client from single uploads',
+        'a method that aggregates a sum: noise in a sum does not hide these',
+      )
+    reads_data = stage.algorithm.post_aggregate is not as_aggregated
+    if reads_data or _reads_clients(stage, *before, data):
+      raise _refused(
+        f'{method}, whose server reads what clients have not sent',
+        'a method whose server knows of clients what they send alone',
+      )
+    up = messages(stage, *states, data).up
+    names = trees.leaf_names(up.content)
+    for name, leaf in zip(names, jax.tree.leaves(up.content), strict=True):
+      if not jnp.issubdtype(leaf.dtype, jnp.floating):
+        raise _refused(
+          f'{method}, whose clients send {name}, whole numbers',
+          'uploads of numbers that a clip can make smaller',
+        )
+      if MODEL + name.removeprefix(MODEL) not in up.known:
+        whole.append(name)
+  return list(dict.fromkeys(whole))
+
+
+def _states(stages: tuple[Stage, ...], data: ClientData) -> Iterator:
+  """Yield stages with the shapes of states before and after `initialize`."""
+  start = partial(init_states, stages[0].algorithm, data)
+  states = jax.eval_shape(start, jax.eval_shape(jax.random.key, 0))
+  for stage in stages:
+    before, states = states, jax.eval_shape(stage.initialize, *states, data)
+    yield stage, before, states
+
+
+def _reads_clients(stage, server, clients, data) -> bool:
+  """Return whether `initialize` makes the server from clients or their data."""
+  program, (after, _) = jax.make_jaxpr(stage.initialize, return_shape=True)(
+    server, clients, data
+  )
+  # By identity: a constant has no hash.
+  reads = {*map(id, program.jaxpr.invars[len(jax.tree.leaves(server)) :])}
+
+  def meets(variables):
+    return any(id(variable) in reads for variable in variables)
+
+  for equation in program.jaxpr.eqns:
+    if meets(equation.invars):
+      reads |= {*map(id, equation.outvars)}
+  return meets(program.jaxpr.outvars[: len(jax.tree.leaves(after))])
+
+
+def _refused(got: str, expected: str):
+  cause = 'a comparison of methods under privacy, of which this is one'
+  return bad_input(
+    SETTING, got=got, expected=expected, choices=INSTEAD, cause=cause
+  )

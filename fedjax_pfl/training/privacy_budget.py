@@ -1,0 +1,108 @@
+"""What a private run spends: from its settings to noise, budget and words."""
+
+from typing import Any
+
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.federated import accountant, privacy
+from fedjax_pfl.federated.accountant import Plan, Rounds
+from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.views import shapes_of_clients
+
+
+def private(stages: tuple[Stage, ...], settings: Settings) -> tuple[Stage, ...]:
+  """Return the method with the noise that its settings ask for."""
+  dp, plan = settings.dp, plan_of(settings, stages)
+  noise = noise_of(settings, plan)
+  wrapped = []
+  for stage, rounds in zip(stages, plan, strict=True):
+    mechanism = privacy.Mechanism(dp.clip, noise, rounds.size, dp.clip_quantile)
+    if dp.clip_quantile and noise >= mechanism.largest_noise:
+      raise bad_input(
+        'dp.clip_quantile',
+        got=dp.clip_quantile,
+        expected=f'0 with {rounds.size:g} clients a round and noise of '
+        f'{noise:.3g} clips: to count who is below the clip takes less than '
+        f'{mechanism.largest_noise:g}',
+        choices=['dp.clip_quantile=0', 'more clients a round', 'less noise'],
+        cause='an adaptive clip where a cohort is small',
+      )
+    wrapped.append(privacy.private(stage, mechanism))
+  return tuple(wrapped)
+
+
+def plan_of(
+  settings: Settings, stages: tuple[Stage, ...], done: int | None = None
+) -> Plan:
+  """Return the first `done` rounds of a run, or all, as the budget has them."""
+  num_clients, training = settings.data.num_seen_clients, settings.training
+  is_poisson = training.sampling == 'poisson'
+  drawn = cohort_size(num_clients, training.client_fraction)
+  if is_poisson:
+    drawn = num_clients * training.client_fraction
+  left = sum(stage.rounds for stage in stages) if done is None else done
+  plan = []
+  for stage in stages:
+    number = min(stage.rounds, left)
+    left -= number
+    how = (num_clients, num_clients)
+    if not stage.full_participation:
+      how = (drawn, num_clients, is_poisson)
+    plan.append(Rounds(number, *how))
+  return tuple(plan)
+
+
+def noise_of(settings: Settings, plan: Plan) -> float:
+  """Return the noise multiplier of all rounds: given, or from the budget."""
+  dp = settings.dp
+  if dp.noise_multiplier:
+    return dp.noise_multiplier
+  return accountant.find_noise(dp.epsilon, dp.delta, plan)
+
+
+def spent(
+  settings: Settings, stages: tuple[Stage, ...], done: int
+) -> dict[str, float]:
+  """Return the epsilon of so many rounds by its name; {} without privacy."""
+  if not settings.dp.clip:
+    return {}
+  noise = noise_of(settings, plan_of(settings, stages))
+  plan = plan_of(settings, stages, done)
+  epsilon = accountant.epsilon_of(noise, settings.dp.delta, plan)
+  return {'epsilon': epsilon}
+
+
+def summary(settings: Settings, stages: tuple[Stage, ...]) -> dict[str, Any]:
+  """Return what result.json says of privacy; {} without it."""
+  dp, plan = settings.dp, plan_of(settings, stages)
+  done = sum(rounds.number for rounds in plan)
+  if not dp.clip:
+    return {}
+  relation = 'replace one' if accountant.replaces(plan) else 'add or remove one'
+  return {
+    **spent(settings, stages, done),
+    'delta': dp.delta,
+    'noise_multiplier': noise_of(settings, plan),
+    'clip': dp.clip,
+    'neighbours': relation,
+  }
+
+
+def checked(
+  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+) -> list[str]:
+  """Return what is logged about privacy; refuse a method that has none."""
+  shapes = shapes_of_clients(settings.data, image_shape)
+  whole = privacy.check(stages, shapes, settings.algorithm)
+  about = summary(settings, stages)
+  words = [
+    'Privacy of clients ({neighbours}): epsilon {epsilon:.3g} at delta '
+    '{delta:g} after all rounds, noise of {noise_multiplier:.4g} clips of '
+    '{clip:g} in a sum.'.format(**about)
+  ]
+  if whole:
+    words.append(
+      f'No change of a model, and clipped as they are: {", ".join(whole)}.'
+    )
+  return words
