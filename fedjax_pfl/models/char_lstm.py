@@ -83,7 +83,7 @@ def _forward(drive: Array, kernel: Array) -> tuple[Array, tuple]:
     g = jnp.tanh(g)
     c = f * c + i * g
     h = o * jnp.tanh(c)
-    return (h, c), (h, c, jnp.concatenate([i, f, g, o], axis=-1))
+    return (h, c), (h, c, (i, f, g, o))
 
   zeros = jnp.zeros_like(drive[0, :, : kernel.shape[0]])
   _, (h, c, gates) = lax.scan(step, (zeros, zeros), drive)
@@ -98,8 +98,7 @@ def _backward(saved: tuple, dh: Array) -> tuple[Array, Array]:
     return jnp.concatenate([jnp.zeros_like(rows[:1]), rows[:-1]])
 
   def step(later, now):
-    (dh, dc), (dh_now, c, c_before, gates) = later, now
-    i, f, g, o = jnp.split(gates, 4, axis=-1)
+    (dh, dc), (dh_now, c, c_before, (i, f, g, o)) = later, now
     dh, tanh_c = dh + dh_now, jnp.tanh(c)
     dc = dc + dh * o * (1 - tanh_c**2)
     parts = (
