@@ -20,7 +20,8 @@ class Model(NamedTuple):
   min_side: int = 1  # of an image: its pooling leaves a pixel
   sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
   batch_independent: bool = False  # see Task
-  tokens: bool = False  # inputs are whole numbers [L], not images
+  # Inputs are whole numbers [L] below this, or below Y; 0: images.
+  tokens: int = 0
 
 
 def _char_lstm(**sizes) -> nn.Module:
@@ -46,7 +47,7 @@ def _resnet(block: str, *blocks: int, **inits) -> Model:
 
 
 MODELS = {
-  'char_lstm': Model(_char_lstm, tokens=True),
+  'char_lstm': Model(_char_lstm, tokens=100),
   'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
   'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
   'fedavg_cnn': Model(convnets.FedAvgCNN, 16, batch_independent=True),

@@ -234,6 +234,17 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
       choices=['eval_global_model=False', "the words 'test' in `split`"],
       cause='own arrays whose clients are tested on training images',
     )
+  name, x = settings.model.name, dataset.train.x
+  if not is_code(name) and MODELS[name].tokens:
+    known = max(MODELS[name].tokens, dataset.num_classes)
+    if not 0 <= x.min() <= x.max() < known:
+      raise bad_input(
+        'data_dir',
+        got=f'inputs from {x.min()} to {x.max()}',
+        expected=f'symbols that {name} knows: whole numbers from 0 to '
+        f'{known - 1}',
+        cause='num_classes that is less than the size of the vocabulary',
+      )
   size = len(dataset.train.y)
   largest = max(size, SMALL_BATCH)
   for name, batch_size in (

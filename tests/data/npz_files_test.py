@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import is_available, load_dataset, peek, peek_dtype
+from fedjax_pfl.data import (
+  is_available,
+  load_dataset,
+  peek,
+  peek_dtype,
+  peek_labels,
+)
 from fedjax_pfl.data.images import digest
 
 P = 12
@@ -85,6 +91,13 @@ def test_inputs_keep_shape_and_values(file, inputs, dtype):
   np.testing.assert_array_equal(x, inputs.astype(dtype))
   assert peek('npz', place) == (inputs.shape[1:], 3)
   assert peek_dtype('npz', place) == dtype
+
+
+def test_tokens_may_have_labels_each(file):
+  labels = np.where(TOKENS > 2, -1, TOKENS)
+  place = store(file, images=None, inputs=TOKENS, labels=labels, num_classes=9)
+  np.testing.assert_array_equal(load(place).train.y, labels)
+  assert peek_labels('npz', place) == TOKENS.shape[1:]
 
 
 # (array, its value, words): an input stands in the place of images.

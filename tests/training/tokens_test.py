@@ -145,6 +145,16 @@ def test_a_run_on_a_play(place, tmp_path):
   assert 'bits_per_token' in table([result])
 
 
+def test_an_unknown_symbol_is_refused(tmp_path):
+  x = np.arange(8 * L).reshape(8, L) * 3
+  file = tmp_path / 'own.npz'
+  np.savez(file, inputs=x, labels=x % Y, num_classes=Y)
+  change = {'dataset': 'npz', 'data_dir': str(file), 'partition': 'iid'}
+  change['test_partition'] = 'split'
+  message = refused(build_experiment, {**SETTINGS, **change})
+  assert 'inputs from 0 to 141' in message and '0 to 99' in message
+
+
 @pytest.mark.parametrize(
   ('change', 'words'),
   [
