@@ -4,8 +4,8 @@
 
   Experiments   build_experiment, load_code, train, load_results
   Methods       algorithm, available, Algorithm, Stage
-  Models        make_task, task_from_module, replace_layers, Task, save_model,
-                load_model
+  Models        make_task, task_from_module, with_lora, replace_layers, Task,
+                save_model, load_model
   Data          load_dataset, from_arrays, partition, stack_clients,
                 make_transforms, ClientData, Batch
   One client    LocalTraining, Finetuning, Batching, fit, freeze_except,
@@ -50,6 +50,7 @@ from fedjax_pfl.federated.rounds import (
   make_round,
   make_rounds,
 )
+from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.registry import make_task
@@ -109,4 +110,5 @@ __all__ = [
   'summarise',
   'task_from_module',
   'train',
+  'with_lora',
 ]

@@ -91,14 +91,21 @@ def federated_averaging(
 
 
 def averaging_of_part(
-  task: Task, hp: tuple, shared: Mask, fit_fn: Callable | None = None
+  task: Task,
+  hp: tuple,
+  shared: Mask,
+  fit_fn: Callable | None = None,
+  private: Mask | None = None,
 ) -> Algorithm:
   """Return the algorithm that averages one part; a client keeps the rest.
 
   fit_fn: (params, data, rng, clock) -> (params, FitInfo); by default local
   training of both parts together. The first private part is the server's.
+  private: what a client keeps; by default all that is not shared. A leaf of
+  neither part is the server's, and is to be frozen by `fit_fn`.
   """
-  private = trees.invert(shared)
+  private = trees.invert(shared) if private is None else private
+  of_server = trees.invert(private)
   fit_fn = fit_fn or (lambda *args: hp.train.fit(task, *args))
 
   def whole(server, client):
@@ -112,7 +119,7 @@ def averaging_of_part(
   return federated_averaging(task, hp, local_update)._replace(
     init_client=lambda server, data, rng: trees.select(server.params, private),
     download=lambda server, client: server._replace(
-      params=trees.select(server.params, shared)
+      params=trees.select(server.params, of_server)
     ),
     personalize=lambda server, client, data, rng: personalization.views(
       task, whole(server, client), data, rng, hp.finetune

@@ -22,6 +22,7 @@ from fedjax_pfl.data.batching import (
   Batching,
   batches_of_epoch,
   max_steps_of_epoch,
+  steps_in_time,
   steps_of_epoch,
 )
 
@@ -151,7 +152,10 @@ def fit(
     tree <- tree + tx(grad loss(tree, batch)),  batches of each epoch in turn
 
   and running statistics of BatchNorm, if any, by `running_statistics.moving`.
-  The key of a step depends only on `rng`, its epoch and its number.
+  The key of a step depends only on `rng`, its epoch and its number. With
+  `data.work` the steps end early, after that share of them: a method with two
+  fits cuts both in proportion, and the carrier is the data because they reach
+  every fit of a client, whereas settings are the same for all clients.
 
   Args:
     loss: (tree, batch, key) -> the objective [], or a pair of it and a dict of
@@ -187,7 +191,10 @@ def fit(
   slots[np.array(stops) - 1] = np.arange(len(stops))
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss, tx = _with_reports(loss), moving(tx, tree)
-  run_epoch = _make_epoch(loss, data, rng, tx, batching, steps)
+  limit = None  # of steps: no deadline
+  if data.work is not None:
+    limit = steps_in_time(data, batching, num_epochs * steps)
+  run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, limit)
 
   def epoch(number, carry):
     state, snapshots = carry
@@ -212,13 +219,12 @@ def fit(
   kept = (last,)
   if has_snapshots:
     kept = tuple(trees.gather(snapshots, n) for n in range(len(stops)))
-  return last, FitInfo(
-    num_epochs * steps, losses, reports, opt_state, snapshots=kept
-  )
+  num_steps = num_epochs * steps if limit is None else limit
+  return last, FitInfo(num_steps, losses, reports, opt_state, snapshots=kept)
 
 
-def _make_epoch(loss, data, rng, tx, batching, steps):
-  """Return (number, state) -> state, the steps of one epoch.
+def _make_epoch(loss, data, rng, tx, batching, steps, limit):
+  """Return (number, state) -> state, the steps of one epoch within the limit.
 
   The state is (tree, state of tx, values of the loss in all steps).
   """
@@ -242,7 +248,10 @@ def _make_epoch(loss, data, rng, tx, batching, steps):
       )
       return tree, opt_state, values
 
-    return lax.fori_loop(0, steps, step, state)
+    own = steps
+    if limit is not None:
+      own = jnp.clip(limit - number * steps, 0, steps)
+    return lax.fori_loop(0, own, step, state)
 
   return run_epoch
 

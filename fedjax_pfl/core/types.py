@@ -40,6 +40,8 @@ class ClientData(NamedTuple):
   y: Array  # [P] int32; [P, L] where each token has one, -1 for none
   index: Array  # [K, N] int32 rows of x; index[k, count[k]:] is padding
   count: Array  # [K] int32 examples without padding
+  # [K] share of its local steps that a client has time for; None: all of them
+  work: Array | None = None
 
 
 class Batch(NamedTuple):

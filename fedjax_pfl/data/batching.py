@@ -44,6 +44,7 @@ class Batching(NamedTuple):
   steps: Callable[[Array], Array] | None = None  # of an epoch, from batches
   batches_per_step: int = 1  # the batch of a step is [batches_per_step, B, ...]
   steps_per_batch: int = 1  # consecutive steps on one batch
+  steps_together: int = 1  # of which a deadline leaves all or none
 
 
 def rows_in_order(
@@ -103,6 +104,20 @@ def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
   if batching.steps is None:
     return batching.steps_per_batch * batches
   return jnp.where(batches > 0, batching.steps(batches), 0)
+
+
+def steps_in_time(data: ClientData, batching: Batching, steps: Array) -> Array:
+  """Return how many of so many steps the client has time for: [].
+
+    floor(work * steps / u) u
+
+  Steps on one batch belong together, as do `steps_together`: u. All of them
+  without a deadline.
+  """
+  if data.work is None:
+    return steps
+  unit = batching.steps_per_batch * batching.steps_together
+  return (data.work * steps / unit).astype(jnp.int32) * unit
 
 
 def max_steps_of_epoch(data: ClientData, batching: Batching) -> int:

@@ -35,6 +35,7 @@ class Cohort(NamedTuple):
   index: Array  # [C, N] rows of the pool
   count: Array  # [C] examples
   ids: Array  # [C]
+  work: Array | None = None  # [C] of `ClientData`
 
 
 def cohort_size(num_clients: int, fraction: float) -> int:
@@ -161,9 +162,14 @@ def by_size(ids: Array, count: Array) -> Array:
 
 def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   """Return the states and the rows of indices of these clients [C]."""
-  return Cohort(
-    trees.gather(clients, ids), data.index[ids], data.count[ids], ids
-  )
+  own = trees.gather(clients, ids)
+  index, count = data.index[ids], data.count[ids]
+  return Cohort(own, index, count, ids, work_of(data, ids))
+
+
+def work_of(data: ClientData, ids: Array) -> Array | None:
+  """Return the shares of work of these clients [C]; None without a deadline."""
+  return None if data.work is None else data.work[ids]
 
 
 def is_on_host(data: ClientData) -> bool:
@@ -181,7 +187,7 @@ def client_update(
     return algorithm.local_update(
       algorithm.download(server, row.clients),
       row.clients,
-      ClientData(data.x, data.y, row.index, row.count),
+      ClientData(data.x, data.y, row.index, row.count, row.work),
       jax.random.fold_in(round_key, row.ids),
     )
 

@@ -1,6 +1,8 @@
 """Bytes that cross the network or stay with clients, from the pytrees."""
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -8,6 +10,19 @@ import jax
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Down, Server, Stage, Up
 from fedjax_pfl.core.types import ClientData, PyTree
+
+
+@partial(
+  jax.tree_util.register_dataclass,
+  data_fields=['content'],
+  meta_fields=['size'],
+)
+@dataclasses.dataclass(frozen=True)
+class Counted:
+  """What stands for a message of another size, in bytes."""
+
+  content: PyTree
+  size: int
 
 
 class Communication(NamedTuple):
@@ -48,8 +63,18 @@ def messages(
 
 def sizes_of(shapes: Messages) -> Communication:
   """Return the bytes of messages."""
-  state, up, down, initial = map(trees.num_bytes, shapes)
+  state, up, down, initial = map(_bytes, shapes)
   return Communication(state, up, down - initial, initial)
+
+
+def _bytes(tree: PyTree) -> int:
+  def is_counted(node):
+    return isinstance(node, Counted)
+
+  nodes = jax.tree.leaves(tree, is_leaf=is_counted)
+  return sum(
+    node.size if is_counted(node) else trees.num_bytes(node) for node in nodes
+  )
 
 
 def count_in_trace(

@@ -30,7 +30,7 @@ from fedjax_pfl.core.algorithm import (
   unchanged,
 )
 from fedjax_pfl.core.server_state import with_state
-from fedjax_pfl.core.types import PyTree
+from fedjax_pfl.core.types import Array, Mask, PyTree
 
 STREAM = 2**31 - 2  # of a client's key; methods use small numbers
 MODEL = 'params/'
@@ -38,7 +38,7 @@ MODEL = 'params/'
 
 @partial(
   jax.tree_util.register_dataclass,
-  data_fields=['content'],
+  data_fields=['content', 'rest'],
   meta_fields=['known'],
 )
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,7 @@ class Message:
 
   content: PyTree
   known: tuple[str, ...]  # their paths
+  rest: PyTree = ()  # of an upload: what is no change of them
 
 
 class Sender(NamedTuple):
@@ -63,6 +64,7 @@ def exchanging(
   receive: Callable,
   begin: Callable = lambda server, rng, previous: (),
   memory: Callable | None = None,
+  of_model: bool = False,
 ) -> Stage:
   """Return the stage in which clients send messages about changes.
 
@@ -76,6 +78,8 @@ def exchanging(
       the method answers each sender.
     begin: (server, rng, previous) -> that value, as in `with_state`.
     memory: change -> what a client keeps before its first round; None: nothing.
+    of_model: whether a change is that of the server's model alone; the rest of
+      an upload then goes as it is.
   """
   method, begin_stage = stage.algorithm, stage.initialize
 
@@ -96,20 +100,30 @@ def exchanging(
     return sent(server, own)
 
   def train(down, own, data, rng):
-    """Return the method's client and metrics, and the change of its upload."""
+    """Return the method's client, metrics, the change, and the rest."""
     own, up, metrics = method.local_update(down.content, own, data, rng)
     change = _changed(operator.sub, up, down.content, down.known)
-    return own, metrics, change
+    if not of_model:
+      return own, metrics, change, ()
+    mask = _known_mask(change, down.content, down.known)
+    rest = trees.select(change, trees.invert(mask))
+    return own, metrics, trees.select(change, mask), rest
 
   def local_update(down, client, data, rng):
     own, kept = split(client)
-    own, metrics, change = train(down, own, data, rng)
+    own, metrics, change, rest = train(down, own, data, rng)
     content, kept, more = send(change, kept, jax.random.fold_in(rng, STREAM))
-    message = Message(content, down.known)
+    message = Message(content, down.known, rest)
     return joined(own, kept), message, {**metrics, **more}
 
-  def aggregate(server, up, senders, value):
+  def received(up, senders, value):
     changes, senders, value = receive(up.content, senders, value)
+    if of_model:
+      changes = trees.combine(changes, up.rest)
+    return changes, senders, value
+
+  def aggregate(server, up, senders, value):
+    changes, senders, value = received(up, senders, value)
     uploads = _changed(operator.add, changes, server, up.known, rows=1)
     return method.aggregate(server, uploads, senders), value
 
@@ -136,7 +150,7 @@ def exchanging(
   def respond(server, clients, up, senders):
     own, kept = split(clients)
     # Of such methods nothing is known: their uploads are changes of 0.
-    uploads, senders, _ = receive(up.content, senders, None)
+    uploads, senders, _ = received(up, senders, None)
     return joined(method.respond(server, own, uploads, senders), kept)
 
   algorithm = method._replace(
@@ -189,13 +203,31 @@ def _changed(
 
   rows: 1 of trees that are stacked over clients.
   """
+  models, mask = _models(holder), _known_mask(tree, holder, known, rows)
+
+  def change(path, is_known, leaf):
+    return operation(leaf, models[_name(path)]) if is_known else leaf
+
+  return jax.tree_util.tree_map_with_path(change, mask, tree)
+
+
+def _known_mask(
+  tree: PyTree, holder: PyTree, known: tuple[str, ...], rows: int = 0
+) -> Mask:
+  """Return True for the leaves that are new values of what is known."""
+  models = _models(holder)
+
+  def is_known(path, leaf):
+    name = _name(path)
+    return name in known and models[name].shape == leaf.shape[rows:]
+
+  return jax.tree_util.tree_map_with_path(is_known, tree)
+
+
+def _models(holder: PyTree) -> dict[str, Array]:
   leaves = jax.tree.leaves(holder)
-  models = dict(zip(trees.leaf_names(holder), leaves, strict=True))
+  return dict(zip(trees.leaf_names(holder), leaves, strict=True))
 
-  def change(path, leaf):
-    name = MODEL + trees.leaf_name(path).removeprefix(MODEL)
-    if name not in known or models[name].shape != leaf.shape[rows:]:
-      return leaf
-    return operation(leaf, models[name])
 
-  return jax.tree_util.tree_map_with_path(change, tree)
+def _name(path: tuple) -> str:
+  return MODEL + trees.leaf_name(path).removeprefix(MODEL)

@@ -1,8 +1,9 @@
-"""Clients of a cohort that send nothing: they drop out, diverge, do not join.
+"""Clients of a cohort that send nothing: drop out, diverge, late, not drawn.
 
   f_i     ~   Bernoulli(p), with the key fold_in(client key, STREAM)
   sent_i  =   not f_i
   sent_i  &=  client i joins                      of a Poisson cohort
+  sent_i  &=  client i had time for a step   if there is a deadline (timing.py)
   sent_i  &=  loss, state and upload of client i are finite   if these exclude
   rows, uploads <- those of the clients that have sent
 
@@ -50,15 +51,18 @@ def with_failures(
   excludes_diverged: bool = False,
   joining_rate: float = 1.0,
   aggregates_nothing: bool = False,
+  has_deadline: bool = False,
 ) -> Stage:
   """Return the stage with the metric FINITE, in which drawn clients may fail.
 
-  They drop out at this rate, and, if it excludes them, where they diverge. In a
-  Poisson cohort they join with the rate below 1. The server keeps what it has
-  where nobody has sent, unless it `aggregates_nothing`, which has noise in it.
+  They drop out at this rate, where they diverge if it excludes them, and where
+  `ClientData.work` leaves them no step. In a Poisson cohort they join with the
+  rate below 1. The server keeps what it has where nobody has sent, unless it
+  `aggregates_nothing`, which has noise in it.
   Nobody fails where all clients have to take part: the server waits for them.
   """
   may_fail = dropout_rate > 0 or excludes_diverged or joining_rate < 1
+  may_fail |= has_deadline
   make = _watched
   if may_fail and not stage.full_participation:
     how = dropout_rate, excludes_diverged, joining_rate, aggregates_nothing
@@ -100,6 +104,8 @@ def _failing(
       sent &= joined[JOINED]
       data = data._replace(count=jnp.where(joined[JOINED], data.count, 0))
     after, up, metrics = algorithm.local_update(down, client, data, rng)
+    if data.work is not None:  # it is 1 of a client without examples
+      sent &= (data.work >= 1) | (metrics['num_steps'] > 0)
     # What a client that drops out would have sent harms nobody.
     finite = all_finite(metrics['loss']) & (~sent | all_finite((after, up)))
     if excludes_diverged:

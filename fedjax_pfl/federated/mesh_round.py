@@ -24,6 +24,7 @@ from fedjax_pfl.federated.cohort import (
   all_send,
   client_update,
   server_update,
+  work_of,
 )
 from fedjax_pfl.federated.dealing import (
   Deal,
@@ -59,7 +60,8 @@ def run_round(
   # Computed on every device: to divide such short arrays would cost messages.
   deal = Deal(*_on_all(arrays, mesh), at_home)
   known = jnp.minimum(deal.ids, num_clients - 1)  # in places left over, too
-  rows = Cohort((), data.index[known], deal.count, known)
+  work = work_of(data, known)
+  rows = Cohort((), data.index[known], deal.count, known, work)
 
   def update(shared, client, row):
     return client_update(algorithm, *shared)(row._replace(clients=client))

@@ -49,14 +49,21 @@ FAST_COMPILE = {'xla_backend_optimization_level': 1}
 
 
 def make_user_task(
-  code: Any, *, image_shape: tuple[int, ...], num_classes: int, **how: Any
+  code: Any,
+  *,
+  image_shape: tuple[int, ...],
+  num_classes: int,
+  wrap: Callable[[Any], Any] = lambda module: module,
+  **how: Any,
 ) -> Task:
   """Return the Task of code of the user's own, such as net.py:MyNet.
 
-  `module_of` says what it may be; `how` is for `task_from_module`.
+  `module_of` says what it may be; `wrap` is done to the module; `how` is for
+  `task_from_module`.
   """
   sizes = {'image_shape': image_shape, 'num_classes': num_classes}
-  return task_from_module(checks.module_of(code, **sizes), **sizes, **how)
+  module = wrap(checks.module_of(code, **sizes))
+  return task_from_module(module, **sizes, **how)
 
 
 def task_from_module(
@@ -77,7 +84,8 @@ def task_from_module(
 
   Args:
     module: a module of flax.linen; or a function that makes one of flax.nnx,
-      `lambda rngs: MyNet(10, rngs=rngs)`, since these hold their parameters.
+      `lambda rngs: MyNet(10, rngs=rngs)`, since these hold their parameters;
+      or one of them `with_lora`.
       Its method `features`, called with (x [B, ...], mask [B]), returns the
       input [B, F] of its last layer, the linear layer `head`; `__call__` is
       not used. Of tokens x [B, L] they may be [B, L, F]: each has a label. If

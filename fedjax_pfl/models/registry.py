@@ -1,8 +1,9 @@
 """The list of models, and how to make the Task of one by its name."""
 
+import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 
@@ -24,16 +25,14 @@ class Model(NamedTuple):
   tokens: int = 0
 
 
-def _char_lstm(**sizes) -> nn.Module:
-  from fedjax_pfl.models.char_lstm import CharLSTM
+def _made_in(file: str, kind: str) -> Callable[..., nn.Module]:
+  """Return what makes the module; its file is imported when it is wanted."""
 
-  return CharLSTM(**sizes)
+  def make(**sizes):
+    module = importlib.import_module(f'fedjax_pfl.models.{file}')
+    return getattr(module, kind)(**sizes)
 
-
-def _mobilenet(**sizes) -> nn.Module:
-  from fedjax_pfl.models.mobilenet import MobileNet
-
-  return MobileNet(**sizes)
+  return make
 
 
 def _resnet(block: str, *blocks: int, **inits) -> Model:
@@ -47,11 +46,16 @@ def _resnet(block: str, *blocks: int, **inits) -> Model:
 
 
 MODELS = {
-  'char_lstm': Model(_char_lstm, tokens=100),
+  'char_lstm': Model(_made_in('char_lstm', 'CharLSTM'), tokens=100),
+  'char_transformer': Model(
+    _made_in('transformer', 'CharTransformer'),
+    batch_independent=True,
+    tokens=1,  # below Y
+  ),
   'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
   'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
   'fedavg_cnn': Model(convnets.FedAvgCNN, 16, batch_independent=True),
-  'mobilenet': Model(_mobilenet),
+  'mobilenet': Model(_made_in('mobilenet', 'MobileNet')),
   'resnet10': _resnet('BasicBlock', 1, 1, 1, 1),
   'resnet18': _resnet('BasicBlock', 2, 2, 2, 2),
   'resnet50': _resnet('Bottleneck', 3, 4, 6, 3),
@@ -64,6 +68,7 @@ MODELS = {
     batch_independent=True,
   ),
   'vgg9': Model(convnets.VGG9, 8, batch_independent=True),
+  'vit_tiny': Model(_made_in('vit', 'ViT'), 4, batch_independent=True),
 }
 
 
@@ -78,13 +83,12 @@ def make_task(
   conv_impl: str = 'auto',
   precision: str = 'float32',
   running_statistics: bool = False,
+  wrap: Callable[[Any], Any] = lambda module: module,
 ) -> Task:
   """Return the Task of a model by its name.
 
   Args:
-    name: 'char_lstm', 'convnet3', 'convnet4', 'fedavg_cnn', 'mobilenet',
-      'resnet10', 'resnet18', 'resnet50', 'resnet50_he', 'simple_cnn',
-      'superfed_cnn' or 'vgg9'.
+    name: one of `MODELS`: 'convnet4', 'resnet18', 'vit_tiny', ..
     image_shape: (H, W, ch); of tokens (L,).
     num_classes: Y.
     augment: the transform of training images, (x [B, H, W, ch], key) -> inputs;
@@ -94,6 +98,7 @@ def make_task(
     conv_impl: how convolutions are computed; see `task_from_module`.
     precision: of its products: 'float32', 'tf32' or 'mixed'.
     running_statistics: of BatchNorm; see `task_from_module`.
+    wrap: what is done to the module, such as `with_lora` with its rank.
 
   Returns:
     Task: the model as pure functions.
@@ -114,7 +119,7 @@ def make_task(
   _check_images(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
-    model.make(num_classes=num_classes, **size),
+    wrap(model.make(num_classes=num_classes, **size)),
     image_shape=image_shape,
     num_classes=num_classes,
     input_dtype=int if model.tokens else float,
@@ -148,5 +153,5 @@ def _check_images(name: str, model: Model, image_shape) -> None:
       expected=expected,
       cause='images for another model (convnet3 accepts 8x8, mobilenet and '
       'the resnets any size), channels before pixels, or grey images without '
-      'a last axis of 1; char_lstm reads tokens',
+      'a last axis of 1; char_lstm and char_transformer read tokens',
     )

@@ -20,7 +20,7 @@ SETTING = (
   *('algorithm', 'dataset', 'model', 'partition', 'num_clients'),
   *('shards_per_client', 'dirichlet_beta', 'classes_per_client'),
   *('client_fraction', 'local_epochs', 'server_data_fraction'),
-  *('unseen_clients', 'dropout_rate'),
+  *('unseen_clients', 'dropout_rate', 'client_speeds', 'deadline'),
   *('adapt_on', 'scoring', 'test_partition', 'validation_fraction', 'select'),
 )
 SUMMARY = (

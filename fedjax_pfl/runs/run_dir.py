@@ -258,11 +258,12 @@ def is_finished(workdir: str | os.PathLike) -> bool:
 def model_digest(workdir: str | os.PathLike) -> str:
   """Return the digest of the final global model of a run; '' without one.
 
-  A copy of a run without model/ has it in result.json.
+  A copy of a run without model/ has it in result.json. Of a file its own.
   """
   path = pathlib.Path(workdir)
-  if (path / MODEL).is_file():
-    return hashlib.sha256((path / MODEL).read_bytes()).hexdigest()[:12]
+  for file in (path, path / MODEL):
+    if file.is_file():
+      return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
   if (path / RESULT).is_file():
     with contextlib.suppress(BadInput):  # damaged: written again, from scratch
       return load_result(path).get('model', '')

@@ -65,8 +65,8 @@ class Settings:
   )
   init_from: str = field(
     '',
-    path('the directory of a finished run as a string; "" is none'),
-    'a run directory: begin with its final global model',
+    path('a finished run or a .safetensors file as a string; "" is none'),
+    'begin with the final global model of a run directory, or a .safetensors',
   )
   seed: int = field(
     0,

@@ -6,7 +6,10 @@ from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
+from fedjax_pfl.federated import timing
 from fedjax_pfl.federated.cohort import SAMPLINGS
+from fedjax_pfl.federated.compression import COMPRESSIONS
+from fedjax_pfl.federated.compression import RULES as COMPRESSION
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -19,6 +22,7 @@ from fedjax_pfl.settings.field import (
   NOTHING,
   field,
   or_code,
+  path,
   record,
 )
 
@@ -63,6 +67,25 @@ class ModelSettings:
     'float32 on every device; tf32: products with rounded inputs; mixed: '
     'bfloat16 activations, float32 parameters',
   )
+  lora_rank: int = field(
+    0,
+    count('dimensions', 'alpha was meant, or a sign', 0),
+    'rank of adapters beside the kernels (LoRA); 0: none',
+  )
+  lora_targets: tuple[str, ...] = field(
+    ('*',),
+    rules.tuple_of(
+      lambda value: isinstance(value, str) and bool(value),
+      "patterns for paths of layers, such as 'block*/qkv'",
+      'a single word in a config: write ("*",)',
+    ),
+    'layers that have one; *: all with a kernel, but the head',
+  )
+  lora_alpha: float = field(
+    16.0,
+    rules.above(0, 'a sign, or alpha / rank was meant'),
+    'alpha / rank is the factor of an adapter',
+  )
 
 
 @record
@@ -84,6 +107,27 @@ class TrainingSettings:
     0.0,
     rules.interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability'),
     'probability with which a client of the cohort fails and sends nothing',
+  )
+  client_speeds: str = field(
+    timing.NONE,
+    path('none, lognormal, or a text file of a number for each client'),
+    'steps a second of each client, in simulated time: none; lognormal, drawn '
+    'with median 1; or a file of numbers',
+  )
+  speed_sigma: float = field(
+    1.0,
+    rules.at_least(0, 'a sign; 0 is one speed for all'),
+    'deviation of the logarithm of drawn speeds',
+  )
+  deadline: float = field(
+    0.0,
+    rules.at_least(0, 'a sign; 0 waits for all'),
+    'simulated seconds after which a round ends; 0: with its slowest client',
+  )
+  late_clients: str = field(
+    'drop',
+    one_of(timing.POLICIES, 'what becomes of clients that would be late'),
+    'drop: they send nothing; partial: they do the steps that fit',
   )
   total_epochs: int = field(
     320,
@@ -158,6 +202,21 @@ class TrainingSettings:
     'of that optimiser',
   )
   server_momentum: float = field(0.9, MOMENTUM, 'of that optimiser, beta_1')
+  compression: str = field(
+    'none',
+    one_of(('none', *COMPRESSIONS), 'a compressor of uploads'),
+    'of what clients send; none: as it is',
+  )
+  compression_levels: int = field(
+    7,
+    COMPRESSION['levels'],
+    'of qsgd, beside 0 and the sign: 7 are 4 bits a number',
+  )
+  compression_share: float = field(
+    0.05,
+    COMPRESSION['share'],
+    'of topk: which part of the numbers of a leaf is sent',
+  )
   server_data_fraction: float = field(
     0.0,
     rules.share('a percentage, or a number of examples'),

@@ -11,7 +11,9 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
+from fedjax_pfl.federated import timing
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
@@ -200,6 +202,23 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       0,
       FIELDS['rounds'].rule.expected,
       ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
+    ),
+    Mistake(
+      training.deadline and training.client_speeds == timing.NONE,
+      'deadline',
+      training.deadline,
+      '0 without client_speeds: no time passes',
+      ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
+    ),
+    Mistake(
+      settings.model.lora_rank
+      and settings.algorithm != 'partial'
+      and not is_code(settings.algorithm),
+      'lora_rank',
+      f'{settings.model.lora_rank} with {settings.algorithm}',
+      'partial, whose patterns say what is frozen',
+      ('algorithm=partial', "hp.shared='*/lora_*'"),
+      'adapters in a method that trains and sends all kernels beside them',
     ),
     Mistake(
       not evaluation.views,

@@ -87,7 +87,8 @@ def advance(
     / seconds,
     **message_bytes(metrics, sizes, to_all),
   }
-  if settings.training.dropout_rate and HAS_SENT in metrics:
+  own = settings.training
+  if (own.dropout_rate or own.deadline) and HAS_SENT in metrics:
     failed = metrics[FINITE] & has_joined(metrics) & ~metrics[HAS_SENT]
     numbers['dropped'] = int(failed.sum())
   if settings.system.on_divergence == 'exclude':
@@ -96,6 +97,14 @@ def advance(
   state = training.state._replace(
     server=server, clients=clients, seconds=training.state.seconds + seconds
   )
+  if timing := training.experiment.timing:
+    numbers['sim_seconds'] = timing.advance(
+      float(state.sim_seconds),
+      cohorts,
+      metrics['num_steps'],
+      has_sent(metrics),
+    )
+    state = state._replace(sim_seconds=np.array(numbers['sim_seconds']))
   return training._replace(state=state, done=stop), numbers
 
 

@@ -5,6 +5,7 @@ read; the partition of the data before anything is compiled or written.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -32,6 +33,7 @@ from fedjax_pfl.data import (
 )
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.metrics import Metrics
+from fedjax_pfl.federated import compression, timing
 from fedjax_pfl.federated.cohort import cohort_size, poisson_places
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -40,7 +42,9 @@ from fedjax_pfl.federated.placement import (
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
+from fedjax_pfl.federated.timing import Timing
 from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.models.registry import make_task
@@ -72,6 +76,7 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
+  timing: Timing | None = None  # simulated
 
   @property
   def rounds(self) -> int:
@@ -147,9 +152,9 @@ def build_experiment(
     from fedjax_pfl.training import warm_start
 
     start = warm_start.load_start(
-      settings.init_from, settings.model.name, shape.image_shape, task
+      settings.init_from, settings.model.name, shape.image_shape, task, log
     )
-    task = task._replace(init=lambda key: start.params)
+    task = warm_start.begun(task, start)
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
@@ -179,7 +184,29 @@ def build_experiment(
     build_checks.check_scoring(
       settings.evaluation, settings.training.batch_size, own.test
     )
-  return placed(Experiment(settings, *data, task, stages, metrics=metrics))
+  times = build_timing(settings, stages, data.train, log)
+  return placed(
+    Experiment(settings, *data, task, stages, metrics=metrics, timing=times)
+  )
+
+
+def build_timing(
+  settings: Settings,
+  stages: tuple[Stage, ...],
+  train: ClientData,
+  log: Callable[[str], None],
+) -> Timing | None:
+  """Return how long the rounds of a run take; None without speeds."""
+  training, num_clients = settings.training, settings.data.num_seen_clients
+  if training.client_speeds == timing.NONE:
+    return None
+  if training.client_speeds == timing.DRAWN:
+    sigma = training.speed_sigma
+    speeds = timing.draw_speeds(settings.seed, sigma, num_clients)
+  else:
+    speeds = timing.read_speeds(training.client_speeds, num_clients)
+  how = training.deadline, training.late_clients
+  return timing.make_timing(stages, train, speeds, *how, log)
 
 
 def placed(experiment: Experiment) -> Experiment:
@@ -226,6 +253,13 @@ def build_task(
     'precision': model.precision,
     'running_statistics': model.norm_statistics != 'batch',
   }
+  if model.lora_rank:
+    how['wrap'] = partial(
+      with_lora,
+      rank=model.lora_rank,
+      targets=model.lora_targets,
+      alpha=model.lora_alpha,
+    )
   if is_code(model.name):
     is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
     how['input_dtype'] = int if is_whole else float
@@ -296,6 +330,14 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     stages = optimised(stages, how)
   if settings.model.norm_statistics == 'running_local':
     stages = kept_by_clients(stages, task)
+  if training.compression != 'none':
+    how = compression.Compression(
+      training.compression,
+      training.compression_levels,
+      training.compression_share,
+    )
+    # What is clipped is what arrives.
+    stages = compression.compressed(stages, how, decoded=settings.dp.clip > 0)
   if settings.dp.clip:
     stages = privacy_budget.private(stages, settings)
   if not training.server_data_fraction:

@@ -197,6 +197,8 @@ def write_result(
       more[name] = {**own.about, **_summaries(experiment, own)}
   if of_server:
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
+  if experiment.timing:
+    more['sim_seconds'] = float(training.state.sim_seconds)
   if families := best_views(result.scores, train.count):
     more['test_best_view'] = families
   if about := privacy_budget.summary(experiment.settings, experiment.stages):

@@ -31,6 +31,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.safetensors_file import SUFFIX
 from fedjax_pfl.settings import (
   FIELDS,
   Settings,
@@ -83,7 +84,12 @@ def row_key(training: str, evaluation: str, own: str) -> str:
 def run_key(
   workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
-  """Return the training key of a run directory; see `start_key`."""
+  """Return the training key of a run directory; see `start_key`.
+
+  Of a file that a run began with, its digest.
+  """
+  if pathlib.Path(workdir).is_file():
+    return run_dir.model_digest(workdir)
   stored = load_config(workdir)
   start = start_key(workdir, known)
   try:
@@ -108,6 +114,8 @@ def start_key(
   if not digest:
     return ''
   named = pathlib.Path(stored['config'].get('init_from', ''))
+  if named.suffix == SUFFIX:  # a file, which need not be there any more
+    return digest
   known = known or {}
   if _trained(named, digest):
     return run_key(named, known)

@@ -117,12 +117,14 @@ class Program:
     stage, self._bytes[place] = count_in_trace(
       self.stages(numbers)[place], server
     )
+    training = settings.training
     return with_failures(
       stage,
-      settings.training.dropout_rate,
+      training.dropout_rate,
       settings.system.on_divergence == 'exclude',
       self.experiment.joining_rate,
       aggregates_nothing=settings.dp.clip > 0,
+      has_deadline=training.deadline > 0,
     ).algorithm
 
   def _make_rounds(self, place: int, server: Server) -> Callable:

@@ -42,6 +42,7 @@ class State(NamedTuple):
   seconds: np.ndarray  # of work so far, in this and in earlier processes
   test_best: dict[str, TestBest]  # of this stage, by view
   chosen: Chosen | tuple[()] = ()  # by validation; () where nothing is
+  sim_seconds: np.ndarray | tuple[()] = ()  # simulated; () without speeds
 
 
 class Training(NamedTuple):
@@ -127,11 +128,13 @@ def start_stage(training: Training, place: Place) -> Training:
     states = experiment.placement.initialize(
       stage, *training.states, experiment.train
     )
-    state = _state_of(experiment, stage, states, training.state.seconds)
+    state = _state_of(experiment, stage, states, training.state)
     training = training._replace(state=state)
   if not place.first <= training.done < place.last:
     return training
   data = stage.prepare_data(training.state.server, experiment.train)
+  if timing := experiment.timing:
+    data = data._replace(work=timing.work(place.number))
   return training._replace(data=data)
 
 
@@ -161,14 +164,16 @@ def _state_of(
   experiment: Experiment,
   stage: Stage,
   states: tuple[Server, Client],
-  seconds: np.ndarray | None = None,
+  before: State | None = None,
 ) -> State:
   """Return the state in which a stage begins with these states, or shapes."""
+  no_time = np.zeros(()) if experiment.timing else ()
   return State(
     *states,
-    np.zeros(()) if seconds is None else seconds,
+    before.seconds if before else np.zeros(()),
     init_test_best(experiment, stage, *states),
     init_chosen(experiment, stage, *states),
+    before.sim_seconds if before else no_time,
   )
 
 

@@ -1,6 +1,12 @@
-"""Warm start: a run starts with the final global model of another run."""
+"""Warm start: a run begins with the final global model of another, or a file.
 
+A run has to fit in all its leaves, a checkpoint of safetensors in all but those
+of the head. Adapters that it lacks, and the head of a file, are drawn as usual.
+"""
+
+import math
 import pathlib
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -10,22 +16,52 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
-from fedjax_pfl.runs import model_file, run_dir
+from fedjax_pfl.models import lora
+from fedjax_pfl.runs import model_file, run_dir, safetensors_file
 
 
 class Start(NamedTuple):
-  """The run to start from: its model, its data, its directory."""
+  """What to start from: its model, its data, where it is."""
 
-  workdir: str
-  params: Params
-  data_id: str  # of the data of that run
+  path: str  # a directory, or a file
+  params: Params  # None where the model is drawn
+  data_id: str  # of the data of that run; '' of a file
   digest: str  # of the file: with another model it is another run
 
 
 def load_start(
-  workdir: str, model: str, image_shape: tuple, task: Task
+  path: str,
+  model: str,
+  image_shape: tuple,
+  task: Task,
+  log: Callable[[str], None] = lambda text: None,
 ) -> Start:
-  """Return the final global model of this run, for a model and its task."""
+  """Return the model at this path, for a model and its task."""
+  like = jax.eval_shape(task.init, jax.random.key(0))
+  digest = run_dir.model_digest(path)
+  if path.endswith(safetensors_file.SUFFIX):
+    leaves = safetensors_file.load_leaves(path, _shapes(like))
+    leaves = _without_misfits(path, leaves, like, log)
+    return Start(path, _holes(leaves, like), '', digest)
+  params = _of_run(path, model, image_shape, task.num_classes, like)
+  data_id = run_dir.load_config(path)['data']
+  return Start(path, params, data_id, digest)
+
+
+def begun(task: Task, start: Start) -> Task:
+  """Return the task whose first parameters are those of the start."""
+  names = trees.leaf_names(start.params)
+  if names == trees.leaf_names(task.is_head):
+    return task._replace(init=lambda key: start.params)
+  return task._replace(
+    init=lambda key: trees.combine(start.params, task.init(key))
+  )
+
+
+def _of_run(
+  workdir: str, model: str, image_shape: tuple, num_classes: int, like: Params
+) -> Params:
+  """Return the final global model of a run; without adapters if it has none."""
   run_dir.load_result(workdir)  # refuses a run that is not finished
   path = pathlib.Path(workdir) / run_dir.MODEL
   if not path.is_file():
@@ -45,21 +81,66 @@ def load_start(
       expected=f'a model with its {", ".join(fields)}',
       cause='a file that was not written by a run',
     )
-  like = jax.eval_shape(task.init, jax.random.key(0))
-  got = _describe(*(about[name] for name in fields), params)
-  want = _describe(model, task.num_classes, image_shape, like)
-  if got != want or _shapes(params) != _shapes(like):
+  found = dict(
+    zip(trees.leaf_names(params), jax.tree.leaves(params), strict=True)
+  )
+  wanted = {
+    name: shape
+    for name, shape in _shapes(like).items()
+    if name in found or not _is_adapter(name)
+  }
+  got = _describe(*(about[name] for name in fields), _shapes(params))
+  want = _describe(model, num_classes, image_shape, wanted)
+  if got != want or _shapes(params) != wanted:
     raise bad_input(
       'init_from',
       got=f'{workdir}, {got}',
       expected=want,
       cause='the run of another data set or model',
     )
-  params = jax.tree.map(
-    lambda leaf, wanted: jnp.asarray(leaf, wanted.dtype), params, like
+  return _holes(found, like)
+
+
+def _without_misfits(
+  path: str, leaves: dict[str, Any], like: Params, log: Callable
+) -> dict[str, Any]:
+  """Return the leaves of a checkpoint that fit; all have to but the head."""
+  shapes = _shapes(like)
+  fit = {
+    name: leaves[name]
+    for name, shape in shapes.items()
+    if name in leaves and leaves[name].shape == shape
+  }
+  drawn = [name for name in shapes if name not in fit]
+  words = ', '.join(
+    f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
+    if name in leaves
+    else f'no {name}'
+    for name in drawn
   )
-  data_id = run_dir.load_config(workdir)['data']
-  return Start(str(workdir), params, data_id, run_dir.model_digest(workdir))
+  if any(not _is_adapter(name) and name[:5] != 'head/' for name in drawn):
+    others = [name for name in leaves if name not in shapes]
+    raise bad_input(
+      'init_from',
+      got=f'{path} with {words}',
+      expected='every leaf of the model but its head, in its shape',
+      choices=others or None,
+      cause='a checkpoint of another model, or of other names',
+    )
+  if drawn:
+    log(f'init_from: {words}, which {"begin" if drawn[1:] else "begins"} fresh')
+  return fit
+
+
+def _holes(leaves: dict[str, Any], like: Params) -> Params:
+  """Return the leaves as a model, with None where one is missing."""
+  names = iter(trees.leaf_names(like))
+
+  def leaf(wanted):
+    found = leaves.get(next(names))
+    return None if found is None else jnp.asarray(found, wanted.dtype)
+
+  return jax.tree.map(leaf, like)
 
 
 def identity_with(algorithm: str, data: Any, start: Start) -> str:
@@ -67,16 +148,16 @@ def identity_with(algorithm: str, data: Any, start: Start) -> str:
 
   Refuses another partition where a client would get the model of another one,
   or where that run may have trained on what this one keeps for choosing, or on
-  examples of clients who come later.
+  examples of clients who come later. What a file was trained on is not known.
   """
   module = algorithms.load(algorithm)
   is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
   of_start = start.data_id.partition('+')[0]
   kept_apart = data.validation is not None or data.unseen is not None
-  if (is_bound or kept_apart) and of_start != data.data_id:
+  if of_start and (is_bound or kept_apart) and of_start != data.data_id:
     raise bad_input(
       'init_from',
-      got=f'{start.workdir}, on the data {of_start}',
+      got=f'{start.path}, on the data {of_start}',
       expected=f'a run on the data of this one, {data.data_id}: the same '
       'images, with the same partition',
       cause='another seed, partition, validation_fraction, number of clients '
@@ -85,15 +166,19 @@ def identity_with(algorithm: str, data: Any, start: Start) -> str:
   return f'{data.data_id}+{start.digest}'
 
 
+def _is_adapter(name: str) -> bool:
+  return name.rpartition('/')[2] in (lora.A, lora.B)
+
+
 def _shapes(params: Params) -> dict[str, tuple]:
   shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
   return dict(zip(trees.leaf_names(params), shapes, strict=True))
 
 
 def _describe(
-  model: str, num_classes: int, image_shape: tuple, params: Params
+  model: str, num_classes: int, image_shape: tuple, shapes: dict[str, tuple]
 ) -> str:
-  size = sum(leaf.size for leaf in jax.tree.leaves(params))
+  size = sum(map(math.prod, shapes.values()))
   pixels = 'x'.join(map(str, image_shape))
   return (
     f'a {model} for {num_classes} classes of {pixels} images, '

@@ -1,4 +1,4 @@
-"""With the right patterns, `partial` is FedPer, LG-FedAvg and FedRep."""
+"""With the right patterns, `partial` is FedPer, LG-FedAvg, FedRep, or LoRA."""
 
 from functools import partial
 
@@ -6,14 +6,22 @@ import jax
 import optax
 import pytest
 from helpers import (
+  KEY,
   TRAIN,
   assert_close,
   build,
+  client_of,
   make_data,
   make_task,
   play,
   refused,
 )
+
+from configs import digits
+from fedjax_pfl.core import trees
+from fedjax_pfl.federated import communication
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.training.build import build_experiment
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
@@ -29,7 +37,7 @@ SIMULTANEOUS = {'order': 'simultaneous'}
     (
       'lg_fedavg',
       {'train_fedavg': False, 'learning_rate': 0.1},
-      {**SIMULTANEOUS, 'personal': ('body/*',)},
+      {**SIMULTANEOUS, 'personal': 'body/*'},
       RATE,
     ),
     (
@@ -47,7 +55,62 @@ def test_it_is(other, theirs, ours, train):
   assert_close(jax.tree.leaves(got[:2]), jax.tree.leaves(want[:2]))
 
 
-@pytest.mark.parametrize('pattern', ['conv9/*', '*'])
-def test_patterns_select_some_leaves_and_not_all(pattern):
-  text = refused(partial(build, 'partial', personal=(pattern,)))
-  assert text.startswith('hp.personal: got')
+@pytest.mark.parametrize('order', ['alternating', 'simultaneous'])
+def test_frozen_leaves_stay_as_they_begin(order):
+  """In training with weight decay, too, and in fine-tuning."""
+  (stage,) = build('partial', shared='body/bias', order=order)
+  first, *_ = play((stage,), DATA, rounds=0)
+  server, clients, _ = play((stage,), DATA)
+  views = stage.algorithm.personalize(
+    server, trees.gather(clients, 0), client_of(DATA, 0), KEY(3)
+  )
+  for params in (server.params, views['finetuned']):
+    assert (params['body']['kernel'] == first.params['body']['kernel']).all()
+    assert (params['body']['bias'] != first.params['body']['bias']).all()
+  assert clients['body'] == {'kernel': None, 'bias': None}
+
+
+LORA, HEAD = ['lora_a', 'lora_b'], ['bias', 'kernel']
+
+
+@pytest.mark.parametrize(
+  ('how', 'sent', 'kept'),
+  [
+    ({'shared': '*/lora_*'}, LORA, HEAD),
+    ({'shared': '*/lora_*, head/*', 'personal': ()}, [*HEAD, *LORA], []),
+    ({'shared': '*/lora_b'}, ['lora_b'], HEAD),  # FFA-LoRA
+    (
+      {'shared': '*/lora_a', 'personal': '*/lora_b, head/*'},  # FedSA-LoRA
+      ['lora_a'],
+      [*HEAD, 'lora_b'],
+    ),
+  ],
+)
+def test_uploads_are_adapters_alone(how, sent, kept):
+  """Of any model; what is frozen is sent once."""
+  config = digits.get_config('partial').to_dict()
+  one = build_experiment({**config, 'lora_rank': 2, 'hp': how})
+  ((stage, server, clients),) = stage_shapes(one.stages, one.train)
+  found = communication.messages(stage, server, clients, one.train)
+
+  def words(tree):
+    return sorted({name.split('/')[-1] for name in trees.leaf_names(tree)})
+
+  assert (words(found.up), words(found.state)) == (sent, kept)
+  sizes = communication.sizes_of(found)
+  assert sizes.up == sizes.down - 4 < sizes.initial / 10  # and the clock
+  assert sizes.initial == trees.num_bytes(server.params) - sum(sizes[:2])
+
+
+@pytest.mark.parametrize(
+  ('how', 'words'),
+  [
+    ({'personal': 'conv9/*'}, 'hp.personal: got'),
+    ({'personal': ('*',)}, 'hp.personal: got'),
+    ({'frozen': 'head/*, conv9'}, 'hp.frozen: got'),
+    ({'shared': 'head/*'}, 'hp.shared: got'),  # they are personal
+    ({'personal': ()}, 'hp.shared: got'),  # all would be shared
+  ],
+)
+def test_patterns_select_some_leaves_and_not_all(how, words):
+  assert refused(partial(build, 'partial', **how)).startswith(words)

@@ -50,6 +50,7 @@ def make_run(
       images_per_second=1000.0,
       bytes_up=1_000_000,
       bytes_down=2_000_000,
+      sim_seconds=10.0 * at,
       **{'initial/accuracy': accuracy + lift, 'global/accuracy': 30.0},
     )
   scores = {

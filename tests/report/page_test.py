@@ -72,6 +72,8 @@ NUMBERS = {
   'Learning': [
     '<strong>Initial accuracy over rounds</strong>',
     '<strong>Initial accuracy over bytes</strong>',
+    '<strong>Initial accuracy over simulated time</strong>',
+    'FedAvg, 40: 25.0<',  # four rounds of ten seconds
     '<strong>Server accuracy over rounds</strong>',
     '<title>FedBABU, 4: 27.0 (25.0 to 29.0)</title>',
     '<title>FedAvg, 6: 25.0</title>',  # MB of two lines

@@ -49,6 +49,14 @@ NO_DATA_NEEDED = [
     | {'eval_views': ()},
     'unseen_clients: got 2, expected 0 for local_only: its server sends ',
   ),
+  ({'compression': 'zip'}, "compression: got 'zip', expected a compressor"),
+  ({'compression_levels': 128}, 'got 128, expected a whole number of levels, '),
+  ({'compression_share': 0.0}, 'got 0.0, expected a share above 0 and up to'),
+  (
+    {'algorithm': 'fedproto', 'compression': 'topk', 'eval_views': ()}
+    | {'views': ('personal',)},
+    "compression: got 'topk with fedproto', expected none with this method",
+  ),
 ]
 # Found in the labels alone.
 PARTITIONS = [

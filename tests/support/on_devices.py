@@ -12,6 +12,7 @@ from counting_method import counting
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated.compression import Compression, compressed
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, make_rounds
@@ -34,24 +35,37 @@ def differences(words, float64=False) -> dict[str, float]:
   """Return {word: the largest difference} of some methods.
 
   A word is a method and a case, `counting` is that of counting_method.py, which
-  compiles quickly; a third part is the rate at which clients fail.
+  compiles quickly; a third part is the rate at which clients fail, or late:
+  some have time for a part of their steps, or none; a fourth compresses.
   """
   jax.config.update('jax_disable_most_optimizations', True)
   jax.config.update('jax_enable_x64', float64)
   return {word: _compare(*word.split(',')) for word in words}
 
 
-def _compare(name, case, rate='0'):
+def _compare(name, case, rate='0', compressor=''):
   stages, (devices, cohort, chunk) = (
     (Stage(name, ROUNDS, counting()),),
     CASES[case],
   )
   if name != 'counting':
     stages = helpers.build(name)
-  stages = tuple(with_failures(stage, float(rate)) for stage in stages)
+  if compressor:
+    stages = compressed(stages, Compression(compressor))
+  late, data = rate == 'late', helpers.make_data()
+  rate, work = (
+    0.0 if late else float(rate),
+    jnp.array([1, 0, 1, 1, 0.4, 0.8, 1]),
+  )
+  stages = tuple(
+    with_failures(stage, rate, has_deadline=late) for stage in stages
+  )
+  data = data._replace(work=work) if late else data
   mesh = make_mesh(devices)
   assert mesh.size == devices
-  got, want = (play(stages, cohort, where, chunk) for where in (mesh, None))
+  got, want = (
+    play(stages, cohort, where, chunk, data) for where in (mesh, None)
+  )
   if name == 'counting':
     return difference(got, want)
   scores = (evaluate(stages, *want[:2], where) for where in (mesh, None))
@@ -73,9 +87,9 @@ def difference(got, want) -> float:
   return float(max(jax.tree.leaves(jax.tree.map(of_leaf, got, want))))
 
 
-def play(stages, cohort, mesh, chunk):
+def play(stages, cohort, mesh, chunk, data):
   """Return server, clients and metrics after ROUNDS of each stage."""
-  data, metrics, where = helpers.make_data(), [], placed(mesh)
+  metrics, where = [], placed(mesh)
   server, clients = where.begin(stages[0], data, helpers.KEY(1))
   cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
   for number, stage in enumerate(stages):

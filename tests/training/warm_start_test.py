@@ -5,11 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import KEY, refused
+from safetensors.numpy import save_file
 
 from configs import digits
 from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
+from fedjax_pfl.training import keys
 from fedjax_pfl.training.build import build_experiment
 
 SHAPE = (8, 8, 1)
@@ -90,3 +92,47 @@ def test_the_clients_have_to_be_those_of_the_start(start, method, same, other):
   assert [stage.name for stage in experiment.stages] == [method]
   message = refused(lambda: build(path, method, **{**same, **other}))
   assert f"init_from: got '{path}, on the data {data}" in message
+
+
+LORA = {'lora_rank': 2, 'hp': {'shared': '*/lora_*'}}
+
+
+def test_adapters_begin_beside_the_model_of_another_run(start):
+  experiment = build(start()[0], 'partial', **LORA)
+  params = experiment.task.init(KEY(8))
+  assert (params['conv1']['kernel'] == 0.5).all()
+  assert params['conv1']['lora_a'].std() > 0.1
+  assert not params['conv1']['lora_b'].any()
+
+
+def test_a_checkpoint_of_safetensors(tmp_path):
+  """PyTorch's names and layout; a head of other classes is drawn."""
+  task = make_task('convnet3', image_shape=SHAPE, num_classes=10)
+  params = jax.tree.map(np.asarray, task.init(KEY(3)))
+  tensors = {'head.weight': np.zeros((62, 64), 'f4')}
+  for name in ('conv1', 'conv2', 'conv3'):
+    kernel = params[name]['kernel'].transpose(3, 2, 0, 1)
+    tensors[f'{name}.weight'] = np.ascontiguousarray(kernel)
+    tensors[f'{name}.bias'] = params[name]['bias']
+  for name in ('bn1', 'bn2', 'bn3'):
+    tensors[f'{name}.weight'] = params[name]['scale']
+    tensors[f'{name}/bias'] = params[name]['bias']
+  path, lines = str(tmp_path / 'net.safetensors'), []
+  save_file(tensors, path)
+  settings = digits.get_config('partial').to_dict() | LORA
+  settings['init_from'] = path
+  experiment = build_experiment(settings, lines.append)
+  got = experiment.task.init(KEY(4))
+  for name in params.keys() - {'head'}:
+    for leaf, want in params[name].items():
+      assert (got[name][leaf] == want).all(), (name, leaf)
+  assert 'head/kernel [64, 62] in place of [64, 10]' in ' '.join(lines)
+  assert keys.run_key(path) == experiment.data_id.partition('+')[2]
+
+  del tensors['conv1.bias']
+  tensors['stem.bias'] = np.zeros(64, 'f4')
+  save_file(tensors, path)
+  message = refused(build_experiment, settings)
+  assert 'no conv1/bias' in message and 'Choices: stem/bias' in message
+  (tmp_path / 'net.safetensors').write_bytes(b'nothing')
+  assert 'a file that safetensors wrote' in refused(build_experiment, settings)

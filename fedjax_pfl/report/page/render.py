@@ -176,7 +176,7 @@ def _facts(
   detail, form = DETAILS.get(way, ('', ''))
   words = f', {form.format(common[detail])}' if detail in common else ''
   yield 'partition', way and f'{without_digest(way)}{words}'
-  for name in ('client_fraction', 'dropout_rate', 'local_epochs'):
+  for name in ('client_fraction', 'dropout_rate', 'deadline', 'local_epochs'):
     yield name.replace('_', ' '), common.get(name)
   rounds = {run.result['rounds'] for group in groups for run in group.runs}
   yield 'rounds', ' or '.join(f'{number:,}' for number in sorted(rounds))

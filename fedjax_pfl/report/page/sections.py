@@ -21,13 +21,17 @@ FINETUNED = re.compile(r'finetuned_(\d+)')
 
 
 def learning(groups: Sequence[Group]) -> Section:
-  """Return accuracy over rounds and over bytes, of all evaluated views."""
+  """Return accuracy over rounds, bytes and simulated time."""
   evaluated = {group.label: _evaluated(group) for group in groups}
   firsts = {label: names[0] for label, names in evaluated.items() if names}
   if not firsts:
     words = 'These runs were not evaluated during their rounds.'
     return Section('Learning', words, [])
-  panels = [*_over_rounds(groups, firsts), *_over_bytes(groups, firsts)]
+  panels = [
+    *_over_rounds(groups, firsts),
+    *_over_bytes(groups, firsts),
+    *_over_time(groups, firsts),
+  ]
   known = [name for names in evaluated.values() for name in names]
   for name in dict.fromkeys(known):
     others = {
@@ -86,6 +90,21 @@ def _over_bytes(
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
   shown = [(group, sent / unit, accuracy) for group, sent, accuracy in shown]
   return _curves(shown, names, 'bytes', f'{word} sent, down and up')
+
+
+def _over_time(
+  groups: Sequence[Group], names: Mapping[str, str]
+) -> list[Panel]:
+  """Draw the same over simulated time, the mean over seeds."""
+  shown = []
+  for group in groups:
+    at, seconds = group.curve('sim_seconds')
+    if group.label in names and len(at):
+      rounds, accuracy = group.curve(names[group.label])
+      seconds = np.concatenate([[0], seconds.mean(0)])
+      passed = seconds[np.searchsorted(at, rounds, side='right')]
+      shown.append((group, passed, accuracy))
+  return _curves(shown, names, 'simulated time', 'simulated seconds')
 
 
 def _curves(

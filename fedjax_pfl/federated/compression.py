@@ -1,0 +1,297 @@
+"""Compressed uploads, around any method: QSGD, top-k with memory, DRIVE.
+
+d are the n numbers of a leaf of a change (exchange.py), m what arrives of them.
+
+qsgd (Alistarh et al. 2017), in each bucket b of 512 numbers, for s levels:
+  m_j = sign(d_j) |b|/s floor(s |d_j| / |b| + u_j)       u_j ~ U[0, 1)
+topk (Stich et al. 2018), k = ceil(share n), e = 0 at first:
+  m   = those k of the d + e that are largest in size;   e <- d + e - m
+drive (Vargaftik et al. 2021), in each block b of 1,024 numbers:
+  r   = H D b,   m = D H^-1 (S sign(r)),   S = |b|_2^2 / |r|_1
+
+H is Hadamard's matrix, over its norm; D are random signs. QSGD is unbiased: the
+mean of m over u is d. So is DRIVE under a uniform rotation; under H D it is so
+in the direction of d, and nearly so in others if no few numbers outweigh the
+rest. Top-k is not: what it leaves out stays with the client, in e.
+
+On the wire: ceil(log2(2s + 1)) bits a number and 32 a bucket; 32 bits and an
+index of 8, 16 or 32 for each of k numbers; one bit a number, 32 a block, and
+the key of D.
+
+Compressed are floats that are changes of a model which both sides know. As it
+is goes all else (control variates, class means, models of other shape,
+integers, running statistics), and a leaf whose message would be no smaller.
+What clients download is not compressed: a client of a cohort does not hold the
+model of the round before, of which it could get a change.
+
+Differs from the papers: QSGD's |b| is the largest |b_j| instead of the 2-norm,
+which is as unbiased and has less variance, and codes have a fixed length
+instead of Elias's; DRIVE rotates blocks, not the whole vector.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from fedjax_pfl.core import rules, statistics, trees
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.federated.communication import Counted, messages
+from fedjax_pfl.federated.exchange import exchanging
+from fedjax_pfl.federated.rounds import stage_shapes
+
+COMPRESSIONS = ('qsgd', 'topk', 'drive')
+BUCKET, BLOCK = 512, 1024  # numbers that share a norm, and a rotation
+
+
+class Compression(NamedTuple):
+  """How uploads are compressed."""
+
+  name: str
+  levels: int = 7  # s, of qsgd
+  share: float = 0.05  # of topk
+
+
+RULES = {
+  'levels': rules.Rule(
+    lambda value: rules.is_int(value) and 1 <= value <= 127,
+    'a whole number of levels, 1 to 127: a number has 8 bits at most',
+    'bits instead of levels: 7 levels with a sign are 4 bits',
+  ),
+  'share': rules.interval(
+    '(0, 1]', 'a percentage, or a number of coordinates', 'a share'
+  ),
+}
+
+
+class Codec(NamedTuple):
+  """The numbers [n] of a leaf as a message, and what arrives of it."""
+
+  encode: Callable[[Array, Key], PyTree]
+  decode: Callable[[PyTree, int], Array]
+
+
+@partial(
+  jax.tree_util.register_dataclass,
+  data_fields=['parts'],
+  meta_fields=['shape'],
+)
+@dataclasses.dataclass(frozen=True)
+class Packed:
+  """A leaf as it travels."""
+
+  parts: PyTree
+  shape: tuple[int, ...]
+
+
+def compressed(
+  stages: tuple[Stage, ...], how: Compression, decoded: bool = False
+) -> tuple[Stage, ...]:
+  """Return the method with clients that compress what they send.
+
+  decoded: messages are what the server makes of them, counted as the bits that
+  travel: for a wrapper outside that reads changes, such as one that clips.
+  """
+  return tuple(_compressed(stage, how, decoded) for stage in stages)
+
+
+def _compressed(stage, how, decoded):
+  codec = CODECS[how.name](how)
+
+  def send(change, memory, rng):
+    if memory:
+      change = jax.tree.map(jnp.add, change, memory)
+    message = encode(codec, change, rng)
+    if decoded or memory:
+      arrives = decode(codec, message)
+    if memory:
+      memory = jax.tree.map(jnp.subtract, change, arrives)
+    if decoded:
+      message = Counted(arrives, trees.num_bytes(message))
+    return message, memory, {}
+
+  def receive(messages, senders, value):
+    if decoded:
+      return messages.content, senders, value
+    return jax.vmap(partial(decode, codec))(messages), senders, value
+
+  return exchanging(
+    *(stage, 'compression', send, receive),
+    memory=zeros_like if how.name == 'topk' else None,
+    of_model=True,
+  )
+
+
+def check_uploads(
+  name: str, stages: tuple[Stage, ...], data: ClientData
+) -> None:
+  """Refuse a method of which no upload is smaller; traced on shapes."""
+
+  def is_smaller(leaf):
+    return isinstance(leaf, Packed | Counted)
+
+  for stage, *states in stage_shapes(stages, data):
+    up = messages(stage, *states, data).up
+    if any(map(is_smaller, jax.tree.leaves(up, is_leaf=is_smaller))):
+      return
+  raise bad_input(
+    'compression',
+    got=f'{name} with {stages[-1].name}',
+    expected='none with this method: no upload of it is a change of a model '
+    'that both sides know, or all have few numbers',
+    choices=['compression=none'],
+    cause='a method that sends class means, directions, or models of its own',
+  )
+
+
+# ---- A change, leaf by leaf --------------------------------------------------
+
+
+def encode(codec: Codec, change: PyTree, rng: Key) -> PyTree:
+  """Return the tree with leaves that are `Packed` where that is smaller."""
+  leaves, structure = jax.tree.flatten(change)
+  as_it_is = jax.tree.leaves(statistics.mask(change))
+
+  def sent(number, leaf):
+    is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
+    if as_it_is[number] or not is_float or leaf.size < 2:
+      return leaf
+    parts = codec.encode(leaf.reshape(-1), jax.random.fold_in(rng, number))
+    is_smaller = trees.num_bytes(parts) < trees.num_bytes(leaf)
+    return Packed(parts, leaf.shape) if is_smaller else leaf
+
+  return structure.unflatten(map(sent, range(len(leaves)), leaves))
+
+
+def decode(codec: Codec, message: PyTree) -> PyTree:
+  """Return the change that arrives."""
+
+  def arrived(leaf):
+    if not isinstance(leaf, Packed):
+      return leaf
+    return codec.decode(leaf.parts, math.prod(leaf.shape)).reshape(leaf.shape)
+
+  return jax.tree.map(
+    arrived, message, is_leaf=lambda leaf: isinstance(leaf, Packed)
+  )
+
+
+def zeros_like(change: PyTree) -> PyTree:
+  return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), change)
+
+
+def in_rows(x: Array, size: int) -> Array:
+  """Return the numbers [n] in rows of so many, the last one padded by 0."""
+  return jnp.pad(x, (0, -len(x) % size)).reshape(-1, size)
+
+
+# ---- QSGD --------------------------------------------------------------------
+
+
+def qsgd(how: Compression) -> Codec:
+  levels, bits = how.levels, (2 * how.levels).bit_length()
+
+  def encode(x, key):
+    rows = in_rows(x, min(BUCKET, len(x)))
+    norm = jnp.max(jnp.abs(rows), axis=1)
+    size = jnp.abs(rows) / jnp.where(norm > 0, norm, 1)[:, None]
+    level = jnp.floor(levels * size + jax.random.uniform(key, rows.shape))
+    code = levels + jnp.sign(rows) * jnp.minimum(level, levels)
+    code = code.astype(jnp.uint8).reshape(-1)[: len(x)]
+    planes = jnp.stack([(code >> bit) & 1 for bit in range(bits)])
+    return jnp.packbits(planes, axis=1), norm
+
+  def decode(parts, length):
+    planes, norm = parts
+    planes = jnp.unpackbits(planes, axis=1, count=length)
+    code = sum(plane << bit for bit, plane in enumerate(planes))
+    signed = code.astype(norm.dtype) - levels
+    rows = in_rows(signed, min(BUCKET, length))
+    return (rows * (norm / levels)[:, None]).reshape(-1)[:length]
+
+  return Codec(encode, decode)
+
+
+# ---- Top-k -------------------------------------------------------------------
+
+
+def topk(how: Compression) -> Codec:
+  def encode(x, key):
+    del key
+    number = math.ceil(how.share * len(x) - 1e-9)  # 0.07 * 100 is 7.00..1
+    _, places = lax.top_k(jnp.abs(x), number)
+    return x[places], places.astype(np.min_scalar_type(len(x) - 1))
+
+  def decode(parts, length):
+    values, places = parts
+    return jnp.zeros(length, values.dtype).at[places].set(values)
+
+  return Codec(encode, decode)
+
+
+# ---- DRIVE -------------------------------------------------------------------
+
+
+def drive(how: Compression) -> Codec:
+  del how
+
+  def encode(x, key):
+    seed = jax.random.bits(key, dtype=jnp.uint32)
+    rows = in_rows(x, _block(len(x)))
+    rotated = hadamard(_signs(seed, rows) * rows)
+    size = jnp.sum(jnp.abs(rotated), axis=1)
+    scale = jnp.sum(rotated**2, axis=1) / jnp.where(size > 0, size, 1)
+    return jnp.packbits(rotated >= 0), scale, seed
+
+  def decode(parts, length):
+    bits, scale, seed = parts
+    size = _block(length)
+    bits = jnp.unpackbits(bits, count=len(scale) * size).reshape(-1, size)
+    rows = scale[:, None] * (2 * bits.astype(scale.dtype) - 1)
+    return (_signs(seed, rows) * hadamard(rows)).reshape(-1)[:length]
+
+  return Codec(encode, decode)
+
+
+def _block(length: int) -> int:
+  """Return how many numbers are rotated together, a power of two."""
+  return min(BLOCK, 1 << (length - 1).bit_length())
+
+
+def _signs(seed: Array, rows: Array) -> Array:
+  """Return the diagonal of D, from one random bit a number."""
+  words = jax.random.bits(jax.random.key(seed), (-(-rows.size // 8),), 'uint8')
+  bits = jnp.unpackbits(words, count=rows.size).reshape(rows.shape)
+  return 2 * bits.astype(rows.dtype) - 1
+
+
+def hadamard(rows: Array) -> Array:
+  """Return H of each row [B, 2^m], H H = I: two products of small matrices."""
+  size = rows.shape[1]
+  left = 1 << (size.bit_length() // 2)
+  turned = jnp.einsum(
+    'lm,bmn,nr->blr',
+    _matrix(left),
+    rows.reshape(len(rows), left, size // left),
+    _matrix(size // left),
+    precision='highest',
+  )
+  return turned.reshape(rows.shape) / math.sqrt(size)
+
+
+def _matrix(size: int) -> np.ndarray:
+  matrix = np.ones((1, 1), np.float32)
+  while len(matrix) < size:
+    matrix = np.block([[matrix, matrix], [matrix, -matrix]])
+  return matrix
+
+
+CODECS = {'qsgd': qsgd, 'topk': topk, 'drive': drive}

@@ -1,0 +1,188 @@
+"""Simulated time: clients of unlike speed, and a deadline for slow ones.
+
+  v_i  =  exp(sigma z_i),  z_i ~ N(0, 1)    steps a second; or from a file
+  t    <- t + max_i T_i / v_i               over the cohort's clients that send
+
+T_i are the gradient steps of client i in the round, the metric `num_steps`.
+Nothing else takes time: no network, no server, no evaluation. A client that
+drops out is not waited for.
+
+With a deadline D a client has time for b_i = floor(D v_i) of the P_i steps that
+it should do. Who would need longer
+
+  drop     sends nothing, as if it failed (failures.py)
+  partial  does b_i steps, and sends nothing where that is 0
+
+and a round in which any client of the cohort sends nothing lasts D: the server
+cannot know. Speeds do not change, so that `drop` never hears some clients.
+
+Both policies are one number a client, the share `ClientData.work` of its steps,
+which `fit` obeys (client/local_training.py). P_i depends on the number of
+examples alone, so all this is known before a run compiles. Where all clients
+have to take part, the server waits for them.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.errors import bad_input, expand_home, may_read
+from fedjax_pfl.core.types import ClientData, PyTree
+from fedjax_pfl.federated.chunking import shapes_of
+from fedjax_pfl.federated.rounds import stage_shapes
+
+NONE, DRAWN = 'none', 'lognormal'  # else a file
+POLICIES = ('drop', 'partial')
+SPEEDS = 1001  # a stream of the seed, as in server_training.py
+
+
+class Timing(NamedTuple):
+  """How long rounds take, and what clients have time for."""
+
+  speeds: np.ndarray  # [K] steps a second
+  deadline: float = 0.0  # seconds; 0 is none
+  # [K] of each stage, `ClientData.work`; None where all clients are waited for
+  works: tuple[np.ndarray | None, ...] = ()
+
+  def work(self, place: int) -> np.ndarray | None:
+    """Return the share of its steps that each client does in a stage: [K]."""
+    return self.works[place] if self.works else None
+
+  def advance(
+    self,
+    seconds: float,
+    cohorts: np.ndarray,
+    num_steps: np.ndarray,
+    has_sent: np.ndarray,
+  ) -> float:
+    """Return the seconds after rounds of cohorts, steps and senders [T, C]."""
+    own = np.where(has_sent, num_steps / self.speeds[cohorts], self.deadline)
+    for lasts in own.max(
+      1
+    ):  # one by one: the same bits for calls of any length
+      seconds += float(lasts)
+    return seconds
+
+
+def draw_speeds(seed: int, sigma: float, num_clients: int) -> np.ndarray:
+  """Return a speed for every client, log-normal with median 1: [K]."""
+  return np.exp(sigma * _stream(seed, SPEEDS).normal(size=num_clients))
+
+
+@may_read('client_speeds')
+def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
+  """Return the K numbers of a text file, in the order of the clients' ids."""
+  try:
+    text = expand_home('client_speeds', path).read_text()
+    speeds = np.array(text.replace(',', ' ').split(), float)
+  except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+    found = str(error)
+  else:
+    if speeds.shape == (num_clients,) and np.all(
+      np.isfinite(speeds) & (speeds > 0)
+    ):
+      return speeds
+    found = f'{speeds.size} numbers, from {speeds.min(initial=np.inf):g} on'
+  raise bad_input(
+    'client_speeds',
+    got=f'{path}: {found}',
+    expected=f'a text file of {num_clients} numbers above 0, the steps a '
+    'second of every client that takes part',
+    choices=[NONE, DRAWN, 'FILE'],
+    cause='a path from another folder, a header, or another number of clients',
+  )
+
+
+def make_timing(
+  stages: Sequence[Stage],
+  data: ClientData,
+  speeds: np.ndarray,
+  deadline: float,
+  policy: str,
+  log: Callable[[str], None],
+) -> Timing:
+  """Return the times of a run; refuse a deadline that no client meets."""
+  if not deadline:
+    return Timing(speeds)
+  works = []
+  for stage, *states in stage_shapes(stages, shapes_of(data)):
+    work = None
+    if not stage.full_participation:
+      steps = planned_steps(stage, *states, data)
+      work = shares(steps, speeds, deadline, policy)
+      _check_work(stage.name, work, steps, speeds, deadline, policy)
+      late = (work < 1).sum()
+      log(f'{stage.name}: {late:,} of {len(work):,} clients miss the deadline')
+    works.append(work)
+  return Timing(speeds, deadline, tuple(works))
+
+
+def shares(
+  steps: np.ndarray, speeds: np.ndarray, deadline: float, policy: str
+) -> np.ndarray:
+  """Return the shares of so many steps [K] for which there is time: [K]."""
+  possible = np.floor(np.minimum(deadline * speeds, steps))
+  # Half a step more: the product with P_i, rounded down, has to be b_i.
+  part = (possible + 0.5) / np.maximum(steps, 1)
+  if policy == 'drop':
+    part = np.zeros_like(part)
+  work = np.where(possible < 1, 0, part)
+  return np.where(possible >= steps, 1, work).astype(np.float32)
+
+
+def planned_steps(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> np.ndarray:
+  """Return the gradient steps of each client in a round without deadline: [K].
+
+  `server` and `clients` are shapes: the metric `num_steps` of a local update is
+  computed from the number of examples, and the compiler leaves out the rest.
+  """
+  pool = jax.eval_shape(stage.prepare_data, server, shapes_of(data))
+
+  @jax.jit
+  def steps_of(count):
+    client, index = (_zeros(rows, 1) for rows in (clients, pool.index))
+    own = ClientData(_zeros(pool.x), _zeros(pool.y), index, count)
+    down = stage.algorithm.download(_zeros(server), client)
+    *_, metrics = stage.algorithm.local_update(
+      down, client, own, jax.random.key(0)
+    )
+    return metrics['num_steps']
+
+  counts, places = np.unique(np.asarray(data.count), return_inverse=True)
+  return np.array([int(steps_of(count)) for count in counts])[places]
+
+
+def _stream(seed: int, number: int) -> np.random.Generator:
+  stream = np.random.SeedSequence(seed, spawn_key=(number,))
+  return np.random.default_rng(stream)
+
+
+def _zeros(shapes: PyTree, first: int = 0) -> PyTree:
+  """Return zeros of these shapes, or of their rows."""
+  return jax.tree.map(
+    lambda leaf: jnp.zeros(leaf.shape[first:], leaf.dtype), shapes
+  )
+
+
+def _check_work(name, work, steps, speeds, deadline, policy) -> None:
+  has_steps = steps > 0
+  if not has_steps.any() or (work[has_steps] > 0).any():
+    return
+  least = steps if policy == 'drop' else np.ones_like(steps)
+  seconds = (least / speeds)[has_steps].min()
+  what = 'all its local steps' if policy == 'drop' else 'a single step'
+  raise bad_input(
+    'deadline',
+    got=deadline,
+    expected=f'{seconds:.3g} or more: the first client has done {what} '
+    f'of {name} after so many seconds, and nobody would send anything',
+    choices=[f'deadline={2 * seconds:.3g}', 'deadline=0, to wait for all'],
+    cause='seconds of another data set, batch size or number of epochs',
+  )

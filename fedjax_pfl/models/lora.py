@@ -1,0 +1,128 @@
+"""Low-rank adapters (LoRA, Hu et al. 2022) beside the kernels of any module.
+
+  W' = W + (alpha / r) A B      A [in, r], B [r, out]
+
+W [.., in, out] is the kernel of a dense layer, of a product of attention, or of
+a convolution, whose first axes count as inputs. A and B lie beside it as the
+leaves `lora_a` and `lora_b`. A begins as U(-1/sqrt(in), 1/sqrt(in)), B at 0:
+the model begins as the one without adapters, to the bit.
+
+Differs from the paper: W' is computed once a step, and x W' then takes the
+place of x W + (alpha / r) x A B. That is the same function; it costs r products
+of a row more, and the gradient of W' where the paper needs none of W.
+
+What is trained and what is sent are masks: see algorithms/partial.py.
+"""
+
+import math
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax.traverse_util import flatten_dict, unflatten_dict
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Key, Params
+from fedjax_pfl.models.ops import layers
+
+A, B = 'lora_a', 'lora_b'
+STREAM = 0x10A  # of the key of a model's first parameters, for the adapters
+
+
+class Adapted(NamedTuple):
+  """A module and its adapters; `task_from_module` takes it as a module."""
+
+  module: Any
+  rank: int
+  targets: tuple[str, ...]
+  alpha: float
+
+
+def with_lora(
+  module: Any,
+  rank: int,
+  targets: Collection[str] = ('*',),
+  alpha: float = 16.0,
+) -> Adapted:
+  """Return the module with low-rank adapters of its kernels.
+
+  Args:
+    module: what `task_from_module` takes, of flax.linen or flax.nnx.
+    rank: r, of each product A B.
+    targets: patterns of the shell for paths of layers: 'block*/qkv'. '*' are
+      all layers with a kernel but the head, which never has an adapter.
+    alpha: over r it is the factor of A B.
+
+  Returns:
+    What `task_from_module` takes in the place of the module.
+
+  >>> import flax.linen as nn
+  >>> class Perceptron(nn.Module):
+  ...   def setup(self):
+  ...     self.body, self.head = nn.Dense(16), nn.Dense(10)
+  ...   def features(self, x, mask):
+  ...     return nn.relu(self.body(x.reshape(len(x), -1)))
+  >>> task = pfl.task_from_module(
+  ...   pfl.with_lora(Perceptron(), rank=2),
+  ...   image_shape=(8, 8, 1), num_classes=10)
+  >>> params = task.init(jax.random.key(0))
+  >>> params['body']['lora_a'].shape, params['body']['lora_b'].shape
+  ((64, 2), (2, 16))
+  """
+  return Adapted(module, rank, tuple(targets), alpha)
+
+
+def adapted(functions: Any, adapters: Adapted) -> Any:
+  """Return the `ModuleFunctions` of a module with its adapters."""
+
+  def begin(key, x, mask):
+    outputs, params = functions.begin(key, x, mask)  # B A is 0: the same
+    return outputs, _with_leaves(params, key, adapters)
+
+  def apply(method, params, *args, **how):
+    return functions.apply(method, merged(params, adapters), *args, **how)
+
+  return functions._replace(begin=begin, apply=apply)
+
+
+def merged(params: Params, adapters: Adapted) -> Params:
+  """Return the parameters of the module itself, with W' for each W."""
+  flat = flatten_dict(params)
+  for path in [path for path in flat if path[-1] == A]:
+    a, b = flat.pop(path), flat.pop((*path[:-1], B))
+    kernel = (*path[:-1], 'kernel')
+    change = (adapters.alpha / adapters.rank) * (a @ b)
+    flat[kernel] += change.reshape(flat[kernel].shape)
+  return unflatten_dict(flat)
+
+
+def _with_leaves(params: Params, key: Key, adapters: Adapted) -> Params:
+  """Return the parameters with A and B of each target, which may be none."""
+  flat = flatten_dict(params)
+  found = {
+    '/'.join(path[:-1]): path[:-1]
+    for path, leaf in flat.items()
+    if path[-1] == 'kernel' and leaf.ndim > 1 and path[0] != 'head'
+  }
+  for pattern in adapters.targets:
+    if not any(fnmatchcase(name, pattern) for name in found):
+      raise bad_input(
+        'lora_targets',
+        got=pattern,
+        expected='a pattern that matches the path of a layer with a kernel',
+        choices=['*', *found],
+        cause='a layer of another model, or the head, which is trained itself',
+      )
+  key = jax.random.fold_in(key, STREAM)
+  for place, (name, path) in enumerate(found.items()):
+    if not any(fnmatchcase(name, pattern) for pattern in adapters.targets):
+      continue
+    *inputs, outputs = flat[*path, 'kernel'].shape
+    size, dtype = math.prod(inputs), flat[*path, 'kernel'].dtype
+    own = jax.random.fold_in(key, place)
+    draw = layers.uniform(size)
+    flat[*path, A] = draw(own, (size, adapters.rank)).astype(dtype)
+    flat[*path, B] = jnp.zeros((adapters.rank, outputs), dtype)
+  return unflatten_dict(flat)

@@ -1,0 +1,90 @@
+"""A decoder-only transformer of characters, and the block that it is made of.
+
+  x <- x + W_o Attention(LayerNorm(x))
+  x <- x + W_2 gelu(W_1 LayerNorm(x))
+
+W_1 has 4 F columns. Attention is that of heads of d = F / H numbers,
+
+  softmax(q k^T / sqrt(d)) v,    (q, k, v) = W_qkv x, one product
+
+In a causal block a position sees itself and those before it, and q and k are
+turned by angles that grow with the position (rotary positions, Su et al. 2021):
+their product depends on how far apart they are. There is no dropout.
+"""
+
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops import layers
+
+
+class Block(nn.Module):
+  """Return x [B, L, F] after attention and a perceptron."""
+
+  heads: int
+  is_causal: bool = False
+
+  @nn.compact
+  def __call__(self, x: Array) -> Array:
+    width = x.shape[-1]
+    y = layers.Dense(3 * width, name='qkv')(nn.LayerNorm(name='norm1')(x))
+    y = attention(y, self.heads, self.is_causal)
+    x = x + layers.Dense(width, name='out')(y)
+    y = layers.Dense(4 * width, name='fc1')(nn.LayerNorm(name='norm2')(x))
+    return x + layers.Dense(width, name='fc2')(nn.gelu(y))
+
+
+class CharTransformer(layers.Network):
+  """Predicts the next of Y characters: 4 causal blocks of 128, 4 heads.
+
+  Tokens [B, L] below Y become features [B, L, F]. 810,049 parameters for 65
+  characters. F, the blocks and the heads are nanoGPT's for a CPU.
+  """
+
+  width: int = 128
+  blocks: int = 4
+  heads: int = 4
+
+  @nn.compact
+  def features(self, x: Array, mask: Array) -> Array:
+    x = nn.Embed(self.num_classes, self.width, name='embed')(x)
+    for i in range(self.blocks):
+      x = Block(self.heads, is_causal=True, name=f'block{i}')(x)
+    return nn.LayerNorm(name='norm')(x)
+
+
+def attention(qkv: Array, heads: int, is_causal: bool) -> Array:
+  """Return what every position [B, L, F] takes from those that it sees.
+
+  qkv: [B, L, 3 F], the queries, keys and values of all heads.
+  """
+  batch, length, width = qkv.shape
+  size = width // 3 // heads
+  # [3, B, H, L, d]: products of heads that lie one after another.
+  parts = qkv.reshape(batch, length, 3, heads, size).transpose(2, 0, 3, 1, 4)
+  q, k, v = parts
+  if is_causal:
+    q, k = rotated(q), rotated(k)
+  scores = jnp.einsum('bhqd,bhkd->bhqk', q / math.sqrt(size), k)
+  if is_causal:
+    scores = jnp.where(np.tri(length, dtype=bool), scores, -jnp.inf)
+  y = jnp.einsum('bhqk,bhkd->bhqd', jax.nn.softmax(scores), v)
+  return y.transpose(0, 2, 1, 3).reshape(batch, length, width // 3)
+
+
+def rotated(x: Array) -> Array:
+  """Return x [.., L, d] with the pairs (j, j + d/2) of position l turned.
+
+  By the angle l / 10000^(2 j / d).
+  """
+  length, size = x.shape[-2:]
+  speed = 1e4 ** (-np.arange(0, size, 2) / size)
+  angle = np.outer(np.arange(length), speed)  # [L, d / 2]
+  cos, sin = (jnp.asarray(fn(angle), x.dtype) for fn in (np.cos, np.sin))
+  a, b = jnp.split(x, 2, axis=-1)
+  return jnp.concatenate([a * cos - b * sin, b * cos + a * sin], axis=-1)

@@ -1,0 +1,188 @@
+"""Compressed uploads: what arrives, what is remembered, what it weighs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import simulated_devices
+from helpers import (
+  COHORT,
+  KEY,
+  assert_close,
+  assert_same_bits,
+  build,
+  make_data,
+  play,
+  round_of,
+)
+from host_offload_test import play_both
+from small_runs import assert_same_run, make_experiment, record
+
+from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
+from fedjax_pfl.core import trees
+from fedjax_pfl.federated import compression
+from fedjax_pfl.federated.communication import messages, sizes_of
+from fedjax_pfl.federated.compression import Compression, compressed
+from fedjax_pfl.federated.exchange import exchanging
+from fedjax_pfl.federated.failures import HAS_SENT, with_failures
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.training.loop import train
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+DATA = make_data()
+HOW = {
+  'qsgd': Compression('qsgd', levels=3),
+  'topk': Compression('topk', share=0.1),
+  'drive': Compression('drive'),
+}
+every_compressor = pytest.mark.parametrize('name', HOW)
+
+
+def codec_of(name):
+  return compression.CODECS[name](HOW[name])
+
+
+# ---- one leaf
+
+
+@pytest.mark.parametrize('name', ['qsgd', 'drive'])
+def test_the_mean_over_keys_is_what_was_sent(name):
+  """Of numbers in several buckets and blocks, the last ones padded."""
+  codec, x = codec_of(name), jax.random.normal(KEY(1), (1300,))
+
+  def arrived(key):
+    return codec.decode(codec.encode(x, key), len(x))
+
+  rows = jax.jit(jax.vmap(arrived))(jax.random.split(KEY(2), 2000))
+  error, variance = rows.mean(0) - x, rows.var(0) / 2000
+  assert abs(error).max() < 5 * variance.max() ** 0.5
+  assert 0.8 < (error**2).mean() / variance.mean() < 1.2
+  if name == 'drive':  # in the direction of x, exactly
+    whole = x[:1024]
+    np.testing.assert_allclose(rows[:, :1024] @ whole, whole @ whole)
+
+
+def test_what_is_sent_and_what_is_left_is_what_changed():
+  """After all rounds, to the bit: sums of whole numbers."""
+  codec, left, sent = codec_of('topk'), jnp.zeros(50), jnp.zeros(50)
+  changes = jax.random.randint(KEY(1), (6, 50), -99, 99).astype(float)
+  for change in changes:
+    arrived = codec.decode(codec.encode(change + left, KEY(0)), 50)
+    assert jnp.count_nonzero(arrived) == 5
+    left, sent = change + left - arrived, sent + arrived
+    assert abs(left).max() <= abs(arrived[arrived != 0]).min()
+  assert_same_bits(sent + left, changes.sum(0))
+
+
+# float64: 8 bytes a number. 3 levels: 3 bits. 10 %: 130 places of 2 bytes.
+SIZES = {'qsgd': 3 * 163 + 3 * 8, 'topk': 130 * 10, 'drive': 256 + 2 * 8 + 4}
+
+
+@every_compressor
+def test_real_bits_are_counted(name):
+  """A leaf too small, and one of integers, go as they are."""
+  codec = codec_of(name)
+  tree = {'a': jnp.ones((13, 100)), 'b': jnp.ones(1), 'c': jnp.arange(99)}
+  message = compression.encode(codec, tree, KEY(0))
+  assert trees.num_bytes(message['a']) == SIZES[name]
+  arrived = compression.decode(codec, message)
+  assert jax.tree.map(jnp.shape, arrived) == jax.tree.map(jnp.shape, tree)
+  assert_same_bits((message['b'], message['c']), (tree['b'], tree['c']))
+
+
+# ---- around a method
+
+
+@pytest.mark.parametrize('method', ['fedavg', 'scaffold', 'fedper'])
+def test_top_of_all_numbers_is_the_method(method):
+  stages = build(method)
+  want, clients, _ = play(stages, DATA)
+  all_of_it = Compression('topk', share=1.0)
+  got, own, _ = play(compressed(stages, all_of_it), DATA)
+  assert_close((*got[:-1],), (*want,))
+  assert_close(own.own, clients)
+
+
+def test_what_no_compressor_reads_goes_as_it_is():
+  """SCAFFOLD's variates, of 43 numbers; the model is 20, 15, 5 and 3."""
+  stages = compressed(build('scaffold'), HOW['qsgd'])
+  ((stage, *states),) = stage_shapes(stages, DATA)
+  model = (3 * 3 + 8) + (3 * 2 + 8) + (3 * 1 + 8) + (3 * 1 + 8)
+  assert sizes_of(messages(stage, *states, DATA)).up == 43 * 8 + model
+
+
+def clipping(stage, most):
+  """Return the stage in which no upload's change is longer than `most`."""
+
+  def send(change, memory, rng):
+    factor = jnp.minimum(1, most / optax.tree.norm(change))
+    return jax.tree.map(lambda leaf: factor * leaf, change), memory, {}
+
+  return exchanging(stage, 'clip', send, lambda *arrived: arrived)
+
+
+@pytest.mark.parametrize(
+  ('method', 'name'),
+  [('scaffold', 'qsgd'), ('fedper', 'topk'), ('fedavg', 'drive')],
+)
+def test_all_wrappers_in_their_order(method, name):
+  """Server's optimiser, compression, clipping, failures: on the host, too.
+
+  A clip that nothing reaches changes nothing, nor what is counted.
+  """
+  stages = optimised(build(method), ServerOptimiser('adam', 0.1))
+  plain = compressed(stages, HOW[name])
+  clipped = [
+    clipping(stage, 1e9) for stage in compressed(stages, HOW[name], True)
+  ]
+  sizes = [
+    sizes_of(messages(*found, DATA))
+    for kind in (plain, clipped)
+    for found in stage_shapes(kind, DATA)
+  ]
+  assert sizes[0] == sizes[1]
+  got, want = (
+    play_both([with_failures(stage, 0.4) for stage in kind])
+    for kind in (clipped, plain)
+  )
+  assert_same_bits(*want)
+  assert_close(got[0][0].params, want[0][0].params)
+  assert_close(got[0][1], want[0][1])
+
+
+def test_a_client_that_fails_keeps_its_memory():
+  (stage,) = compressed(build('fedper'), HOW['topk'])
+  server, clients, _ = play([stage], DATA)
+  assert any(leaf.any() for leaf in jax.tree.leaves(clients.memory))
+  failing = round_of(with_failures(stage, 0.5))
+  _, after, metrics = failing(server, clients, jnp.array(COHORT), DATA, KEY(3))
+  failed = np.array(COHORT)[~np.array(metrics[HAS_SENT])]
+  assert 0 < len(failed) < len(COHORT)
+  assert_same_bits(trees.gather(after, failed), trees.gather(clients, failed))
+  moved = trees.gather((after, clients), np.setdiff1d(COHORT, failed))
+  assert not jnp.array_equal(*(own.memory['body']['kernel'] for own in moved))
+
+
+def test_two_devices_are_one():
+  words = [
+    f'{method},5 on 2 by 2,0.4,{name}'
+    for method, name in (
+      ('fedper', 'topk'),
+      ('scaffold', 'drive'),
+      ('fedavg', 'qsgd'),
+    )
+  ]
+  found = simulated_devices.call(2, 'on_devices.differences', words, True)
+  assert {*found} == {*words} and max(found.values()) < 1e-11, found
+
+
+# ---- a run
+
+
+def test_a_run_continues_with_its_memory(tmp_path):
+  changes = {'compression': 'topk', 'algorithm': 'fedper', 'dropout_rate': 0.3}
+  experiment = make_experiment(**changes, server_optimizer='yogi')
+  run = record(experiment, tmp_path, [4])
+  train(experiment, tmp_path / 'killed4')
+  assert_same_run(tmp_path / 'killed4', run.path)

@@ -1,0 +1,164 @@
+"""Simulated time, shares of local steps, and clients that are late."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  COHORT,
+  KEY,
+  TRAIN,
+  assert_close,
+  assert_same_bits,
+  build,
+  client_of,
+  every_method,
+  make_data,
+  make_task,
+  refused,
+  round_of,
+)
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.federated import timing
+from fedjax_pfl.federated.failures import HAS_SENT, with_failures
+from fedjax_pfl.federated.rounds import begin, make_round
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+DATA = make_data()
+STEPS = np.array([10, 10, 10, 0, 4])
+SPEEDS = np.array([1.0, 0.35, 0.05, 1.0, 2.0])
+
+
+def with_work(work):
+  return DATA._replace(work=jnp.asarray(work, jnp.float32))
+
+
+# ---- who has time for how much
+
+
+@pytest.mark.parametrize(
+  ('policy', 'possible'),
+  [('drop', [10, 0, 0, 0, 4]), ('partial', [10, 3, 0, 0, 4])],
+)
+def test_shares_give_the_steps_that_fit(policy, possible):
+  work = timing.shares(STEPS, SPEEDS, 10.0, policy)
+  assert np.floor(work * STEPS).tolist() == possible
+  assert (work == 1).tolist() == [True, False, False, True, True]
+
+
+def test_a_round_lasts_as_long_as_the_slowest_sender():
+  """Or until the deadline, where somebody sends nothing."""
+  cohorts, steps = np.array([[0, 4], [0, 1]]), np.array([[10, 4], [10, 3]])
+  sent = np.array([[True, True], [True, False]])
+  assert timing.Timing(SPEEDS).advance(1.0, cohorts, steps, sent) == 21.0
+  until = timing.Timing(SPEEDS, deadline=12.0)
+  assert until.advance(1.0, cohorts, steps, sent) == 23.0
+
+
+def test_speeds_are_those_of_the_seed_or_of_the_file(tmp_path):
+  drawn = timing.draw_speeds(3, 0.5, 4000)
+  assert np.log(drawn).std() == pytest.approx(0.5, rel=0.05)
+  assert not np.array_equal(drawn, timing.draw_speeds(4, 0.5, 4000))
+  (tmp_path / 'speeds').write_text('1 2.5\n3')
+  assert timing.read_speeds(tmp_path / 'speeds', 3).tolist() == [1, 2.5, 3]
+  assert '3 numbers, from 1 on' in refused(
+    timing.read_speeds, tmp_path / 'speeds', 4
+  )
+  assert 'No such file' in refused(timing.read_speeds, tmp_path / 'none', 4)
+
+
+# ---- partial work
+
+
+def test_a_share_of_the_steps_is_the_beginning_of_all():
+  """Half of two epochs is one epoch, to the bit."""
+  task, client = make_task(), 0  # 7 examples, 2 batches
+  own = client_of(DATA, client)
+  start = task.init(KEY(0))
+
+  def fit(data, epochs=2):
+    train = TRAIN._replace(epochs=epochs)
+    return train.fit(task, start, data, KEY(1), jnp.array(0))
+
+  want, whole = fit(own, 1)
+  got, half = fit(own._replace(work=jnp.array((2 + 0.5) / 4)))
+  assert_same_bits(got, want)
+  assert half.num_steps == whole.num_steps == 2
+  assert not half.losses[2:].any() and half.losses[:2].all()
+  assert fit(own._replace(work=jnp.array(1.0)))[1].num_steps == 4
+
+
+@every_method(3)
+def test_every_method_does_no_more_than_fits(name):
+  """And as much as without a deadline, where that fits."""
+  (stage, *_) = build(name, train=TRAIN)
+  states = begin(stage, DATA, KEY(1))
+  cohort, round_fn = jnp.array(COHORT), round_of(stage)
+  *want, plain = round_fn(*states, cohort, DATA, KEY(2))
+  *got, _ = round_fn(*states, cohort, with_work(np.ones(7)), KEY(2))
+  assert_close(tuple(got), tuple(want))
+  steps = np.asarray(plain['num_steps'])
+  planned = timing.planned_steps(stage, *states, DATA)
+  assert planned[list(COHORT)].tolist() == steps.tolist()
+  for possible in (0, 1, 5):
+    part = timing.shares(planned, np.ones(7), possible + 1e-3, 'partial')
+    *_, some = round_fn(*states, cohort, with_work(part), KEY(2))
+    most = np.minimum(steps, possible)
+    assert (np.asarray(some['num_steps']) <= most).all()
+
+
+# ---- who is late
+
+
+@every_method(1)
+def test_late_clients_are_as_if_they_had_not_been_drawn(name):
+  (stage, *_) = build(name, train=TRAIN)
+  if stage.full_participation:
+    pytest.skip('the server waits for all')
+  states, cohort = begin(stage, DATA, KEY(1)), np.array(COHORT)
+  is_late = np.array([True, False, True, False, False])
+  work = np.ones(7)
+  work[cohort[is_late]] = 0
+  data = with_work(work)
+  late = with_failures(stage, has_deadline=True)
+  *got, metrics = round_of(late)(*states, jnp.array(cohort), data, KEY(2))
+  rest = jnp.array(cohort[~is_late])
+  *want, _ = round_of(stage)(*states, rest, DATA, KEY(2))
+  assert metrics[HAS_SENT].tolist() == (~is_late).tolist()
+  assert_close(tuple(got), tuple(want))
+
+
+def test_order_chunks_and_dropout_do_not_change_who_is_late():
+  (stage,) = build('fedper', train=TRAIN)
+  stage = with_failures(stage, 0.4, has_deadline=True)
+  states = begin(stage, DATA, KEY(1))
+  data = with_work([1, 0.6, 1, 1, 0.3, 0.2, 0])
+  results = []
+  for order, options in (
+    (np.arange(5), {'clients_per_chunk': 1}),
+    (np.arange(5)[::-1], {'clients_per_chunk': 2}),
+    (np.array([2, 0, 1, 4, 3]), {'backend': 'loop'}),
+  ):
+    round_fn = make_round(stage.algorithm, **options)
+    cohort = jnp.array(COHORT)[order]
+    *after, metrics = round_fn(*states, cohort, data, KEY(3))
+    metrics = trees.gather(
+      {name: metrics[name] for name in ('num_steps', HAS_SENT)},
+      np.argsort(order),
+    )
+    results.append((tuple(after), metrics))
+  assert 0 < results[0][1][HAS_SENT].sum() < 5
+  for other in results[1:]:
+    assert_close(other, results[0])
+
+
+@pytest.mark.parametrize(
+  ('policy', 'words'),
+  [('drop', 'all its local steps'), ('partial', 'a single step')],
+)
+def test_a_deadline_that_no_client_meets_is_refused(policy, words):
+  stages = build('fedavg', train=TRAIN)
+  message = refused(
+    timing.make_timing, stages, DATA, np.full(7, 0.5), 1.5, policy, print
+  )
+  assert words in message and 'deadline=' in message

@@ -1,0 +1,70 @@
+"""The transformers: their sizes, and what a position may see."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import KEY, refused
+
+from fedjax_pfl.models import transformer
+from fedjax_pfl.models.registry import make_task
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+SMALL = {'width': 8, 'blocks': 2, 'heads': 2}
+
+
+def sizes_of(params):
+  return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+
+
+def test_the_parameters():
+  module = transformer.CharTransformer(65)
+  tokens, mask = jnp.zeros((2, 80), int), jnp.ones(2)
+
+  def begin(module):
+    return module.head(module.features(tokens, mask))
+
+  logits, variables = jax.eval_shape(
+    lambda: module.init_with_output(KEY(0), method=begin)
+  )
+  assert logits.shape == (2, 80, 65)
+  assert sizes_of(variables['params']) == 810_049
+  task = make_task('vit_tiny', image_shape=(32, 32, 3), num_classes=10)
+  params = jax.eval_shape(task.init, KEY(0))
+  assert sizes_of(params) == 2_693_194
+  assert task.is_norm['block0']['norm1'] == {'bias': True, 'scale': True}
+
+
+def test_a_position_does_not_see_those_after_it():
+  module = transformer.CharTransformer(11, **SMALL)
+  tokens = jnp.arange(12).reshape(2, 6) % 11
+  how = {'method': module.features}
+  params = module.init(KEY(0), tokens, None, **how)
+  run = jax.jit(lambda x: module.apply(params, x, None, **how))
+  differ = run(tokens) != run(tokens.at[:, 3].add(1))
+  assert differ.any(axis=(0, 2)).tolist() == [False] * 3 + [True] * 3
+
+
+def test_rotated_products_depend_on_the_distance():
+  """And attention is the softmax of these, head by head."""
+  one, other = jax.random.normal(KEY(1), (2, 8))
+  q, k = (transformer.rotated(jnp.tile(x, (7, 1))) for x in (one, other))
+  products = np.asarray(q @ k.T)
+  for apart in range(-6, 7):
+    same = products.diagonal(apart)
+    np.testing.assert_allclose(same, same[0], rtol=1e-4, atol=1e-5)
+  assert abs(products[0, 1] - products[0, 2]) > 1e-3
+  qkv = jax.random.normal(KEY(2), (1, 5, 12))  # two heads of two numbers
+  q, k, v = np.asarray(qkv[0]).reshape(5, 3, 2, 2).transpose(1, 2, 0, 3)
+  weights = jax.nn.softmax(q @ k.transpose(0, 2, 1) / 2**0.5)
+  want = (weights @ v).transpose(1, 0, 2).reshape(5, 4)
+  got = transformer.attention(qkv, 2, is_causal=False)[0]
+  np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+def test_images_are_no_tokens():
+  sizes = {'image_shape': (8, 8, 1), 'num_classes': 10}
+  text = refused(lambda: make_task('char_transformer', **sizes))
+  assert 'expected (length,), of texts' in text
