@@ -242,11 +242,14 @@ def make_evaluation(
   """Return the evaluation of clients as a run has it, not yet compiled."""
   # Per-batch numbers are those of the public code: training's batches.
   batch_size = experiment.settings.training.batch_size
+  # Few clients fill a batch of 128 texts, each of which has many labels.
+  if scoring == 'exact' and experiment.task.num_labels == 1:
+    batch_size = TEST_BATCH
   return make_evaluate(
     algorithm,
     experiment.task.normalise,
     views,
-    batch_size=TEST_BATCH if scoring == 'exact' else batch_size,
+    batch_size=batch_size,
     score_fn=SCORINGS[scoring],
     metrics=experiment.metrics,
     **how,
