@@ -31,6 +31,8 @@ MEASURED = {
   'pooled': Column('Pooled', best='max'),
   'top5': Column('Top 5', best='max'),
   'loss': Column('Loss', best='min'),
+  'bits_per_token': Column('Bits', 'per token', best='min'),
+  'perplexity': Column('Perplexity', 'per token', best='min'),
   'ece': Column('ECE', best='min', digits=3),
   'mce': Column('MCE', best='min', digits=3),
   'num_clients': Column('Clients', digits=0),
@@ -127,6 +129,7 @@ def all_views(groups: Sequence[Group]) -> Table:
   }
   scores = [run.clients.scores[view] for g, view in found for run in g.runs]
   users = dict.fromkeys(name for one in scores for name in one.own or ())
+  users = [name for name in users if name not in columns]
   columns |= {name: (Column(name), '{:.4g}') for name in users}
   rows = []
   for group, view in found:
