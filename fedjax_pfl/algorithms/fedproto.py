@@ -39,7 +39,7 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Senders, Stage
 from fedjax_pfl.core.types import Array, Params, Task
-from fedjax_pfl.data.batching import steps_of_epoch
+from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 from fedjax_pfl.data.label_counts import label_counts
 
 
@@ -170,6 +170,7 @@ def trained_and_gathered(task, hp, down, client, data, rng):
 
   batching = hp.train.batching(task)
   before = (hp.train.epochs - 1) * steps_of_epoch(data, batching)
+  before = steps_in_time(data, batching, before)
   tx = optax.partition(
     {
       'train': hp.train.sgd(down.round),

@@ -36,7 +36,7 @@ from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Task
-from fedjax_pfl.data.batching import steps_of_epoch
+from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 
 
 class HParams(NamedTuple):
@@ -91,6 +91,7 @@ def fit_phases(task, hp, params, data, rng, clock, num_epochs, batching):
   batching = batching._replace(epochs=num_epochs + hp.body_epochs)
   eta = hp.train.learning_rate(clock)
   first = num_epochs * steps_of_epoch(data, batching)  # [] steps of the head
+  first = steps_in_time(data, batching, first)
   gates = {
     'head': optax.scale_by_schedule(lambda step: eta * (step < first)),
     'body': optax.scale_by_schedule(lambda step: eta * (step >= first)),

@@ -121,7 +121,7 @@ def fit_first_order(task, hp, beta, server, data, rng):
     decayed = optax.add_decayed_weights(decay)
   tx = optax.chain(decayed, meta_sgd(alpha, rate, hp.train.momentum))
   batching = hp.train.batching(task)._replace(
-    steps=lambda batches: 2 * meta_steps(batches, hp)
+    steps=lambda batches: 2 * meta_steps(batches, hp), steps_together=2
   )
   params, info = hp.train.fit(
     task, server.params, data, rng, clock, tx=tx, batching=batching

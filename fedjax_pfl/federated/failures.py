@@ -58,8 +58,8 @@ def with_failures(
   They drop out at this rate, where they diverge if it excludes them, and where
   `ClientData.work` leaves them no step. In a Poisson cohort they join with the
   rate below 1. The server keeps what it has where nobody has sent, unless it
-  `aggregates_nothing`, which has noise in it.
-  Nobody fails where all clients have to take part: the server waits for them.
+  `aggregates_nothing`, which has noise in it. Nobody fails where all clients
+  have to take part: the server waits for them.
   """
   may_fail = dropout_rate > 0 or excludes_diverged or joining_rate < 1
   may_fail |= has_deadline

@@ -58,10 +58,13 @@ class Timing(NamedTuple):
     seconds: float,
     cohorts: np.ndarray,
     num_steps: np.ndarray,
-    has_sent: np.ndarray,
+    is_missing: np.ndarray,
   ) -> float:
-    """Return the seconds after rounds of cohorts, steps and senders [T, C]."""
-    own = np.where(has_sent, num_steps / self.speeds[cohorts], self.deadline)
+    """Return the seconds after rounds of cohorts and their steps [T, C].
+
+    Clients that are missing joined a round, and sent nothing.
+    """
+    own = np.where(is_missing, self.deadline, num_steps / self.speeds[cohorts])
     for lasts in own.max(
       1
     ):  # one by one: the same bits for calls of any length

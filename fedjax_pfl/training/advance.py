@@ -87,9 +87,9 @@ def advance(
     / seconds,
     **message_bytes(metrics, sizes, to_all),
   }
-  own = settings.training
+  own, missing = settings.training, has_joined(metrics) & ~has_sent(metrics)
   if (own.dropout_rate or own.deadline) and HAS_SENT in metrics:
-    failed = metrics[FINITE] & has_joined(metrics) & ~metrics[HAS_SENT]
+    failed = metrics[FINITE] & missing
     numbers['dropped'] = int(failed.sum())
   if settings.system.on_divergence == 'exclude':
     numbers |= excluded_clients(metrics, cohorts, training.done)
@@ -102,7 +102,7 @@ def advance(
       float(state.sim_seconds),
       cohorts,
       metrics['num_steps'],
-      has_sent(metrics),
+      missing,
     )
     state = state._replace(sim_seconds=np.array(numbers['sim_seconds']))
   return training._replace(state=state, done=stop), numbers
