@@ -33,12 +33,18 @@ import numpy as np
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
 from fedjax_pfl.core.types import ClientData, PyTree
+from fedjax_pfl.federated.asynchronous import (
+  Schedule,
+  buffered,
+  check_method,
+  make_schedule,
+)
 from fedjax_pfl.federated.chunking import shapes_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
 NONE, DRAWN = 'none', 'lognormal'  # else a file
 POLICIES = ('drop', 'partial')
-SPEEDS = 1001  # a stream of the seed, as in server_training.py
+SPEEDS, ORDERS = 1001, 1002  # streams of the seed, as in server_training.py
 
 
 class Timing(NamedTuple):
@@ -48,26 +54,36 @@ class Timing(NamedTuple):
   deadline: float = 0.0  # seconds; 0 is none
   # [K] of each stage, `ClientData.work`; None where all clients are waited for
   works: tuple[np.ndarray | None, ...] = ()
+  schedule: Schedule | None = None  # of buffers
 
   def work(self, place: int) -> np.ndarray | None:
     """Return the share of its steps that each client does in a stage: [K]."""
     return self.works[place] if self.works else None
 
+  def around(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
+    """Return the stages, in buffers if the run has a schedule."""
+    if self.schedule is None:
+      return stages
+    num_clients = len(self.speeds)
+    return tuple(buffered(one, self.schedule, num_clients) for one in stages)
+
   def advance(
     self,
     seconds: float,
+    stop: int,
     cohorts: np.ndarray,
     num_steps: np.ndarray,
     is_missing: np.ndarray,
   ) -> float:
-    """Return the seconds after rounds of cohorts and their steps [T, C].
+    """Return the seconds after round `stop`, the last of these [T, C].
 
     Clients that are missing joined a round, and sent nothing.
     """
+    if self.schedule is not None:
+      return float(self.schedule.seconds[stop - 1])
     own = np.where(is_missing, self.deadline, num_steps / self.speeds[cohorts])
-    for lasts in own.max(
-      1
-    ):  # one by one: the same bits for calls of any length
+    # One by one: the same bits for calls of any length.
+    for lasts in own.max(1):
       seconds += float(lasts)
     return seconds
 
@@ -123,6 +139,34 @@ def make_timing(
       log(f'{stage.name}: {late:,} of {len(work):,} clients miss the deadline')
     works.append(work)
   return Timing(speeds, deadline, tuple(works))
+
+
+def make_buffers(
+  stages: Sequence[Stage],
+  data: ClientData,
+  speeds: np.ndarray,
+  sizes: tuple[int, int],
+  seed: int,
+  log: Callable[[str], None],
+) -> Timing:
+  """Return the times of a run in buffers; sizes: (clients at work, buffer).
+
+  As many clients as there is room for begin to work on a version, drawn without
+  replacement.
+  """
+  check_method(stages, shapes_of(data))
+  ((stage, *states),) = stage_shapes(stages, shapes_of(data))
+  if not stage.rounds:
+    return Timing(speeds)
+  durations = planned_steps(stage, *states, data) / speeds
+  rng = _stream(seed, ORDERS)
+  orders = (rng.permutation(len(speeds)) for _ in range(stage.rounds))
+  schedule = make_schedule(durations, orders, *sizes)
+  log(
+    f'buffers: up to {schedule.staleness.max()} versions late, on average '
+    f'{schedule.staleness.mean():.1f}'
+  )
+  return Timing(speeds, schedule=schedule)
 
 
 def shares(

@@ -129,6 +129,12 @@ class TrainingSettings:
     one_of(timing.POLICIES, 'what becomes of clients that would be late'),
     'drop: they send nothing; partial: they do the steps that fit',
   )
+  buffer_size: int = field(
+    0,
+    count('uploads', 'a sign; 0 is rounds that wait', 0),
+    'asynchronous (FedBuff): the server moves after so many uploads, while '
+    'client_fraction of the clients are at work; 0: in rounds',
+  )
   total_epochs: int = field(
     320,
     count('epochs', 'rounds were meant: they have a field of that name'),

@@ -221,6 +221,27 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       'adapters in a method that trains and sends all kernels beside them',
     ),
     Mistake(
+      training.buffer_size
+      and (
+        training.client_speeds == timing.NONE
+        or training.deadline
+        or training.sampling == 'poisson'
+      ),
+      'buffer_size',
+      training.buffer_size,
+      '0 without client_speeds, with a deadline, or with Poisson cohorts: a '
+      'server with a buffer waits for nobody, and has no cohorts',
+      ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
+    ),
+    Mistake(
+      training.buffer_size > last + 1,
+      'buffer_size',
+      training.buffer_size,
+      f'at most the {last + 1} clients: none is twice in a buffer',
+      (),
+      'fewer clients than before',
+    ),
+    Mistake(
       not evaluation.views,
       'views',
       evaluation.views,

@@ -100,6 +100,7 @@ def advance(
   if timing := training.experiment.timing:
     numbers['sim_seconds'] = timing.advance(
       float(state.sim_seconds),
+      stop,
       cohorts,
       metrics['num_steps'],
       missing,

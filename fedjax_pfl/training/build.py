@@ -84,8 +84,10 @@ class Experiment(NamedTuple):
 
   @property
   def cohort_size(self) -> int:
-    """Return how many clients a round has, joined or not."""
+    """Return how many clients a round has, joined or not, or a buffer."""
     data, training = self.settings.data, self.settings.training
+    if training.buffer_size:
+      return training.buffer_size
     if self.joining_rate < 1:
       return poisson_places(data.num_seen_clients, self.joining_rate)
     return cohort_size(data.num_seen_clients, training.client_fraction)
@@ -185,6 +187,7 @@ def build_experiment(
       settings.evaluation, settings.training.batch_size, own.test
     )
   times = build_timing(settings, stages, data.train, log)
+  stages = times.around(stages) if times else stages
   return placed(
     Experiment(settings, *data, task, stages, metrics=metrics, timing=times)
   )
@@ -205,6 +208,10 @@ def build_timing(
     speeds = timing.draw_speeds(settings.seed, sigma, num_clients)
   else:
     speeds = timing.read_speeds(training.client_speeds, num_clients)
+  if training.buffer_size:
+    at_work = cohort_size(num_clients, training.client_fraction)
+    sizes = at_work, training.buffer_size
+    return timing.make_buffers(stages, train, speeds, sizes, settings.seed, log)
   how = training.deadline, training.late_clients
   return timing.make_timing(stages, train, speeds, *how, log)
 
@@ -360,4 +367,6 @@ def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
   Its data and its model are the same.
   """
   stages = build_stages(settings, experiment.task)
+  if experiment.timing:
+    stages = experiment.timing.around(stages)
   return experiment._replace(settings=settings, stages=stages)

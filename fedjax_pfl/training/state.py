@@ -148,6 +148,8 @@ def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
   experiment, done = training.experiment, training.done
   num_clients = experiment.settings.data.num_seen_clients
+  if (timing := experiment.timing) and timing.schedule:
+    return jnp.asarray(timing.schedule.cohorts[done:stop])
   if stage.full_participation:
     return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
   shape = stop - done, num_clients, experiment.cohort_size

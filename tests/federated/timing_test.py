@@ -50,9 +50,9 @@ def test_a_round_lasts_as_long_as_the_slowest_sender():
   """Or until the deadline, where somebody sends nothing."""
   cohorts, steps = np.array([[0, 4], [0, 1]]), np.array([[10, 4], [10, 3]])
   missing = np.array([[False, False], [False, True]])
-  assert timing.Timing(SPEEDS).advance(1.0, cohorts, steps, missing) == 21.0
+  assert timing.Timing(SPEEDS).advance(1.0, 2, cohorts, steps, missing) == 21.0
   until = timing.Timing(SPEEDS, deadline=12.0)
-  assert until.advance(1.0, cohorts, steps, missing) == 23.0
+  assert until.advance(1.0, 2, cohorts, steps, missing) == 23.0
 
 
 def test_speeds_are_those_of_the_seed_or_of_the_file(tmp_path):

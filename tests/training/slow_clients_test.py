@@ -1,4 +1,4 @@
-"""Runs in simulated time: waiting, deadlines; stopped, continued."""
+"""Runs in simulated time: waiting, deadlines, buffers; stopped, continued."""
 
 import numpy as np
 import pytest
@@ -28,6 +28,7 @@ RUNS = {
   'waiting': {},
   'drop': {'deadline': 10.0},
   'partial': {'deadline': 4.0, 'late_clients': 'partial', 'dropout_rate': 0.3},
+  'buffers': {'buffer_size': 2},
 }
 
 
@@ -36,7 +37,9 @@ def timed_experiment(**changes):
   timing = build_timing(
     experiment.settings, experiment.stages, experiment.train, print
   )
-  return experiment._replace(timing=timing)
+  return experiment._replace(
+    timing=timing, stages=timing.around(experiment.stages)
+  )
 
 
 @pytest.mark.parametrize('kind', RUNS)
@@ -57,3 +60,6 @@ def test_a_run_has_a_clock_and_continues_it(kind, tmp_path):
 def test_settings_that_need_one_another():
   base = {'deadline': 3.0}
   assert 'client_speeds=lognormal' in refused(parse_config, base)
+  base = {'buffer_size': 3, 'client_speeds': 'lognormal'}
+  assert 'deadline=0' in refused(parse_config, {**base, 'deadline': 1.0})
+  assert 'twice' in refused(parse_config, {**base, 'num_clients': 2})

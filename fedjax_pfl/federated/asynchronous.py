@@ -1,0 +1,224 @@
+"""FedBuff (Nguyen et al. 2022): nobody waits for the slowest client.
+
+  M clients are at work at any time, each from the model w_v that it downloaded
+  d_i  =  local_update(w_v) - w_v               v: the version then, tau = t - v
+  w    <- w + eta_g 1/|B| sum_i d_i / sqrt(1 + tau_i)      as soon as B is full
+
+A round is a buffer B of C uploads. When a client finishes depends on its steps
+and its speed, not on the weights: the events are simulated beforehand, and the
+compiled rounds are those of any method, with the buffer as their cohort. The
+server keeps its last versions, as many as the schedule needs, and hands a
+client the one that it downloaded.
+
+`buffered` wraps a method of one stage whose upload is (a part of) a model: the
+method aggregates w + d_i / sqrt(1 + tau_i) in the place of w_i, with its own
+weights. eta_g is the `server_learning_rate` of server_optimizer=sgd. If all
+clients finish together and M = C, it is the method itself.
+
+Differs from the paper: no client is twice in a buffer (the next starts in its
+place); a client trains at the learning rate of the version it has; the clients
+of a buffer that drop out leave it smaller.
+"""
+
+import heapq
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import (
+  Algorithm,
+  Client,
+  Server,
+  Stage,
+)
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, Params, PyTree
+from fedjax_pfl.federated.rounds import stage_shapes
+
+
+class Schedule(NamedTuple):
+  """Whose uploads fill the buffers."""
+
+  cohorts: np.ndarray  # [T, C] clients, in increasing order
+  staleness: np.ndarray  # [T, C] tau: versions since their downloads
+  seconds: np.ndarray  # [T] simulated, when each buffer is full
+
+
+def make_schedule(
+  durations: np.ndarray,
+  orders: Iterable[np.ndarray],
+  at_work: int,
+  size: int,
+) -> Schedule:
+  """Return the schedule of buffers of `size`, with M clients at work.
+
+  durations: [K] seconds that clients train. orders: for each version, the order
+  [K] in which clients begin to work on it, unless they are at work or in the
+  buffer. Who finish at the same time do so before others begin.
+  """
+  working, downloaded = [], {}  # a heap of (end, client); {client: version}
+  now, rows = 0.0, []
+  for version, order in enumerate(orders):
+    buffer, waiting = [], iter(order)
+    while len(buffer) < size:
+      while len(working) < at_work:
+        client = next((k for k in waiting if k not in downloaded), None)
+        if client is None:
+          break
+        downloaded[client] = version
+        heapq.heappush(working, (now + durations[client], client))
+      now = working[0][0]
+      while working and working[0][0] == now and len(buffer) < size:
+        buffer.append(heapq.heappop(working)[1])
+    buffer.sort()
+    rows.append((buffer, [version - downloaded.pop(k) for k in buffer], now))
+  cohorts, staleness, seconds = zip(*rows, strict=True)
+  return Schedule(*map(np.array, (cohorts, staleness, seconds)))
+
+
+# ---- A method in buffers -----------------------------------------------------
+
+
+class Buffered(NamedTuple):
+  round: Array
+  own: Server  # of the method
+  versions: Params  # [L, ...], version v in place v mod L
+
+
+class Worker(NamedTuple):
+  own: Client  # of the method
+  id: Array  # []; K of a client who comes later
+
+
+def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
+  """Return the stage whose rounds are the buffers of a schedule."""
+  method, length = stage.algorithm, int(schedule.staleness.max()) + 1
+  table = np.zeros((len(schedule.cohorts), num_clients), np.int32)
+  np.put_along_axis(table, schedule.cohorts, schedule.staleness, 1)
+
+  def staleness(server: Buffered, ids: Array) -> Array:
+    return (
+      jnp.asarray(table).at[server.round, ids].get(mode='fill', fill_value=0)
+    )
+
+  def begin(own: Server) -> Buffered:
+    versions = jax.tree.map(lambda leaf: jnp.stack([leaf] * length), own.params)
+    return Buffered(own.round, own, versions)
+
+  def download(server, client):
+    own, tau = _own(server), staleness(server, client.id)
+    old = trees.gather(server.versions, (server.round - tau) % length)
+    params = trees.choose(tau == 0, own.params, old)
+    own = own._replace(params=params, round=own.round - tau)
+    return method.download(own, client.own)
+
+  def local_update(down, client, data, rng):
+    own, up, metrics = method.local_update(down, client.own, data, rng)
+    change = _with_part(jnp.subtract, up, down.params)
+    return client._replace(own=own), change, metrics
+
+  def models(server, changes, senders):
+    scale = 1 / jnp.sqrt(1.0 + staleness(server, senders.ids))  # [C]
+
+    def of_leaf(d, w):
+      return w + scale.reshape(-1, *[1] * w.ndim).astype(d.dtype) * d
+
+    return _with_part(of_leaf, changes, server.own.params)
+
+  def aggregate(server, changes, senders):
+    ups = models(server, changes, senders)
+    own = method.aggregate(_own(server), ups, senders)
+    return server._replace(round=own.round, own=own)
+
+  def post_aggregate(server, data, rng):
+    own = method.post_aggregate(_own(server), data, rng)
+    versions = jax.tree.map(
+      lambda rows, leaf: rows.at[server.round % length].set(leaf),
+      server.versions,
+      own.params,
+    )
+    return Buffered(server.round, own, versions)
+
+  def initialize(server, clients, data):
+    own, rows = stage.initialize(_own(server), clients.own, data)
+    return begin(own), Worker(rows, jnp.arange(num_clients))
+
+  algorithm = Algorithm(
+    init_server=lambda rng: begin(method.init_server(rng)),
+    init_client=lambda server, data, rng: Worker(
+      method.init_client(_own(server), data, rng), jnp.asarray(num_clients)
+    ),
+    download=download,
+    local_update=local_update,
+    aggregate=aggregate,
+    post_aggregate=post_aggregate,
+    personalize=lambda server, client, data, rng: method.personalize(
+      _own(server), client.own, data, rng
+    ),
+    predict=method.predict,
+    global_model=method.global_model
+    and (lambda server: method.global_model(_own(server))),
+  )
+  return stage._replace(
+    algorithm=algorithm, initialize=initialize, knows_seed=True
+  )
+
+
+def _own(server: Buffered) -> Server:
+  """Return the method's server; the clock goes on also where all fail."""
+  return server.own._replace(round=server.round)
+
+
+def _with_part(function, part: PyTree, whole: PyTree) -> PyTree:
+  """Return function(leaf, other) of a tree with holes and of a whole tree."""
+  return jax.tree.map(
+    lambda leaf, other: None if leaf is None else function(leaf, other),
+    part,
+    whole,
+    is_leaf=lambda leaf: leaf is None,
+  )
+
+
+def check_method(stages: tuple[Stage, ...], data: ClientData) -> None:
+  """Refuse a method whose uploads are no changes of the server's model."""
+  (stage, server, clients), *more = stage_shapes(stages, data)
+  cause = ''
+  if more or stage.full_participation:
+    cause = 'a method of several stages, or one that needs all its clients'
+  elif stage.algorithm.respond is not None:
+    cause = 'a method whose server answers each of its clients'
+  elif not _sends_a_model(stage.algorithm, server, clients, data):
+    cause = 'a method whose clients send something else, or nothing'
+  if cause:
+    raise bad_input(
+      'buffer_size',
+      got=f'a buffer of the uploads of {stage.name}',
+      expected='0 with this method: only changes of one model of the server '
+      'can be late',
+      choices=['buffer_size=0', 'algorithm=fedavg', 'algorithm=fedper'],
+      cause=cause,
+    )
+
+
+def _sends_a_model(
+  method: Algorithm, server: Server, clients: Client, data: ClientData
+) -> bool:
+  def trace(server, clients, data):
+    client = trees.gather(clients, 0)
+    own = ClientData(data.x, data.y, data.index[0], data.count[0])
+    down = method.download(server, client)
+    up = method.local_update(down, client, own, jax.random.key(0))[1]
+    changes = _with_part(jnp.subtract, up, down.params)
+    return _with_part(jnp.subtract, changes, server.params), changes
+
+  try:
+    changes = jax.eval_shape(trace, server, clients, data)
+  except (AttributeError, TypeError, ValueError):
+    return False
+  one, other = map(jax.tree.leaves, changes)
+  same = [leaf.shape for leaf in one] == [leaf.shape for leaf in other]
+  return bool(one) and same
