@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-import simulated_devices
 from helpers import (
   COHORT,
   KEY,
@@ -162,19 +161,6 @@ def test_a_client_that_fails_keeps_its_memory():
   assert_same_bits(trees.gather(after, failed), trees.gather(clients, failed))
   moved = trees.gather((after, clients), np.setdiff1d(COHORT, failed))
   assert not jnp.array_equal(*(own.memory['body']['kernel'] for own in moved))
-
-
-def test_two_devices_are_one():
-  words = [
-    f'{method},5 on 2 by 2,0.4,{name}'
-    for method, name in (
-      ('fedper', 'topk'),
-      ('scaffold', 'drive'),
-      ('fedavg', 'qsgd'),
-    )
-  ]
-  found = simulated_devices.call(2, 'on_devices.differences', words, True)
-  assert {*found} == {*words} and max(found.values()) < 1e-11, found
 
 
 # ---- a run
