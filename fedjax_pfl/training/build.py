@@ -53,6 +53,7 @@ from fedjax_pfl.settings import (
   Settings,
   flat_config,
   parse_config,
+  replace,
 )
 from fedjax_pfl.settings.hyperparameters import check_hyperparameters
 from fedjax_pfl.training import build_checks, privacy_budget
@@ -162,6 +163,10 @@ def build_experiment(
   names_only = make_stages(settings, outline(task))
   build_checks.check_method(settings, names_only, shape.image_shape)
   if settings.dp.clip:
+    if settings.training.compression != 'none':
+      # By the names of a method's uploads; what arrives of them is the same.
+      plain = replace(settings, compression='none')
+      names_only = make_stages(plain, outline(task))
     for words in privacy_budget.checked(
       settings, names_only, shape.image_shape
     ):

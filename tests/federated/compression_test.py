@@ -3,11 +3,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from helpers import (
   COHORT,
   KEY,
+  TRAIN,
   assert_close,
   assert_same_bits,
   build,
@@ -20,10 +20,9 @@ from small_runs import assert_same_run, make_experiment, record
 
 from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core import trees
-from fedjax_pfl.federated import compression
+from fedjax_pfl.federated import compression, privacy
 from fedjax_pfl.federated.communication import messages, sizes_of
 from fedjax_pfl.federated.compression import Compression, compressed
-from fedjax_pfl.federated.exchange import exchanging
 from fedjax_pfl.federated.failures import HAS_SENT, with_failures
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.loop import train
@@ -111,43 +110,34 @@ def test_what_no_compressor_reads_goes_as_it_is():
   assert sizes_of(messages(stage, *states, DATA)).up == 43 * 8 + model
 
 
-def clipping(stage, most):
-  """Return the stage in which no upload's change is longer than `most`."""
-
-  def send(change, memory, rng):
-    factor = jnp.minimum(1, most / optax.tree.norm(change))
-    return jax.tree.map(lambda leaf: factor * leaf, change), memory, {}
-
-  return exchanging(stage, 'clip', send, lambda *arrived: arrived)
-
-
 @pytest.mark.parametrize(
   ('method', 'name'),
   [('scaffold', 'qsgd'), ('fedper', 'topk'), ('fedavg', 'drive')],
 )
 def test_all_wrappers_in_their_order(method, name):
-  """Server's optimiser, compression, clipping, failures: on the host, too.
+  """Server's optimiser, compression, privacy, failures: on the host, too.
 
   A clip that nothing reaches changes nothing, nor what is counted.
   """
-  stages = optimised(build(method), ServerOptimiser('adam', 0.1))
-  plain = compressed(stages, HOW[name])
-  clipped = [
-    clipping(stage, 1e9) for stage in compressed(stages, HOW[name], True)
-  ]
+  stages = build(method, train=TRAIN._replace(aggregation='uniform'))
+  stages = optimised(stages, ServerOptimiser('adam', 0.1))
+  plain, read = (compressed(stages, HOW[name], of) for of in (False, True))
+  silent = privacy.Mechanism(clip=1e9, noise_multiplier=0.0, expected=4.0)
+  private = [privacy.private(stage, silent) for stage in read]
   sizes = [
     sizes_of(messages(*found, DATA))
-    for kind in (plain, clipped)
+    for kind in (plain, private)
     for found in stage_shapes(kind, DATA)
   ]
-  assert sizes[0] == sizes[1]
+  assert sizes[0].up == sizes[1].up
   got, want = (
-    play_both([with_failures(stage, 0.4) for stage in kind])
-    for kind in (clipped, plain)
+    play(kind, DATA, cohort=(4, 1, 0, 5)) for kind in (private, plain)
   )
-  assert_same_bits(*want)
-  assert_close(got[0][0].params, want[0][0].params)
-  assert_close(got[0][1], want[0][1])
+  assert_close(got[0].params, want[0].params)
+  assert_close(got[1], want[1])
+  loud = silent._replace(clip=0.1, noise_multiplier=1.0)
+  failing = [with_failures(privacy.private(stage, loud), 0.4) for stage in read]
+  assert_same_bits(*play_both(failing))
 
 
 def test_a_client_that_fails_keeps_its_memory():
