@@ -7,9 +7,10 @@ a convolution, whose first axes count as inputs. A and B lie beside it as the
 leaves `lora_a` and `lora_b`. A begins as U(-1/sqrt(in), 1/sqrt(in)), B at 0:
 the model begins as the one without adapters, to the bit.
 
-Differs from the paper: W' is computed once a step, and x W' then takes the
-place of x W + (alpha / r) x A B. That is the same function; it costs r products
-of a row more, and the gradient of W' where the paper needs none of W.
+Differs from the paper: W' is computed once a step, and x W' takes the place of
+x W + (alpha / r) x A B, the same function. A step takes as long as one of full
+training; the transformer's took as long by the paper's products, which skip the
+gradient of W, but which a CPU computes slowly for their r columns.
 
 What is trained and what is sent are masks: see algorithms/partial.py.
 """

@@ -24,19 +24,25 @@ from fedjax_pfl.models.ops import layers
 
 
 class Block(nn.Module):
-  """Return x [B, L, F] after attention and a perceptron."""
+  """Return x [B, L, F] after attention and a perceptron.
+
+  Dense layers read rows [B L, F]: their gradients would read transposed copies
+  of arrays with more axes.
+  """
 
   heads: int
   is_causal: bool = False
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    width = x.shape[-1]
+    shape, width = x.shape, x.shape[-1]
+    x = x.reshape(-1, width)
     y = layers.Dense(3 * width, name='qkv')(nn.LayerNorm(name='norm1')(x))
-    y = attention(y, self.heads, self.is_causal)
-    x = x + layers.Dense(width, name='out')(y)
+    y = attention(y.reshape(*shape[:2], -1), self.heads, self.is_causal)
+    x = x + layers.Dense(width, name='out')(y.reshape(-1, width))
     y = layers.Dense(4 * width, name='fc1')(nn.LayerNorm(name='norm2')(x))
-    return x + layers.Dense(width, name='fc2')(nn.gelu(y))
+    x = x + layers.Dense(width, name='fc2')(nn.gelu(y))
+    return x.reshape(shape)
 
 
 class CharTransformer(layers.Network):
