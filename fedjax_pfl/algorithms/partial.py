@@ -1,21 +1,28 @@
 """Partial (Pillutla et al. 2022): FedAlt and FedSim, with parts by their paths.
 
-  v_i  <- SGD(v_i; data of client i, u)         i in the cohort, own epochs
-  u_i  <- SGD_tau(u; data of client i, v_i)
+  v_i  <- SGD(v_i; data of client i, u, w)      i in the cohort, own epochs
+  u_i  <- SGD_tau(u; data of client i, v_i, w)
   u    <- sum_i a_i u_i / sum_i a_i             a_i = 1 or n_i
 
-Leaves whose path matches a pattern of `personal` (of the shell: 'head/*',
-'*/bias', 'adapter*') are v and stay with their client; all others are u. Before
-its first round a client has the initial v. That is FedAlt, order 'alternating';
-with 'simultaneous', FedSim, both parts take tau epochs together.
+A leaf is in the first of these parts of which a pattern matches its path (of
+the shell: 'head/*', '*/bias', '*/lora_*'; several with a comma between):
+
+  frozen     w, stays as it begins; each client gets it once
+  personal   v, stays with its client, who begins with the initial one
+  shared     u; without a pattern all other leaves, with one the rest is frozen
+
+That is FedAlt, order 'alternating'; with 'simultaneous', FedSim, both parts
+take tau epochs together, as they do where nothing is personal.
 
 With 'head/*', FedSim is FedPer; with all but 'head/*' it is LG-FedAvg without
-the FedAvg before it; FedAlt with 'head/*' is FedRep without momentum.
+the FedAvg before it; FedAlt with 'head/*' is FedRep without momentum. With
+'*/lora_*' shared, of a model with adapters (`lora_rank`), it is federated LoRA.
 
 New client: v_i is trained for one round, of which nothing is sent.
 
 Differs from the paper: the weights a_i are 1 by default, n_i there; both parts
-have one learning rate. Its server may take steps: `server_optimizer`.
+have one learning rate; a part may be frozen, in fine-tuning, too. Its server
+may take steps: `server_optimizer`.
 """
 
 from fnmatch import fnmatchcase
@@ -29,17 +36,21 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core import rules, statistics, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Mask, Task
+
+Patterns = tuple[str, ...] | str
 
 
 class HParams(NamedTuple):
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  personal: tuple[str, ...] = ('head/*',)
+  personal: Patterns = ('head/*',)  # (): none
+  shared: Patterns = ()  # (): all others
+  frozen: Patterns = ()
   order: str = 'alternating'  # FedAlt; or 'simultaneous': FedSim
-  personal_epochs: int = 1  # of v in a round of FedAlt
+  personal_epochs: int = 1  # of v in a round of FedAlt; FedSim has one number
 
 
 RULES = {
@@ -47,15 +58,18 @@ RULES = {
   'personal_epochs': rules.count('epochs', '0: v would never learn'),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2204.03809'
-FEDAVG_EQUIVALENT = None  # never: some leaf is personal
+FEDAVG_EQUIVALENT = None  # never: some leaf is not shared
 PRIVATE_LEAVES = ('head',)  # by default
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAlt or FedSim."""
   rules.check(hp, RULES)
-  personal = mask_of(task, hp.personal)
-  shared = trees.invert(personal)
+  shared, personal = parts_of(task, hp)
+  trained = jax.tree.map(lambda a, b: a or b, shared, personal)
+  frozen = trees.invert(trained)
+  if is_frozen := any(jax.tree.leaves(frozen)):
+    task = without_gradient(task, frozen)
 
   def alternate(params, data, rng, clock):
     first = hp.train._replace(epochs=hp.personal_epochs)
@@ -66,15 +80,72 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     params, last = hp.train.fit(task, params, data, both, clock, tx=tx)
     return params, last._replace(num_steps=info.num_steps + last.num_steps)
 
-  fit = alternate if hp.order == 'alternating' else None
-  algorithm = global_model.averaging_of_part(task, hp, shared, fit)
-  return (Stage('partial', hp.train.rounds, algorithm),)
+  def together(params, data, rng, clock):
+    tx = optimisers.freeze_except(hp.train.sgd(clock), trained)
+    return hp.train.fit(task, params, data, rng, clock, tx=tx)
 
-
-def mask_of(task: Task, patterns: tuple[str, ...]) -> Mask:
-  """Return the mask of the leaves that match; some, and not all."""
-  return trees.path_mask(
-    task.is_head,
-    lambda name: any(fnmatchcase(name, pattern) for pattern in patterns),
-    'hp.personal',
+  fit, is_personal = (
+    together if is_frozen else None,
+    any(jax.tree.leaves(personal)),
   )
+  if hp.order == 'alternating' and is_personal:
+    fit = alternate
+  algorithm = global_model.averaging_of_part(task, hp, shared, fit, personal)
+  if not is_personal:
+    algorithm = algorithm._replace(global_model=lambda server: server.params)
+  return (
+    Stage(
+      'partial',
+      hp.train.rounds,
+      algorithm,
+      initial_broadcast=lambda server: trees.select(server.params, frozen),
+    ),
+  )
+
+
+def parts_of(task: Task, hp: HParams) -> tuple[Mask, Mask]:
+  """Return the masks of the shared and of the personal leaves.
+
+  A pattern has to match some leaves and not all, and so have the shared ones.
+  Running statistics of a frozen BatchNorm are shared.
+  """
+  frozen = _matches(task, hp, 'frozen')
+  personal = jax.tree.map(
+    lambda own, still: own and not still, _matches(task, hp, 'personal'), frozen
+  )
+  taken = jax.tree.map(lambda *hits: any(hits), frozen, personal)
+  rest = trees.invert(taken)
+  if hp.shared:
+    named = _matches(task, hp, 'shared')
+    rest = jax.tree.map(lambda left, own: left and own, rest, named)
+  shared = jax.tree.map(
+    lambda own, other: own and not other, statistics.with_all(rest), personal
+  )
+  names = trees.leaf_names(trees.select(task.is_head, shared))
+  trees.path_mask(task.is_head, lambda name: name in names, 'hp.shared')
+  return shared, personal
+
+
+def _matches(task: Task, hp: HParams, part: str) -> Mask:
+  """Return the mask of the leaves that a pattern of the part matches."""
+  patterns = getattr(hp, part)
+  if isinstance(patterns, str):
+    patterns = [word.strip() for word in patterns.split(',')]
+
+  def mask_of(pattern):
+    return trees.path_mask(
+      task.is_head, lambda name: fnmatchcase(name, pattern), f'hp.{part}'
+    )
+
+  masks = map(mask_of, patterns)
+  return jax.tree.map(lambda _, *hits: any(hits), task.is_head, *masks)
+
+
+def without_gradient(task: Task, frozen: Mask) -> Task:
+  """Return the task whose loss moves no frozen leaf, in fine-tuning either."""
+
+  def loss(params, batch, rng):
+    still = jax.lax.stop_gradient(trees.select(params, frozen))
+    return task.loss(trees.combine(still, params), batch, rng)
+
+  return task._replace(loss=loss)
