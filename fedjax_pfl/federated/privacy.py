@@ -135,7 +135,7 @@ def add_noise(key: Array, tree: PyTree, deviation: Array) -> PyTree:
 def check(
   stages: tuple[Stage, ...], data: ClientData, method: str
 ) -> list[str]:
-  """Return the uploaded leaves that are no change of a model, by their paths.
+  """Return the parts of uploads that are no change of a model, by name.
 
   They are clipped as they are, together with the rest. Refused is what reaches
   the server, or other clients, past the noised sum. Traces, computes nothing.
@@ -162,7 +162,7 @@ def check(
           'uploads of numbers that a clip can make smaller',
         )
       if MODEL + name.removeprefix(MODEL) not in up.known:
-        whole.append(name)
+        whole.append(name.split('/')[0] or 'the upload')
   return list(dict.fromkeys(whole))
 
 

@@ -103,6 +103,6 @@ def checked(
   ]
   if whole:
     words.append(
-      f'No change of a model, and clipped as they are: {", ".join(whole)}.'
+      f'Clipped as it is, being no change of a model: {", ".join(whole)}.'
     )
   return words

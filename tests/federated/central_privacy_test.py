@@ -101,6 +101,12 @@ def test_a_client_moves_the_sum_by_at_most_the_clip(name):
   )
 
 
+def test_parts_of_uploads_that_are_no_model_are_named():
+  for name, parts in (('fedproto', ['means', 'counts']), ('fedper', [])):
+    (stage,) = build(name)
+    assert privacy.check((privacy.private(stage, QUIET),), DATA, name) == parts
+
+
 def test_noise_is_that_of_the_multiplier_and_new_in_each_round():
   """Also where nobody has sent: that is not to be seen either."""
   loud = QUIET._replace(noise_multiplier=2.0)

@@ -57,6 +57,11 @@ NO_DATA_NEEDED = [
     | {'views': ('personal',)},
     "compression: got 'topk with fedproto', expected none with this method",
   ),
+  (
+    {'dp__clip': 1.0, 'dp__noise_multiplier': 1.0, 'dp__delta': 1e-3}
+    | {'dp__clip_quantile': 0.5},
+    'dp.clip_quantile: got 0.5, expected 0 with 5 clients a round and noise ',
+  ),
 ]
 # Found in the labels alone.
 PARTITIONS = [
