@@ -28,7 +28,7 @@ RUNS = {
   'waiting': {},
   'drop': {'deadline': 10.0},
   'partial': {'deadline': 4.0, 'late_clients': 'partial', 'dropout_rate': 0.3},
-  'buffers': {'buffer_size': 2},
+  'buffers': {'buffer_size': 2, 'dropout_rate': 0.3},
 }
 
 
