@@ -234,6 +234,14 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
     ),
     Mistake(
+      training.buffer_size and training.compression != 'none',
+      'compression',
+      training.compression,
+      'none with a buffer: the server scales late changes as models, which '
+      'packed bits are not',
+      ('compression=none', 'buffer_size=0'),
+    ),
+    Mistake(
       training.buffer_size > last + 1,
       'buffer_size',
       training.buffer_size,

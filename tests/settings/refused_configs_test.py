@@ -50,6 +50,10 @@ NO_DATA_NEEDED = [
     'unseen_clients: got 2, expected 0 for local_only: its server sends ',
   ),
   ({'compression': 'zip'}, "compression: got 'zip', expected a compressor"),
+  (
+    {'compression': 'qsgd', 'buffer_size': 2, 'client_speeds': 'lognormal'},
+    "compression: got 'qsgd', expected none with a buffer",
+  ),
   ({'compression_levels': 128}, 'got 128, expected a whole number of levels, '),
   ({'compression_share': 0.0}, 'got 0.0, expected a share above 0 and up to'),
   (
