@@ -6,8 +6,8 @@
 
 or another METHOD, `configs/shakespeare.py:METHOD`; FedAvg by default. Ten roles
 take part in a round, with the first half of their text. All six methods take
-some 10 minutes on 2 CPU cores. Prints the accuracy of the next character, and
-bits per character (bits_per_token).
+some 12 minutes on 2 CPU cores, by the CPU time of two. Prints the accuracy of
+the next character, and bits per character (bits_per_token).
 
 A round of local_only is an epoch of all roles.
 """
