@@ -314,6 +314,7 @@ def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
     (training.aggregation == 'examples', 'aggregation=uniform', 'n_i / n'),
     (norms == 'running', 'norm_statistics=running_local', 'a mean variance'),
     (share, 'server_data_fraction=0', 'the server that trains on examples'),
+    (training.buffer_size, 'buffer_size=0', 'who comes first to a buffer'),
   )
   alone = [
     (given and not dp.clip, 'dp.clip', f'above 0 with {given}', ('dp.clip=1',)),

@@ -111,6 +111,12 @@ TOGETHER = [
     'dp.clip',
     'aggregation=uniform: noise in the sum of changes does not hide n_i / n',
   ),
+  (
+    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
+    | {'buffer_size': 2, 'client_speeds': 'lognormal'},
+    'dp.clip',
+    'buffer_size=0: noise in the sum of changes does not hide who comes first',
+  ),
   ({'shard_per_client': 5}, 'config', '(did you mean shards_per_client?)'),
   ({'finetune': 5}, 'config', 'finetune.trainable'),
 ]
