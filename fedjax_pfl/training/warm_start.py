@@ -37,7 +37,7 @@ def load_start(
   log: Callable[[str], None] = lambda text: None,
 ) -> Start:
   """Return the model at this path, for a model and its task."""
-  like = jax.eval_shape(task.init, jax.random.key(0))
+  like = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   digest = run_dir.model_digest(path)
   if path.endswith(safetensors_file.SUFFIX):
     leaves = safetensors_file.load_leaves(path, _shapes(like))

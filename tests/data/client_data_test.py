@@ -19,7 +19,7 @@ def test_rows_are_padded_behind():
   data = stack_clients(pool(), RAGGED)
   assert data.index.tolist() == [[4, 2, 7], [0, 0, 0], [9, 0, 0]]
   assert data.count.tolist() == [3, 0, 1]
-  dtypes = [leaf.dtype.name for leaf in data]
+  dtypes = [leaf.dtype.name for leaf in jax.tree.leaves(data)]
   assert dtypes == ['uint8', 'int32', 'int32', 'int32']
   assert all(isinstance(leaf, jax.Array) for leaf in data)
   np.testing.assert_array_equal(data.x, pool().x)
