@@ -21,7 +21,7 @@ def test_rows_are_padded_behind():
   assert data.count.tolist() == [3, 0, 1]
   dtypes = [leaf.dtype.name for leaf in jax.tree.leaves(data)]
   assert dtypes == ['uint8', 'int32', 'int32', 'int32']
-  assert all(isinstance(leaf, jax.Array) for leaf in data)
+  assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(data))
   np.testing.assert_array_equal(data.x, pool().x)
   assert describe(data) == (
     '3 clients, 4 examples, 0 to 3 each, median 1; padding 55.6 %'
