@@ -37,7 +37,6 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.atomic_files import write_json
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.federated.cohort import cohort_size
-from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs.identity import provenance
 from fedjax_pfl.training.program import CPU_BLOCK
 
@@ -52,7 +51,7 @@ FAILED = 'does not compile'
 
 Records = Mapping[str, Sequence[Record]]  # by the name of the row
 Table = tuple[str, list[str], list[list[str]]]  # title, heads, cells
-# The config of the paper that has a model, and its batch where that differs.
+# The models of papers' tables, each with a config of its paper and its batch.
 CONFIGS = {
   'convnet3': ('fedbabu_emnist', 50),
   'convnet4': ('fedbabu_cifar10', 50),
@@ -65,10 +64,8 @@ CONFIGS = {
   'superfed_cnn': ('fedbabu_cifar10:fedavg', 20),
   'vgg9': ('fedbabu_cifar10:fedavg', 64),
 }
-SAME = {'resnet50_he'}  # another model begun differently: the same program
-TOKENS = {name for name, model in MODELS.items() if model.tokens}
 LABELS = {
-  'models': [name for name in MODELS if name not in SAME | TOKENS],
+  'models': [*CONFIGS],
   'methods': [*available()],
 }
 MESH = 4  # devices

@@ -19,7 +19,7 @@ from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build import build_stages, build_task
+from fedjax_pfl.training.build_method import build_stages, build_task
 
 HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
 

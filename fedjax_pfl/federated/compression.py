@@ -40,7 +40,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.core import rules, statistics, trees
+from fedjax_pfl.core import statistics, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
@@ -48,7 +48,6 @@ from fedjax_pfl.federated.communication import Counted, messages
 from fedjax_pfl.federated.exchange import exchanging
 from fedjax_pfl.federated.rounds import stage_shapes
 
-COMPRESSIONS = ('qsgd', 'topk', 'drive')
 BUCKET, BLOCK = 512, 1024  # numbers that share a norm, and a rotation
 
 
@@ -58,18 +57,6 @@ class Compression(NamedTuple):
   name: str
   levels: int = 7  # s, of qsgd
   share: float = 0.05  # of topk
-
-
-RULES = {
-  'levels': rules.Rule(
-    lambda value: rules.is_int(value) and 1 <= value <= 127,
-    'a whole number of levels, 1 to 127: a number has 8 bits at most',
-    'bits instead of levels: 7 levels with a sign are 4 bits',
-  ),
-  'share': rules.interval(
-    '(0, 1]', 'a percentage, or a number of coordinates', 'a share'
-  ),
-}
 
 
 class Codec(NamedTuple):

@@ -42,8 +42,6 @@ from fedjax_pfl.federated.asynchronous import (
 from fedjax_pfl.federated.chunking import shapes_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
-NONE, DRAWN = 'none', 'lognormal'  # else a file
-POLICIES = ('drop', 'partial')
 SPEEDS, ORDERS = 1001, 1002  # streams of the seed, as in server_training.py
 
 
@@ -112,7 +110,7 @@ def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
     got=f'{path}: {found}',
     expected=f'a text file of {num_clients} numbers above 0, the steps a '
     'second of every client that takes part',
-    choices=[NONE, DRAWN, 'FILE'],
+    choices=['none', 'lognormal', 'FILE'],
     cause='a path from another folder, a header, or another number of clients',
   )
 

@@ -8,7 +8,11 @@ from fedjax_pfl.evaluation.grid import families
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.field import MAX_SEED
-from fedjax_pfl.training.build import build_stages, build_task, peek_shape
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
 from fedjax_pfl.training.views import FINETUNED, views_of_method
 
 INITIAL = 'initial'

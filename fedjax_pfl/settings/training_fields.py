@@ -6,10 +6,7 @@ from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
-from fedjax_pfl.federated import timing
 from fedjax_pfl.federated.cohort import SAMPLINGS
-from fedjax_pfl.federated.compression import COMPRESSIONS
-from fedjax_pfl.federated.compression import RULES as COMPRESSION
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -27,6 +24,7 @@ from fedjax_pfl.settings.field import (
 )
 
 CROSS_ENTROPY = 'cross_entropy'
+DRAWN_SPEEDS = 'lognormal'
 
 
 @record
@@ -109,7 +107,7 @@ class TrainingSettings:
     'probability with which a client of the cohort fails and sends nothing',
   )
   client_speeds: str = field(
-    timing.NONE,
+    'none',
     path('none, lognormal, or a text file of a number for each client'),
     'steps a second of each client, in simulated time: none; lognormal, drawn '
     'with median 1; or a file of numbers',
@@ -126,7 +124,7 @@ class TrainingSettings:
   )
   late_clients: str = field(
     'drop',
-    one_of(timing.POLICIES, 'what becomes of clients that would be late'),
+    one_of(('drop', 'partial'), 'what becomes of clients that would be late'),
     'drop: they send nothing; partial: they do the steps that fit',
   )
   buffer_size: int = field(
@@ -210,17 +208,23 @@ class TrainingSettings:
   server_momentum: float = field(0.9, MOMENTUM, 'of that optimiser, beta_1')
   compression: str = field(
     'none',
-    one_of(('none', *COMPRESSIONS), 'a compressor of uploads'),
+    one_of(('none', 'qsgd', 'topk', 'drive'), 'a compressor of uploads'),
     'of what clients send; none: as it is',
   )
   compression_levels: int = field(
     7,
-    COMPRESSION['levels'],
+    Rule(
+      lambda value: is_int(value) and 1 <= value <= 127,
+      'a whole number of levels, 1 to 127: a number has 8 bits at most',
+      'bits instead of levels: 7 levels with a sign are 4 bits',
+    ),
     'of qsgd, beside 0 and the sign: 7 are 4 bits a number',
   )
   compression_share: float = field(
     0.05,
-    COMPRESSION['share'],
+    rules.interval(
+      '(0, 1]', 'a percentage, or a number of coordinates', 'a share'
+    ),
     'of topk: which part of the numbers of a leaf is sent',
   )
   server_data_fraction: float = field(

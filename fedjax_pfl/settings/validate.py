@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
-from fedjax_pfl.federated import timing
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
 
@@ -204,7 +203,7 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
     ),
     Mistake(
-      training.deadline and training.client_speeds == timing.NONE,
+      training.deadline and training.client_speeds == 'none',
       'deadline',
       training.deadline,
       '0 without client_speeds: no time passes',
@@ -223,7 +222,7 @@ def _mistakes(settings: Settings) -> list[Mistake]:
     Mistake(
       training.buffer_size
       and (
-        training.client_speeds == timing.NONE
+        training.client_speeds == 'none'
         or training.deadline
         or training.sampling == 'poisson'
       ),

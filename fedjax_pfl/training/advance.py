@@ -22,7 +22,7 @@ from fedjax_pfl.federated.failures import (
   SERVER_FINITE,
 )
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training import divergence, privacy_budget
+from fedjax_pfl.training import divergence
 from fedjax_pfl.training.best_rounds import (
   choose,
   evaluate_and_keep,
@@ -227,7 +227,12 @@ def evaluate(
     views = [view for view in views if view in names]
   scores, models = evaluate_and_keep(evaluator, number, training.states, views)
   done, chosen = training.done, state.chosen
-  numbers = privacy_budget.spent(experiment.settings, experiment.stages, done)
+  numbers = {}
+  if experiment.settings.dp.clip:
+    from fedjax_pfl.training import privacy_budget
+
+    stages = experiment.stages
+    numbers = privacy_budget.spent(experiment.settings, stages, done)
   best = update_test_best(state.test_best, scores, done, models)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)

@@ -12,13 +12,13 @@ from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_checks
-from fedjax_pfl.training.build import (
-  Experiment,
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build_data import build_data, examples_of
+from fedjax_pfl.training.build_method import (
   build_stages,
   build_task,
   peek_shape,
 )
-from fedjax_pfl.training.build_data import build_data, examples_of
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 

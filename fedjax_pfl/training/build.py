@@ -5,35 +5,17 @@ read; the partition of the data before anything is compiled or written.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from fedjax_pfl import algorithms
-from fedjax_pfl.client import optimisers, personalization
-from fedjax_pfl.client.local_training import LocalTraining
-from fedjax_pfl.client.running_statistics import kept_by_clients
-from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import ClientData, Task
-from fedjax_pfl.core.user_code import call, check_loaded, is_code, value_of
+from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data import (
-  IMAGE,
   Dataset,
-  Shape,
-  find_recipe,
-  make_transforms,
-  peek,
-  peek_dtype,
-  peek_labels,
-  scale_shape,
 )
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.metrics import Metrics
-from fedjax_pfl.federated import compression, timing
 from fedjax_pfl.federated.cohort import cohort_size, poisson_places
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -42,25 +24,22 @@ from fedjax_pfl.federated.placement import (
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
-from fedjax_pfl.federated.timing import Timing
-from fedjax_pfl.models.head_init import with_head
-from fedjax_pfl.models.lora import with_lora
-from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.settings import (
-  DataSettings,
   Settings,
   flat_config,
   parse_config,
   replace,
 )
-from fedjax_pfl.settings.hyperparameters import check_hyperparameters
-from fedjax_pfl.training import build_checks, privacy_budget
+from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
+from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build_data import UnseenClients, build_data
-
-# Hyperparameters that are records of other fields of the config.
-SHARED_RECORDS = 'train', 'finetune'
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  build_task,
+  make_stages,
+  peek_shape,
+)
 
 
 class Experiment(NamedTuple):
@@ -77,7 +56,7 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
-  timing: Timing | None = None  # simulated
+  timing: Any = None  # a `Timing`, if time is simulated
 
   @property
   def rounds(self) -> int:
@@ -167,6 +146,8 @@ def build_experiment(
       # By the names of a method's uploads; what arrives of them is the same.
       plain = replace(settings, compression='none')
       names_only = make_stages(plain, outline(task))
+    from fedjax_pfl.training import privacy_budget
+
     for words in privacy_budget.checked(
       settings, names_only, shape.image_shape
     ):
@@ -203,12 +184,14 @@ def build_timing(
   stages: tuple[Stage, ...],
   train: ClientData,
   log: Callable[[str], None],
-) -> Timing | None:
+) -> Any:
   """Return how long the rounds of a run take; None without speeds."""
   training, num_clients = settings.training, settings.data.num_seen_clients
-  if training.client_speeds == timing.NONE:
+  if training.client_speeds == 'none':
     return None
-  if training.client_speeds == timing.DRAWN:
+  from fedjax_pfl.federated import timing
+
+  if training.client_speeds == DRAWN_SPEEDS:
     sigma = training.speed_sigma
     speeds = timing.draw_speeds(settings.seed, sigma, num_clients)
   else:
@@ -235,135 +218,6 @@ def placed(experiment: Experiment) -> Experiment:
     size = experiment.size_of(longest)
     placement = on_devices(system.devices or choose_devices(size))
   return experiment._replace(placement=placement)
-
-
-# ---- the model ---------------------------------------------------------------
-
-
-def peek_shape(data: DataSettings) -> Shape:
-  """Return image shape, as the model sees it, and classes; read no data."""
-  side = find_recipe(data.dataset, data.preprocessing).side
-  return scale_shape(peek(data.dataset, data.data_dir), side)
-
-
-def build_task(
-  settings: Settings, image_shape: tuple, num_classes: int
-) -> Task:
-  """Return the task of a config, for examples of this shape."""
-  data, model, loss = settings.data, settings.model, settings.training.loss
-  dtype = peek_dtype(data.dataset, data.data_dir)
-  build_checks.check_inputs(model.name, data.preprocessing, dtype, image_shape)
-  name = data.dataset if dtype == IMAGE else 'none'
-  augment, normalise = make_transforms(name, image_shape, data.preprocessing)
-  how = {
-    'image_shape': image_shape,
-    'num_classes': num_classes,
-    'augment': augment,
-    'normalise': normalise,
-    'loss': value_of('loss', loss) if is_code(loss) else None,
-    'conv_impl': model.conv_impl,
-    'precision': model.precision,
-    'running_statistics': model.norm_statistics != 'batch',
-  }
-  if model.lora_rank:
-    how['wrap'] = partial(
-      with_lora,
-      rank=model.lora_rank,
-      targets=model.lora_targets,
-      alpha=model.lora_alpha,
-    )
-  if is_code(model.name):
-    is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
-    how['input_dtype'] = int if is_whole else float
-    task = make_user_task(value_of('model', model.name), **how)
-  else:
-    task = make_task(model.name, **how)
-  labels = peek_labels(data.dataset, data.data_dir)
-  build_checks.check_labels(task, model.name, labels)
-  return with_head(task, model.head_init, model.head_bias)
-
-
-# ---- the method --------------------------------------------------------------
-
-
-def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the stages of the config's method, hyperparameters filled in."""
-  module = algorithms.load(settings.algorithm)
-  check_hyperparameters(
-    settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
-  )
-  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
-  if not is_code(settings.algorithm):
-    return make_stages(settings, task)
-  return call(
-    'algorithm',
-    lambda: make_stages(settings, task),
-    of=module,
-    cause='a mistake in its build(task, hp)',
-  )
-
-
-def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the stages of a config that `build_stages` has checked.
-
-  Its numbers may be traced: see settings/hyperparameters.py.
-  """
-  module, training = algorithms.load(settings.algorithm), settings.training
-  rounds = training.num_rounds
-  local = LocalTraining(
-    rounds=rounds,
-    epochs=training.local_epochs,
-    batch_size=training.batch_size,
-    learning_rate=optimisers.step_schedule(
-      training.learning_rate, rounds, training.lr_milestones, training.lr_decay
-    ),
-    momentum=training.momentum,
-    weight_decay=training.weight_decay,
-    optimizer=training.optimizer,
-    clip_norm=training.clip_norm,
-    aggregation=training.aggregation,
-  )
-  finetune = personalization.Finetuning(**vars(settings.finetune))
-  hp = module.HParams(train=local, finetune=finetune, **settings.hp)
-  if hasattr(module, 'check_start'):
-    module.check_start(hp, settings.init_from)
-  if (kind := settings.model.norm_statistics) != 'batch':
-    build_checks.check_norm_statistics(kind, settings.algorithm, module)
-  if task.num_labels > 1:
-    scoring = settings.evaluation.scoring
-    build_checks.check_tokens(settings.algorithm, module, scoring)
-  stages = module.build(task, hp)
-  if training.server_optimizer != 'none':
-    how = ServerOptimiser(
-      training.server_optimizer,
-      training.server_learning_rate,
-      training.server_momentum,
-    )
-    stages = optimised(stages, how)
-  if settings.model.norm_statistics == 'running_local':
-    stages = kept_by_clients(stages, task)
-  if training.compression != 'none':
-    how = compression.Compression(
-      training.compression,
-      training.compression_levels,
-      training.compression_share,
-    )
-    # What is clipped is what arrives.
-    stages = compression.compressed(stages, how, decoded=settings.dp.clip > 0)
-  if settings.dp.clip:
-    stages = privacy_budget.private(stages, settings)
-  if not training.server_data_fraction:
-    return stages
-  from fedjax_pfl.federated import server_training
-
-  return server_training.share(
-    stages,
-    task,
-    local,
-    fraction=training.server_data_fraction,
-    part=training.server_trainable,
-    seed=settings.seed,
-  )
 
 
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:

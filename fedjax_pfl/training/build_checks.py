@@ -23,7 +23,6 @@ from fedjax_pfl.core.user_code import (
 from fedjax_pfl.data import IMAGE, Dataset
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.metrics import Metrics, check_metrics
-from fedjax_pfl.federated import compression
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import EvaluationSettings, Settings
@@ -46,6 +45,8 @@ def check_method(
   if is_code(settings.algorithm):
     check_own_method(settings.algorithm, stages, data)
   if (compressor := settings.training.compression) != 'none':
+    from fedjax_pfl.federated import compression
+
     compression.check_uploads(compressor, stages, data)
   *_, (last, *states) = stage_shapes(stages, data)
   evaluation, method = settings.evaluation, settings.algorithm

@@ -20,7 +20,7 @@ from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
-from fedjax_pfl.training import multihost, privacy_budget
+from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import (
   choose,
   chosen_states,
@@ -201,7 +201,10 @@ def write_result(
     more['sim_seconds'] = float(training.state.sim_seconds)
   if families := best_views(result.scores, train.count):
     more['test_best_view'] = families
-  if about := privacy_budget.summary(experiment.settings, experiment.stages):
+  if experiment.settings.dp.clip:
+    from fedjax_pfl.training import privacy_budget
+
+    about = privacy_budget.summary(experiment.settings, experiment.stages)
     more['privacy'] = about
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised

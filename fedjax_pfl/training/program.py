@@ -42,7 +42,8 @@ from fedjax_pfl.settings.hyperparameters import (
   traced_names,
   with_numbers,
 )
-from fedjax_pfl.training.build import Experiment, make_stages
+from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build_method import make_stages
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 SEED = 'seed'

@@ -16,7 +16,6 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
-from fedjax_pfl.models import lora
 from fedjax_pfl.runs import model_file, run_dir, safetensors_file
 
 
@@ -167,6 +166,8 @@ def identity_with(algorithm: str, data: Any, start: Start) -> str:
 
 
 def _is_adapter(name: str) -> bool:
+  from fedjax_pfl.models import lora
+
   return name.rpartition('/')[2] in (lora.A, lora.B)
 
 

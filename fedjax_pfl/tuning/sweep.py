@@ -12,7 +12,11 @@ from fedjax_pfl.models.outline import outline
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training.build import build_stages, build_task, peek_shape
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
 from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.choose import BestSetting
 from fedjax_pfl.tuning.combinations import Combination

@@ -33,7 +33,7 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.build import build_stages
+from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.loop import run_rounds

@@ -27,7 +27,7 @@ from fedjax_pfl.core import statistics
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import make_stages
+from fedjax_pfl.training.build_method import make_stages
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 SHAPE, COUNTS, COHORT = (4, 4, 1), (7, 9, 5, 8), (0, 1, 2)

@@ -6,7 +6,11 @@ from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
 from fedjax_pfl.models.outline import outline
-from fedjax_pfl.training.build import build_stages, build_task, peek_shape
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
 
 BATCHES = {'digits': 4, 'cifar10': 23, 'demo': 2}  # of a pass of a client
 

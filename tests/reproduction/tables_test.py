@@ -21,7 +21,7 @@ from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import OF_SERVER, field, replaced
 from fedjax_pfl.reproduction.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import build
+from fedjax_pfl.training import build_method
 
 ROOT = Path(__file__).parents[2]
 TABLES = {name: common.load_table(name) for name in common.available()}
@@ -113,7 +113,8 @@ def test_what_is_read_is_there(cells):
 def trace(cell):
   """Return a method's views and its last stage; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
-  stages = build.build_stages(parse(settings, cell.init_from), make_task())
+  parsed = parse(settings, cell.init_from)
+  stages = build_method.build_stages(parsed, make_task())
   shapes = ((2, *SHAPE), 'uint8'), ((2,), 'int32'), ((2, 1), 'int32')
   shapes += (((2,), 'int32'),)
   data = ClientData(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))

@@ -23,7 +23,7 @@ from fedjax_pfl.evaluation.evaluate import check_views, view_names
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import build
+from fedjax_pfl.training import build_method
 
 ROOT = Path(__file__).parents[2]
 NAMES = common.available()
@@ -42,7 +42,7 @@ def docstring(file):
 def check(settings):
   """Validate settings, and the hyperparameters and views of their method."""
   settings = parse_config(settings)
-  stages = build.build_stages(settings, make_task())
+  stages = build_method.build_stages(settings, make_task())
   data = make_shapes(2, SHAPE)
   *_, (last, *states) = stage_shapes(stages, data)
   names = view_names(last.algorithm, *states, data)
@@ -132,15 +132,15 @@ def test_config_traces(name):
   """
   config = common.load(config_of(name), quick=True).to_dict()
   settings = parse_config({**config, 'model': 'convnet3'})
-  image_shape, num_classes = build.peek_shape(settings.data)
-  task = build.build_task(settings, image_shape, num_classes)
+  image_shape, num_classes = build_method.peek_shape(settings.data)
+  task = build_method.build_task(settings, image_shape, num_classes)
   num_clients = settings.data.num_clients
   data = make_shapes(num_clients, image_shape)
   key = jax.random.key(0)
   cohort = np.arange(
     cohort_size(num_clients, settings.training.client_fraction)
   )
-  stages = build.build_stages(settings, task)
+  stages = build_method.build_stages(settings, task)
   for stage, *states in stage_shapes(stages, data):
     round_fn = make_round(stage.algorithm, clients_per_chunk=1)
     ready = jax.eval_shape(stage.prepare_data, states[0], data)

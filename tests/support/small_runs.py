@@ -17,8 +17,9 @@ from configs import digits
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, build_stages, placed
+from fedjax_pfl.training.build import Experiment, placed
 from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import state_shapes
 

@@ -10,8 +10,9 @@ from small_runs import settings_of
 from configs import fedbabu_cifar10
 from fedjax_pfl.data import Images
 from fedjax_pfl.data.images import make_dataset
-from fedjax_pfl.training.build import build_experiment, peek_shape
+from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_data import first_examples
+from fedjax_pfl.training.build_method import peek_shape
 
 # Moving arrays to the device goes by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}

@@ -1,0 +1,174 @@
+"""From a config to its task and its stages: the model, the method, wrappers.
+
+Around a method go, from the inside: the server's optimiser, clients that keep
+running statistics, compression, privacy, training on the server's own data.
+What few runs need is imported when it is wanted.
+"""
+
+from functools import partial
+
+import numpy as np
+
+from fedjax_pfl import algorithms
+from fedjax_pfl.client import optimisers, personalization
+from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.running_statistics import kept_by_clients
+from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.trees import part_mask
+from fedjax_pfl.core.types import Task
+from fedjax_pfl.core.user_code import call, is_code, value_of
+from fedjax_pfl.data import (
+  IMAGE,
+  Shape,
+  find_recipe,
+  make_transforms,
+  peek,
+  peek_dtype,
+  peek_labels,
+  scale_shape,
+)
+from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.module_task import make_user_task
+from fedjax_pfl.models.registry import make_task
+from fedjax_pfl.settings import DataSettings, Settings
+from fedjax_pfl.settings.hyperparameters import check_hyperparameters
+from fedjax_pfl.training import build_checks
+
+# Hyperparameters that are records of other fields of the config.
+SHARED_RECORDS = 'train', 'finetune'
+
+
+# ---- the model ---------------------------------------------------------------
+
+
+def peek_shape(data: DataSettings) -> Shape:
+  """Return image shape, as the model sees it, and classes; read no data."""
+  side = find_recipe(data.dataset, data.preprocessing).side
+  return scale_shape(peek(data.dataset, data.data_dir), side)
+
+
+def build_task(
+  settings: Settings, image_shape: tuple, num_classes: int
+) -> Task:
+  """Return the task of a config, for examples of this shape."""
+  data, model, loss = settings.data, settings.model, settings.training.loss
+  dtype = peek_dtype(data.dataset, data.data_dir)
+  build_checks.check_inputs(model.name, data.preprocessing, dtype, image_shape)
+  name = data.dataset if dtype == IMAGE else 'none'
+  augment, normalise = make_transforms(name, image_shape, data.preprocessing)
+  how = {
+    'image_shape': image_shape,
+    'num_classes': num_classes,
+    'augment': augment,
+    'normalise': normalise,
+    'loss': value_of('loss', loss) if is_code(loss) else None,
+    'conv_impl': model.conv_impl,
+    'precision': model.precision,
+    'running_statistics': model.norm_statistics != 'batch',
+  }
+  if model.lora_rank:
+    from fedjax_pfl.models.lora import with_lora
+
+    how['wrap'] = partial(
+      with_lora,
+      rank=model.lora_rank,
+      targets=model.lora_targets,
+      alpha=model.lora_alpha,
+    )
+  if is_code(model.name):
+    is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
+    how['input_dtype'] = int if is_whole else float
+    task = make_user_task(value_of('model', model.name), **how)
+  else:
+    task = make_task(model.name, **how)
+  labels = peek_labels(data.dataset, data.data_dir)
+  build_checks.check_labels(task, model.name, labels)
+  return with_head(task, model.head_init, model.head_bias)
+
+
+# ---- the method --------------------------------------------------------------
+
+
+def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the stages of the config's method, hyperparameters filled in."""
+  module = algorithms.load(settings.algorithm)
+  check_hyperparameters(
+    settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
+  )
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
+  if not is_code(settings.algorithm):
+    return make_stages(settings, task)
+  return call(
+    'algorithm',
+    lambda: make_stages(settings, task),
+    of=module,
+    cause='a mistake in its build(task, hp)',
+  )
+
+
+def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the stages of a config that `build_stages` has checked.
+
+  Its numbers may be traced: see settings/hyperparameters.py.
+  """
+  module, training = algorithms.load(settings.algorithm), settings.training
+  rounds = training.num_rounds
+  local = LocalTraining(
+    rounds=rounds,
+    epochs=training.local_epochs,
+    batch_size=training.batch_size,
+    learning_rate=optimisers.step_schedule(
+      training.learning_rate, rounds, training.lr_milestones, training.lr_decay
+    ),
+    momentum=training.momentum,
+    weight_decay=training.weight_decay,
+    optimizer=training.optimizer,
+    clip_norm=training.clip_norm,
+    aggregation=training.aggregation,
+  )
+  finetune = personalization.Finetuning(**vars(settings.finetune))
+  hp = module.HParams(train=local, finetune=finetune, **settings.hp)
+  if hasattr(module, 'check_start'):
+    module.check_start(hp, settings.init_from)
+  if (kind := settings.model.norm_statistics) != 'batch':
+    build_checks.check_norm_statistics(kind, settings.algorithm, module)
+  if task.num_labels > 1:
+    scoring = settings.evaluation.scoring
+    build_checks.check_tokens(settings.algorithm, module, scoring)
+  stages = module.build(task, hp)
+  if training.server_optimizer != 'none':
+    how = ServerOptimiser(
+      training.server_optimizer,
+      training.server_learning_rate,
+      training.server_momentum,
+    )
+    stages = optimised(stages, how)
+  if settings.model.norm_statistics == 'running_local':
+    stages = kept_by_clients(stages, task)
+  if training.compression != 'none':
+    from fedjax_pfl.federated import compression
+
+    how = compression.Compression(
+      training.compression,
+      training.compression_levels,
+      training.compression_share,
+    )
+    # What is clipped is what arrives.
+    stages = compression.compressed(stages, how, decoded=settings.dp.clip > 0)
+  if settings.dp.clip:
+    from fedjax_pfl.training import privacy_budget
+
+    stages = privacy_budget.private(stages, settings)
+  if not training.server_data_fraction:
+    return stages
+  from fedjax_pfl.federated import server_training
+
+  return server_training.share(
+    stages,
+    task,
+    local,
+    fraction=training.server_data_fraction,
+    part=training.server_trainable,
+    seed=settings.seed,
+  )
