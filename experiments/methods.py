@@ -25,15 +25,16 @@ TABLES = commandline.ROOT / 'results' / 'tables'
 CODES = 'SuPerFed', 'FedConcat', 'pFedMe', 'NIID-Bench', 'FedVLS'
 
 
-def golden_cases(names: list[str]) -> dict[str, list[tuple[str, str]]]:
-  """Return the golden cases of each method, and whose code made them."""
+def golden_cases(names: list[str]) -> dict[str, list[tuple[str, str, str]]]:
+  """Return name, source and recipe of the golden cases of each method."""
   found = {name: [] for name in names}
   for path in sorted(GOLDENS.rglob('*.json')):
     case = json.loads(path.read_text())
     text = re.sub(r'\W', '_', case.get('algorithm', '').lower())
     for name in names:
       if text.startswith(name):
-        found[name].append((path.stem, case['source']))
+        recipe = case.get('recipe', '')
+        found[name].append((path.stem, case['source'], recipe))
   return found
 
 
@@ -41,7 +42,7 @@ def golden_origins(names: list[str]) -> dict[str, str]:
   """Return whose code made the golden cases of each method, with numbers."""
   found = {}
   for name, cases in golden_cases(names).items():
-    codes = Counter(origin(source) for _, source in cases).most_common()
+    codes = Counter(origin(source) for _, source, _ in cases).most_common()
     found[name] = ', '.join(f'{code} {n}' for code, n in codes) or 'none'
   return found
 

@@ -34,7 +34,7 @@ RUN = 'Published numbers, and ours of the runs in `results/`, in percent.'
 def page(
   name: str,
   traced: Sequence[Traced],
-  cases: Sequence[tuple[str, str]],
+  cases: Sequence[tuple[str, str, str]],
   numbers: Sequence[Mapping[str, str]],
   equations: str,
 ) -> str:
@@ -43,7 +43,7 @@ def page(
   Args:
     name: of the method.
     traced: its stages.
-    cases: of golden cases, name and source.
+    cases: of golden cases, name, source and recipe.
     numbers: rows of results/tables/, with 'table' and 'setting'.
     equations: in LaTeX, with an empty line between two blocks.
   """
@@ -57,7 +57,10 @@ def page(
     "Print, authors' code and ours": results(numbers),
     'Differs from the paper': paragraph(DIFFERS, module),
     'New client': paragraph(NEW_CLIENT, module),
-    'Compared with': '\n'.join(f'- `{case}`: {src}' for case, src in cases)
+    'Compared with': '\n'.join(
+      f'- `{case}`: {source}' + f'. Recorded so: {recipe}' * bool(recipe)
+      for case, source, recipe in cases
+    )
     or 'No golden case.',
     'Related': ', '.join(
       f'[{title_of(other)["name"]}]({other}.md)' for other in relatives(name)
