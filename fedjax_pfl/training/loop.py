@@ -38,7 +38,7 @@ from fedjax_pfl.training.advance import (
 )
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
-from fedjax_pfl.training.program import Program, share_programs
+from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import (
   Training,
   open_run,
@@ -204,9 +204,9 @@ def train_many(
   """Run or continue experiments in turn; return their results.
 
   Runs that differ in seeds and in traced numbers share their compiled programs
-  (program.py). Each leaves in its directory what `train` leaves, and either
-  function continues what the other started. A run that diverges is recorded
-  (divergence.py) and has no result; the others go on.
+  (share_programs.py). Each leaves in its directory what `train` leaves, and
+  either function continues what the other started. A run that diverges is
+  recorded (divergence.py) and has no result; the others go on.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
@@ -219,6 +219,8 @@ def train_many(
       expected=f'{len(experiments)} directories, one for each run',
       cause='a name without the seed in it',
     )
+  from fedjax_pfl.training.share_programs import share_programs
+
   results: dict[int, dict[str, Any] | None] = {}
   experiments = list(map(placed_as_started, experiments, workdirs))
   for program, members in share_programs(experiments):

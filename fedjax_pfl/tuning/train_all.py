@@ -19,7 +19,7 @@ from fedjax_pfl.training.build import (
 )
 from fedjax_pfl.training.build_data import make_data_of
 from fedjax_pfl.training.loop import train_many
-from fedjax_pfl.training.program import static_key
+from fedjax_pfl.training.share_programs import static_key
 
 Log = Callable[[str], None]
 

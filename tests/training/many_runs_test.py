@@ -25,7 +25,7 @@ from fedjax_pfl.settings.hyperparameters import flat_settings, traced_names
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.loop import train, train_many
-from fedjax_pfl.training.program import share_programs
+from fedjax_pfl.training.share_programs import share_programs
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 RAGGED = {'partition': 'dirichlet', 'dirichlet_beta': 0.5}
