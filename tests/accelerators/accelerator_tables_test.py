@@ -7,15 +7,17 @@ from user_commands import run
 from experiments.accelerators import tables, targets
 from experiments.accelerators.tables import Row
 from fedjax_pfl.algorithms import available
+from fedjax_pfl.models.registry import MODELS
 
 STORED = {name: tables.read(name) for name in ('cuda', 'tpu')}
 
 
-def test_every_model_and_method_has_its_rows():
+def test_models_of_tables_and_every_method_have_their_rows():
   found = tables.all_rows()
   one = [row for row in found if row.devices == 1]
   models = {row.label for row in one if row.table == 'models'}
-  assert models == {*tables.CONFIGS}
+  assert models == {*tables.CONFIGS} and models < {*MODELS}
+  assert {'convnet4', 'mobilenet', 'resnet50'} <= models
   mesh = [row for row in found if row.devices == 4]
   assert {row.label for row in mesh} == {*available(), *tables.MESH_MODELS}
   assert found == one + mesh
