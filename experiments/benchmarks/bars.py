@@ -165,6 +165,8 @@ FORWARD = 1 / 3
 PASSES = {
   'moon': 2 * FORWARD,  # the global and the last local model
   'fedntd': FORWARD,  # the global model
+  'fedfomo': 3 * FORWARD,  # six models on a batch of validation, for two steps
+  'ifca': 2 * FORWARD,  # the models of two clusters
 }
 
 
