@@ -9,6 +9,9 @@ differ in whether one client takes part at all, or, where a round draws a fixed
 number without replacement, in the data of one client: then a sum moves by two
 clips, so that z counts as z / 2. The bounds are those of `dp-accounting`:
 Mironov et al. 2019 for Poisson cohorts, Wang et al. 2019 for fixed ones.
+
+With b bands of noise (banded_noise.py) a client may join every b-th round: T
+rounds cost as ceil(T / b), of b times the rate.
 """
 
 import math
@@ -40,6 +43,7 @@ class Rounds(NamedTuple):
   size: float  # of the cohort; expected, if it is random
   num_clients: int  # K
   is_poisson: bool = False
+  bands: int = 1
 
   @property
   def is_fixed(self) -> bool:
@@ -73,10 +77,10 @@ def account(noise: float, plan: Plan):
         rounds.num_clients, rounds.size, event
       )
     elif rounds.is_poisson:
-      rate = rounds.size / rounds.num_clients
+      rate = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
       event = dp.PoissonSampledDpEvent(rate, event)
     if rounds.number:
-      accountant.compose(event, rounds.number)
+      accountant.compose(event, math.ceil(rounds.number / rounds.bands))
   return accountant
 
 

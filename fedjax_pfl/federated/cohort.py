@@ -23,8 +23,9 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 # Registered clients. On a CPU a permutation of more takes longer than a short
 # round: 4 ms of 10,000 clients, 50 ms of 100,000; top_k takes 0.4 and 1 ms.
 MAX_PERMUTED = 2000
-SAMPLINGS = 'fixed', 'poisson'
+SAMPLINGS = 'fixed', 'poisson', 'cyclic'
 JOINING = 2**31 - 4  # of a client's key; methods use small numbers
+GROUPS = 2**31 - 5  # of the key of the rounds, which uses their numbers
 OVERFLOW = 1e-15
 
 
@@ -110,21 +111,33 @@ def sample_cohorts(
 # ---- Poisson cohorts ---------------------------------------------------------
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4))
+@partial(jax.jit, static_argnums=(2, 3, 4, 5))
 def poisson_cohorts(
-  key: Key, first: int, rounds: int, num_clients: int, size: int
+  key: Key,
+  first: int,
+  rounds: int,
+  num_clients: int,
+  size: int,
+  num_groups: int = 1,
 ) -> Array:
   """Return the ids [T, C] of those among whom `joins` chooses in each round.
 
   Every client joins with probability q, independently, by a number u < q of its
   key. The C clients with the least u are all that join, if these are at most C;
   `key` is that of the rounds, and `first` the clock of the server.
+
+  Several groups, of equal size and drawn from the key, take turns.
   """
+  if num_groups > 1:
+    own = jax.random.fold_in(key, GROUPS)
+    groups = jax.random.permutation(own, num_clients) % num_groups  # [K]
 
   def cohort(number):
     fold = partial(jax.random.fold_in, jax.random.fold_in(key, number))
     keys = jax.vmap(fold)(jnp.arange(num_clients))
     draws = jax.vmap(_draw)(keys)
+    if num_groups > 1:
+      draws = jnp.where(groups == number % num_groups, draws, 2.0)
     return jnp.sort(lax.top_k(-draws, size)[1])
 
   return jax.vmap(cohort)(first + jnp.arange(rounds))

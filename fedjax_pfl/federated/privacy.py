@@ -15,6 +15,10 @@ noised sum, for which the first pays with more noise of its own:
   c   <- c exp(-0.2 (b - gamma))
   z_s <- (1 / z^2 - (10 / n)^2)^(-1/2)                 in the place of z in s
 
+With several bands the noise of a round, in clips, takes back a part of the
+noise before (banded_noise.py). The server keeps that; each stage begins anew.
+The clip may move: it scales what is added, not what is kept.
+
 The noise follows from the seed of the run: that is right for experiments, and
 no protection of a model that is given away together with its seed.
 """
@@ -30,6 +34,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Senders, Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, PyTree
+from fedjax_pfl.federated import banded_noise
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.exchange import MODEL, exchanging
 from fedjax_pfl.federated.rounds import init_states
@@ -47,6 +52,7 @@ class Mechanism(NamedTuple):
   noise_multiplier: float  # z
   expected: float  # n
   quantile: float = 0.0  # gamma; 0: the clip stays
+  bands: int = 1  # of the noise; 1: independent in every round
 
   @property
   def largest_noise(self) -> float:
@@ -67,16 +73,27 @@ class State(NamedTuple):
 
   key: Array  # [2] uint32, data of the key of all noise to come
   clip: Array  # [] c
+  noise: PyTree = ()  # [b - 1, ...] of the rounds before, in deviations
 
 
-def private(stage: Stage, mechanism: Mechanism) -> Stage:
-  """Return the stage whose server adds noise to the sum of clipped changes."""
+def private(
+  stage: Stage, mechanism: Mechanism, change: PyTree | None = None
+) -> Stage:
+  """Return the stage whose server adds noise to the sum of clipped changes.
+
+  change: the shapes of what a client changes, if there are several bands.
+  """
+  has_bands = mechanism.bands > 1
+  if has_bands:  # not `unchanged`: its noise begins anew
+    stage = stage._replace(initialize=partial(stage.initialize))
 
   def begin(server, rng, previous):
-    if previous is not None:  # the clip and the noise of the stage before go on
-      return previous
-    key = jax.random.key_data(jax.random.fold_in(rng, STREAM))
-    return State(key, jnp.asarray(mechanism.clip, float))
+    if previous is None:
+      key = jax.random.key_data(jax.random.fold_in(rng, STREAM))
+      previous = State(key, jnp.asarray(mechanism.clip, float))
+    # The clip and the key of the stage before go on.
+    noise = banded_noise.begin(change, mechanism.bands) if has_bands else ()
+    return previous._replace(noise=noise)
 
   def receive(changes, senders, state):
     mean, state = private_mean(mechanism, changes, senders, state)
@@ -107,7 +124,11 @@ def private_mean(
   total = senders.sum(changes, scale)
   key = jax.random.wrap_key_data(state.key)
   key, of_sum, of_count = jax.random.split(key, 3)
-  noised = add_noise(of_sum, total, mechanism.noise_of_sum * state.clip)
+  noise, past = draw_noise(of_sum, total), state.noise
+  if mechanism.bands > 1:
+    noise, past = banded_noise.correlate(noise, past)
+  deviation = mechanism.noise_of_sum * state.clip
+  noised = jax.tree.map(lambda leaf, own: leaf + deviation * own, total, noise)
   mean = jax.tree.map(lambda leaf: leaf / mechanism.expected, noised)
   clip = state.clip
   if mechanism.quantile:
@@ -115,18 +136,18 @@ def private_mean(
     count += mechanism.expected / 20 * jax.random.normal(of_count)
     share = 0.5 + count / mechanism.expected
     clip = clip * jnp.exp(-RATE * (share - mechanism.quantile))
-  return mean, State(jax.random.key_data(key), clip)
+  return mean, State(jax.random.key_data(key), clip, past)
 
 
-def add_noise(key: Array, tree: PyTree, deviation: Array) -> PyTree:
-  """Return the tree with independent normal noise in every number."""
+def draw_noise(key: Array, tree: PyTree) -> PyTree:
+  """Return independent normal numbers in the places of those of the tree."""
   leaves, structure = jax.tree.flatten(tree)
   keys = jax.random.split(key, len(leaves))
-  noised = [
-    leaf + deviation * jax.random.normal(own, leaf.shape, leaf.dtype)
+  noise = [
+    jax.random.normal(own, leaf.shape, leaf.dtype)
     for own, leaf in zip(keys, leaves, strict=True)
   ]
-  return jax.tree.unflatten(structure, noised)
+  return jax.tree.unflatten(structure, noise)
 
 
 # ---- what cannot be private --------------------------------------------------
@@ -164,6 +185,14 @@ def check(
       if MODEL + name.removeprefix(MODEL) not in up.known:
         whole.append(name.split('/')[0] or 'the upload')
   return list(dict.fromkeys(whole))
+
+
+def changes_of(stages: tuple[Stage, ...], data: ClientData) -> list[PyTree]:
+  """Return the shapes of what one client changes in each of these stages."""
+  return [
+    messages(stage, *states, data).up.content
+    for stage, _, states in _states(stages, data)
+  ]
 
 
 def _states(stages: tuple[Stage, ...], data: ClientData) -> Iterator:

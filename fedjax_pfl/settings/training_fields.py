@@ -99,7 +99,8 @@ class TrainingSettings:
     'fixed',
     one_of(SAMPLINGS, 'a way to draw a cohort'),
     'fixed: as many clients in each round; poisson: each joins with '
-    'probability client_fraction',
+    'probability client_fraction; cyclic: dp.bands groups of clients take '
+    'turns, each joins with dp.bands times that',
   )
   dropout_rate: float = field(
     0.0,
@@ -274,6 +275,12 @@ class PrivacySettings:
     0.0,
     rules.interval('[0, 1)', 'a percentage, or an exponent'),
     'of the budget; far below 1 / num_clients',
+  )
+  bands: int = field(
+    1,
+    count('bands', '0 was meant for independent noise, which is 1'),
+    'of noise that takes back some of the rounds before, with sampling=cyclic; '
+    '1: independent',
   )
 
 

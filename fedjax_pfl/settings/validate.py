@@ -306,7 +306,10 @@ def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
   dp, training = settings.dp, settings.training
   others = ('clip_quantile', 'noise_multiplier', 'epsilon', 'delta')
   given = [f'dp.{name}' for name in others if getattr(dp, name)]
+  given += ['dp.bands'] * (dp.bands > 1)
   both = dp.noise_multiplier, dp.epsilon
+  clients, rounds = settings.data.num_seen_clients, settings.num_rounds
+  is_cyclic, rate = training.sampling == 'cyclic', training.client_fraction
   noise = 'dp.epsilon=8', 'dp.noise_multiplier=1'
   norms, share = settings.model.norm_statistics, training.server_data_fraction
   past_the_noise = (
@@ -320,6 +323,21 @@ def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
     (dp.clip and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise),
     (dp.clip and not any(both), 'dp.epsilon', 'a budget, or a noise', noise),
     (dp.clip and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',)),
+    (
+      is_cyclic != (dp.bands > 1),
+      'dp.bands',
+      'above 1 with sampling=cyclic and 1 without: a client may take part in '
+      'one of so many rounds',
+      ('sampling=cyclic and dp.bands=4', 'sampling=poisson and dp.bands=1'),
+    ),
+    (
+      is_cyclic
+      and (dp.bands > rounds or clients % dp.bands or rate * dp.bands > 1),
+      'dp.bands',
+      f'a divisor of {clients}, the clients, at most {rounds}, the rounds, and '
+      f'{1 / rate:g}, 1 / client_fraction: groups of equal size take turns',
+      ('sampling=poisson and dp.bands=1',),
+    ),
   ]
   return [
     *(

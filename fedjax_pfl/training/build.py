@@ -68,15 +68,18 @@ class Experiment(NamedTuple):
     data, training = self.settings.data, self.settings.training
     if training.buffer_size:
       return training.buffer_size
-    if self.joining_rate < 1:
-      return poisson_places(data.num_seen_clients, self.joining_rate)
+    if training.sampling != 'fixed':
+      group = data.num_seen_clients // self.settings.dp.bands
+      return poisson_places(group, self.joining_rate)
     return cohort_size(data.num_seen_clients, training.client_fraction)
 
   @property
   def joining_rate(self) -> float:
     """Return with what probability a client of the cohort takes part."""
     training = self.settings.training
-    return training.client_fraction if training.sampling == 'poisson' else 1.0
+    if training.sampling == 'fixed':
+      return 1.0
+    return training.client_fraction * self.settings.dp.bands
 
   def size_of(self, stage: Stage) -> int:
     """Return how many clients take part in a round of this stage."""

@@ -159,7 +159,8 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   if settings.dp.clip:
     from fedjax_pfl.training import privacy_budget
 
-    stages = privacy_budget.private(stages, settings)
+    shape = peek_shape(settings.data).image_shape
+    stages = privacy_budget.private(stages, settings, shape)
   if not training.server_data_fraction:
     return stages
   from fedjax_pfl.federated import server_training

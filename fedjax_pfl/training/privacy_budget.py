@@ -11,13 +11,17 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.views import shapes_of_clients
 
 
-def private(stages: tuple[Stage, ...], settings: Settings) -> tuple[Stage, ...]:
+def private(
+  stages: tuple[Stage, ...], settings: Settings, image_shape: tuple
+) -> tuple[Stage, ...]:
   """Return the method with the noise that its settings ask for."""
   dp, plan = settings.dp, plan_of(settings, stages)
   noise = noise_of(settings, plan)
-  wrapped = []
-  for stage, rounds in zip(stages, plan, strict=True):
-    mechanism = privacy.Mechanism(dp.clip, noise, rounds.size, dp.clip_quantile)
+  mechanisms = []
+  for rounds in plan:
+    mechanism = privacy.Mechanism(
+      dp.clip, noise, rounds.size, dp.clip_quantile, rounds.bands
+    )
     if dp.clip_quantile and noise >= mechanism.largest_noise:
       raise bad_input(
         'dp.clip_quantile',
@@ -28,8 +32,16 @@ def private(stages: tuple[Stage, ...], settings: Settings) -> tuple[Stage, ...]:
         choices=['dp.clip_quantile=0', 'more clients a round', 'less noise'],
         cause='an adaptive clip where a cohort is small',
       )
-    wrapped.append(privacy.private(stage, mechanism))
-  return tuple(wrapped)
+    mechanisms.append(mechanism)
+  if dp.bands == 1:
+    return tuple(map(privacy.private, stages, mechanisms))
+  # The server keeps noise of these shapes.
+  independent = [mechanism._replace(bands=1) for mechanism in mechanisms]
+  changes = privacy.changes_of(
+    tuple(map(privacy.private, stages, independent)),
+    shapes_of_clients(settings.data, image_shape),
+  )
+  return tuple(map(privacy.private, stages, mechanisms, changes))
 
 
 def plan_of(
@@ -37,9 +49,9 @@ def plan_of(
 ) -> Plan:
   """Return the first `done` rounds of a run, or all, as the budget has them."""
   num_clients, training = settings.data.num_seen_clients, settings.training
-  is_poisson = training.sampling == 'poisson'
+  is_random = training.sampling != 'fixed'
   drawn = cohort_size(num_clients, training.client_fraction)
-  if is_poisson:
+  if is_random:
     drawn = num_clients * training.client_fraction
   left = sum(stage.rounds for stage in stages) if done is None else done
   plan = []
@@ -48,7 +60,7 @@ def plan_of(
     left -= number
     how = (num_clients, num_clients)
     if not stage.full_participation:
-      how = (drawn, num_clients, is_poisson)
+      how = (drawn, num_clients, is_random, settings.dp.bands)
     plan.append(Rounds(number, *how))
   return tuple(plan)
 

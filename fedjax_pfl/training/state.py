@@ -153,9 +153,10 @@ def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
   if stage.full_participation:
     return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
   shape = stop - done, num_clients, experiment.cohort_size
-  if experiment.joining_rate < 1:
+  if experiment.settings.training.sampling != 'fixed':
     clock = training.state.server.round
-    return poisson_cohorts(training.keys['rounds'], clock, *shape)
+    bands = experiment.settings.dp.bands
+    return poisson_cohorts(training.keys['rounds'], clock, *shape, bands)
   return sample_cohorts(training.keys['cohorts'], done, *shape)
 
 

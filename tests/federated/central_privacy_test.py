@@ -186,22 +186,23 @@ def test_poisson_cohorts_have_all_that_join():
   assert np.var(there.sum(1)) == pytest.approx(clients * rate * 0.8, rel=0.15)
 
 
-def test_a_private_run_says_what_it_spends(tmp_path):
+@pytest.mark.parametrize(('sampling', 'bands'), [('poisson', 1), ('cyclic', 2)])
+def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   """With a server's optimiser and dropout; one that was killed goes on alike.
 
   On the host, with the noise and the clip of its checkpoint.
   """
   pytest.importorskip('dp_accounting')
   changes = {
-    'dp': {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA},
-    'sampling': 'poisson',
+    'dp': {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA, 'bands': bands},
+    'sampling': sampling,
     'server_optimizer': 'sgd',
     'dropout_rate': 0.2,
   }
   run = record(make_experiment(**changes), tmp_path, [4])
   about, lines = run.result['privacy'], load_metrics(run.path)
   assert 7.9 < about['epsilon'] <= 8 and about['delta'] == DELTA
-  plan = (Rounds(7, 3.0, 10, is_poisson=True),)
+  plan = (Rounds(7, 3.0, 10, is_poisson=True, bands=bands),)
   assert about['epsilon'] == accountant.epsilon_of(
     about['noise_multiplier'], DELTA, plan
   )

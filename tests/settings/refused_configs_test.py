@@ -11,6 +11,8 @@ from fedjax_pfl.analysis.export import choose
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
 
+BANDED = {'sampling': 'cyclic', 'dp__bands': 5, 'dp__clip': 1.0}
+BANDED |= {'dp__noise_multiplier': 1.0, 'dp__delta': 1e-3}
 # Found in the config, by tracing the method on shapes: before any data.
 NO_DATA_NEEDED = [
   ({'finetune__trainable': 'haed'}, '(did you mean head?)'),
@@ -66,6 +68,17 @@ NO_DATA_NEEDED = [
     | {'dp__clip_quantile': 0.5},
     'dp.clip_quantile: got 0.5, expected 0 with 5 clients a round and noise ',
   ),
+  ({'sampling': 'cyclic'}, 'dp.bands: got 1, expected above 1 with sampling'),
+  (BANDED | {'sampling': 'poisson'}, 'dp.bands: got 5, expected above 1 with'),
+  (
+    BANDED | {'rounds': 4},
+    'a divisor of 20, the clients, at most 4, the rounds',
+  ),
+  (
+    BANDED | {'num_clients': 12},
+    'got 5, expected a divisor of 12, the clients',
+  ),
+  (BANDED | {'client_fraction': 0.3}, 'and 3.33333, 1 / client_fraction: '),
 ]
 # Found in the labels alone.
 PARTITIONS = [
