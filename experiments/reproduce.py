@@ -41,7 +41,7 @@ def main():
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction import summary_rows, table_files
-  from fedjax_pfl.reproduction.cell_filter import filter_cells
+  from fedjax_pfl.reproduction.cells import filter_cells
   from fedjax_pfl.reproduction.compare import compare_all
   from fedjax_pfl.reproduction.dry_run import list_costs
   from fedjax_pfl.reproduction.execute import execute

@@ -8,7 +8,7 @@ import pytest
 from configs import common
 from experiments.commandline import read_settings
 from fedjax_pfl.algorithms import available, load
-from fedjax_pfl.reproduction import cell_filter
+from fedjax_pfl.reproduction import cells
 from fedjax_pfl.settings.schema import GROUPED
 
 ROOT = Path(__file__).parents[1]
@@ -107,7 +107,7 @@ def test_options_exist(name, fields):
 def test_conditions_are_fields_of_tables(page):
   for conditions in WHERE.findall(page.read_text()):
     for condition in conditions.split(','):
-      assert condition.partition('=')[0] in cell_filter.FIELDS, condition
+      assert condition.partition('=')[0] in cells.FIELDS, condition
 
 
 @every_page

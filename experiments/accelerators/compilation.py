@@ -14,11 +14,7 @@ import jax
 from jax.errors import JaxRuntimeError
 from jax.stages import Lowered
 
-from experiments.accelerators.programs import (
-  Program,
-  make_plan,
-  make_programs,
-)
+from experiments.accelerators.programs import Program, make_plan, make_programs
 from experiments.accelerators.targets import Device, Where
 from experiments.benchmarks.screen import WIDTH, number
 from fedjax_pfl.core.target import compiling_for

@@ -23,9 +23,7 @@ both moments for their beginning, which the paper does not.
 from typing import NamedTuple
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.client.server_optimiser import (
-  RULES as OPTIMISER_RULES,
-)
+from fedjax_pfl.client.server_optimiser import RULES as OPTIMISER_RULES
 from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage

@@ -54,9 +54,7 @@ def data_shapes(
   )
 
 
-def communication_budget(
-  settings: Settings,
-) -> tuple[list[StageBudget], float]:
+def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
   place = settings.data.dataset, settings.data.data_dir
   image, num_classes = peek(*place)

@@ -12,7 +12,7 @@ import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,10 +26,11 @@ from fedjax_pfl.analysis.open_run import (
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.target import launches_kernels
-from fedjax_pfl.core.types import ClientData, Key
+from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.clients import Change, plot_clients
 from fedjax_pfl.report.charts.panels import Panel
@@ -47,10 +48,10 @@ NOTE = (
 
 
 class Split(NamedTuple):
-  """Accuracies in percent; NaN where there is no such test example."""
+  """Something of the classes in the client's training data, and of others."""
 
-  own: np.ndarray  # [...] on the client's own classes: ID
-  other: np.ndarray  # [...] on all other classes: OOD
+  own: Any  # ID
+  other: Any  # OOD
 
 
 TITLES = Split('classes of the client', 'all other classes')
@@ -67,8 +68,6 @@ def analyse(
   """Save the figure of the first clients (0: all) and its CSV; log a table.
 
   The last models of every run are evaluated, in its first and its last view.
-
-  >>> analyse(['runs/a'], 'a.png', 0, print)
   """
   check_output(output)
   runs = open_runs(workdirs, log, edit)
@@ -117,7 +116,7 @@ def measure(run: OpenRun, clients: int, log: Log) -> dict[str, Split]:
   with progress.progress(title, number, unit='client') as bar:
     scores, owned = score_by_class(few, server, states, views, key, bar.update)
   return {
-    view: split_accuracy(score.correct, score.count, owned)
+    view: Split(*map(accuracies, split_scores(score, owned)))
     for view, score in scores.items()
   }
 
@@ -157,21 +156,14 @@ def owned_classes(data: ClientData, num_classes: int) -> np.ndarray:
   return label_counts_of_clients(data, num_classes) > 0
 
 
-def split_accuracy(
-  correct: np.ndarray, count: np.ndarray, owned: np.ndarray
-) -> Split:
-  """Return the accuracies on owned and on other classes: [..., Y] -> [...].
-
-  The three arrays need only broadcast: one count may serve many clients.
-  """
-
-  def accuracy(chosen):
-    hits = np.sum(np.where(chosen, correct, 0), -1)
-    total = np.sum(np.where(chosen, count, 0), -1)
-    return np.where(total > 0, 100.0 * hits / np.maximum(total, 1), np.nan)
-
-  owned = np.asarray(owned, bool)
-  return Split(accuracy(owned), accuracy(~owned))
+def split_scores(scores: ClassScores, owned: np.ndarray) -> Split:
+  """Return the scores on owned and on other classes: [K, Y] -> [K]."""
+  return Split(
+    *(
+      Scores(*(np.sum(np.where(mask, one, 0), -1) for one in scores))
+      for mask in (owned, ~owned)
+    )
+  )
 
 
 def draw(splits: Splits) -> tuple[list[Panel], dict[str, str]]:

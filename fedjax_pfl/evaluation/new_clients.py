@@ -16,12 +16,7 @@ global model, and personalises it as all others do.
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.algorithm import (
-  Client,
-  Server,
-  Stage,
-  as_stored,
-)
+from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.types import ClientData, Key
 
 

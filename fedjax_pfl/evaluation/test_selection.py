@@ -79,9 +79,7 @@ def best_column_of_rows(accuracy: np.ndarray) -> np.ndarray:
   return np.argmax(accuracy, axis=1)
 
 
-def released_choice(
-  tables: Mapping[str, np.ndarray],
-) -> dict[str, np.ndarray]:
+def released_choice(tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Return every measure [K] as SuPerFed's final public code has it.
 
     max over g in {g_1, .., g_K} of table[k, g],  g_i the best of client i

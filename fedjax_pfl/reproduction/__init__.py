@@ -1,13 +1,13 @@
 """Published tables, and ours beside them.
 
-cells, published, cell_filter   the published numbers, and a choice of them
+cells, published   the published numbers, and a choice of them
 plan             from cells and seeds to trainings and evaluations, by keys
 stored_runs, results   the runs in a folder of results, found by these keys
 results_frame    the same as a pandas table: `pfl.load_results`
 execute          train and evaluate what is missing
 dry_run          list what it takes
 compare          our number for a cell beside the published one
-tables, summary  the files that a folder of results has
+summary_rows, table_files   the files that a folder of results has
 queue, evidence  cells of many tables in their order: experiments/evidence.py
 claims           what the results show of the claims: experiments/claims.py
 """

@@ -185,12 +185,15 @@ def find(
 
 def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   """Return our number; of clients with their accuracies, else of images."""
-  if reading.measure in OF_ALL_TESTS:
-    return _of_all_tests(one, reading)
   if reading.measure not in OF_SERVER:
     clients = one.clients
-    given = clients.scores[reading.stored_name], clients.train_count
+    scores = clients.scores[reading.stored_name]
+    given = scores, clients.train_count
     numbers = summarise(*given)
+    if reading.measure in OF_ALL_TESTS:
+      if reading.measure == 'best_pooled':
+        numbers = one.result['test_best'][reading.view]['together']
+      return Score(1, numbers['pooled'], None, int(np.sum(scores.count)))
     mean, std, size = (numbers[x] for x in ('mean', 'std', 'num_clients'))
     return Score(1, mean, std, size, accuracies(*given))
   numbers = one.result.get('global')
@@ -206,18 +209,6 @@ def score_of(one: StoredEvaluation, reading: Reading) -> Score:
   else:
     mean = numbers['top5' if reading.measure == 'global_top5' else 'accuracy']
   return Score(1, mean, None, numbers.get('count', 0))
-
-
-def _of_all_tests(one: StoredEvaluation, reading: Reading) -> Score:
-  """Return the number of all tests: of the last round, or of the best."""
-  scores, train_count = (
-    one.clients.scores[reading.view],
-    one.clients.train_count,
-  )
-  numbers = summarise(scores, train_count)
-  if reading.measure == 'best_pooled':
-    numbers = one.result['test_best'][reading.view]['together']
-  return Score(1, numbers['pooled'], None, int(np.sum(scores.count)))
 
 
 def _row(

@@ -30,11 +30,7 @@ from fedjax_pfl.reproduction.execute import (
   saved_round,
   what_is_left,
 )
-from fedjax_pfl.reproduction.plan import (
-  Evaluation,
-  Training,
-  evaluation_of,
-)
+from fedjax_pfl.reproduction.plan import Evaluation, Training, evaluation_of
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.training.blank import build_blank

@@ -15,15 +15,14 @@ models has a folder in the run directory:
 
 import pathlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from fedjax_pfl.analysis.id_ood import score_by_class
+from fedjax_pfl.analysis.id_ood import score_by_class, split_scores
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.metrics import ClassScores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.reproduction.cells import OF_BEST_ROUND, OF_CLASSES, Reading
 from fedjax_pfl.reproduction.compare import find
@@ -232,7 +231,9 @@ def scores_of(
       by_class, owned = score_by_class(
         experiment, server, clients, views, key, bar.update
       )
-    scores |= _split(by_class, owned)
+    for view, score in by_class.items():
+      split = zip(OF_CLASSES, split_scores(score, owned), strict=True)
+      scores |= {f'{view}:{measure}': part for measure, part in split}
   if _views(readings, *OF_BEST_ROUND):
     best = _test_best(experiment, workdir, log)
     count = np.asarray(experiment.eval_data[1].count)
@@ -243,20 +244,6 @@ def scores_of(
       finished = evaluate_finished(evaluator, best)
       scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores
-
-
-def _split(
-  by_class: Mapping[str, ClassScores], owned: np.ndarray
-) -> dict[str, Scores]:
-  """Return the scores on own and on other classes, [K] of [K, Y]."""
-  return {
-    f'{view}:{measure}': Scores(
-      np.sum(np.where(mask, score.correct, 0), -1),
-      np.sum(np.where(mask, score.count, 0), -1),
-    )
-    for view, score in by_class.items()
-    for measure, mask in zip(OF_CLASSES, (owned, ~owned), strict=True)
-  }
 
 
 def _test_best(

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.data import is_available
 from fedjax_pfl.report.text_table import align
-from fedjax_pfl.reproduction.cells import Cell, Table
+from fedjax_pfl.reproduction.cells import Cell, Table, filter_cells
 from fedjax_pfl.reproduction.dry_run import duration
 from fedjax_pfl.reproduction.execute import saved_round, what_is_left
 from fedjax_pfl.reproduction.plan import Evaluation, plan
@@ -33,7 +33,6 @@ from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.toml_entries import (
   LoadTable,
   check_fields,
-  choose_cells,
   is_text,
   make_each,
   read_toml,
@@ -111,7 +110,8 @@ def _entry(given: Any, claims: Mapping[str, str], load_table: LoadTable):
   claim, name, where, seeds, minutes = (given[field] for field in required)
   if claim not in claims:
     raise wrong('claim', claim, 'a claim of [claims]', claims)
-  table, cells = choose_cells(load_table, name, where)
+  table = load_table(name)
+  cells = filter_cells(table.cells, where)
   return Entry(claim, table, where, cells, tuple(seeds), minutes)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.reproduction.cell_filter import filter_cells
-from fedjax_pfl.reproduction.cells import Cell, Table
+from fedjax_pfl.reproduction.cells import Table
 
 LoadTable = Callable[[str], Table]
 Made = TypeVar('Made')
@@ -82,14 +81,6 @@ def check_fields(
       raise wrong(name, given[name], expected)
     if name not in given and name in required:
       raise wrong('field', f'no {name}', expected, names)
-
-
-def choose_cells(
-  load_table: LoadTable, name: str, where: str
-) -> tuple[Table, tuple[Cell, ...]]:
-  """Return a table, and those of its cells that match."""
-  table = load_table(name)
-  return table, filter_cells(table.cells, where)
 
 
 def wrong(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:

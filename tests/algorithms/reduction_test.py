@@ -5,14 +5,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import (
-  TRAIN,
-  assert_close,
-  build,
-  every_method,
-  make_data,
-  play,
-)
+from helpers import TRAIN, assert_close, build, every_method, make_data, play
 
 from fedjax_pfl.algorithms import load
 

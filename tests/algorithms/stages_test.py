@@ -4,10 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from small_runs import (
-  TASK,
-  make_experiment,
-)
+from small_runs import TASK, make_experiment
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.runs import run_dir

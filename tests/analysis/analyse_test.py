@@ -10,11 +10,7 @@ from conftest import make_experiment
 from helpers import assert_same_bits, refused
 
 from fedjax_pfl.analysis import id_ood
-from fedjax_pfl.analysis.open_run import (
-  OpenRun,
-  load_states,
-  open_runs,
-)
+from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import to_config

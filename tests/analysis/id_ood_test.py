@@ -9,10 +9,11 @@ from fedjax_pfl.analysis.id_ood import (
   measure,
   owned_classes,
   score_by_class,
-  split_accuracy,
+  split_scores,
 )
 from fedjax_pfl.analysis.open_run import OpenRun, load_states
-from fedjax_pfl.evaluation.metrics import score_view
+from fedjax_pfl.evaluation.metrics import ClassScores, score_view
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.settings import replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -59,7 +60,7 @@ def test_accuracy_of_two_clients_by_hand():
   Client 1 owns all: 100 (3 + 0 + 4) / (4 + 2 + 4), and nothing else.
   """
   correct = np.array([[3, 1, 1], [3, 0, 4]])
-  owned = np.array([[1, 0, 1], [1, 1, 1]])
-  split = split_accuracy(correct, np.array([4, 2, 4]), owned)
-  np.testing.assert_allclose(split.own, [50, 70])
-  np.testing.assert_allclose(split.other, [50, np.nan])
+  owned = np.array([[1, 0, 1], [1, 1, 1]]) > 0
+  split = split_scores(ClassScores(correct, np.array([4, 2, 4])), owned)
+  np.testing.assert_allclose(accuracies(split.own), [50, 70])
+  np.testing.assert_allclose(accuracies(split.other), [50, np.nan])

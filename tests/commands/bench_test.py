@@ -5,12 +5,7 @@ import jax.numpy as jnp
 import pytest
 import user_commands
 
-from experiments.benchmarks import (
-  bars,
-  measure,
-  screen,
-  yardstick,
-)
+from experiments.benchmarks import bars, measure, screen, yardstick
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.programs import make_task
 from experiments.benchmarks.screen import Bar

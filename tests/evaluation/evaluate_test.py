@@ -21,10 +21,7 @@ from helpers import (
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.evaluate import (
-  evaluate_clients,
-  make_evaluate,
-)
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.rounds import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

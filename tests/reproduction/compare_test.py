@@ -6,11 +6,7 @@ import pytest
 
 from fedjax_pfl.evaluation.differences import Score
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.compare import (
-  compare,
-  over_seeds,
-  published_error,
-)
+from fedjax_pfl.reproduction.compare import compare, over_seeds, published_error
 
 PRINTED = Published(
   *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),

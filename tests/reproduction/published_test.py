@@ -6,8 +6,13 @@ from helpers import refused
 from configs import common
 from configs.tables.common import load_cells
 from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cell_filter import filter_cells
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading, field
+from fedjax_pfl.reproduction.cells import (
+  Cell,
+  Published,
+  Reading,
+  field,
+  filter_cells,
+)
 from fedjax_pfl.reproduction.published import published_for_run
 
 S5 = {

@@ -9,12 +9,7 @@ import small_runs
 from configs import common
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.reproduction.cells import (
-  Cell,
-  Published,
-  Reading,
-  Table,
-)
+from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.claims import write
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.summary_rows import write_summary as write_rows

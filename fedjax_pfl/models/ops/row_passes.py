@@ -20,12 +20,7 @@ from jax import lax
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import patches_chwb
 from fedjax_pfl.models.ops.batch_norm import EPSILON, wide
-from fedjax_pfl.models.ops.passes import (
-  add_all,
-  add_some,
-  one_pass,
-  taps_of,
-)
+from fedjax_pfl.models.ops.passes import add_all, add_some, one_pass, taps_of
 
 Affine = tuple[Array, Array]  # [C] scale and bias, what BatchNorm learns
 Moments = tuple[Array, Array]  # [C] mean and 1 / sqrt(var + eps) of a batch

@@ -30,12 +30,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl.report.styles import STYLES, display_name
-from fedjax_pfl.reproduction.cell_filter import values_of
-from fedjax_pfl.reproduction.cells import Cell, Reading
+from fedjax_pfl.reproduction.cells import Cell, Reading, filter_cells, values_of
 from fedjax_pfl.reproduction.toml_entries import (
   LoadTable,
   check_fields,
-  choose_cells,
   make_each,
   read_toml,
   wrong,
@@ -142,7 +140,8 @@ def _comparison(fields: Mapping[str, str], load_table: LoadTable) -> Comparison:
 def _term(
   sign: int, load_table: LoadTable, name: str, where: str, view: str | None
 ) -> Term:
-  table, cells = choose_cells(load_table, name, where)
+  table = load_table(name)
+  cells = filter_cells(table.cells, where)
   if len(cells) != 1:
     varied = [
       name for name, values in values_of(cells).items() if len(values) > 1

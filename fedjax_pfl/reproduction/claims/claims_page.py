@@ -15,12 +15,7 @@ from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Beside, Judged, Verdict
 from fedjax_pfl.reproduction.compare import BEST, Measured
 from fedjax_pfl.reproduction.published import footnote, load
-from fedjax_pfl.reproduction.table_files import (
-  DIVERGED,
-  FOLDER,
-  decimal,
-  pair,
-)
+from fedjax_pfl.reproduction.table_files import DIVERGED, FOLDER, decimal, pair
 
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
 RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
