@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, statistics
@@ -78,7 +79,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)
-    return Server(clock, params, zeros_like(params), jnp.ones(()))
+    return Server(clock, params, optax.tree.zeros_like(params), jnp.ones(()))
 
   def aggregate(server, up, senders):
     clock, mean = averaging.aggregate(server, up, senders)
@@ -94,7 +95,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   algorithm = averaging._replace(
     init_server=init_server,
-    init_client=lambda server, data, rng: zeros_like(server.params),
+    init_client=lambda server, data, rng: optax.tree.zeros_like(server.params),
     download=lambda server, client: server._replace(total=()),
     aggregate=aggregate,
   )
@@ -119,7 +120,3 @@ def objective(
     return total, {'cross_entropies': cross_entropy}
 
   return loss
-
-
-def zeros_like(params: Params) -> Params:
-  return jax.tree.map(jnp.zeros_like, params)

@@ -81,7 +81,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)
-    return Server(clock, params, zeros_like(params), clock + 1)
+    return Server(clock, params, optax.tree.zeros_like(params), clock + 1)
 
   def aggregate(server, up, senders):
     mean = averaging.aggregate(server, up.params, senders)
@@ -90,7 +90,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   algorithm = averaging._replace(
     init_server=init_server,
-    init_client=lambda server, data, rng: zeros_like(server.params),
+    init_client=lambda server, data, rng: optax.tree.zeros_like(server.params),
     download=download,
     aggregate=aggregate,
   )
@@ -126,7 +126,3 @@ def variate_change(
     params,
     down.variate,
   )
-
-
-def zeros_like(params: Params) -> Params:
-  return jax.tree.map(jnp.zeros_like, params)
