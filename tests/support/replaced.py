@@ -1,5 +1,6 @@
 """A function beside the same one with the layers of the project."""
 
+import functools
 import re
 
 import jax
@@ -14,19 +15,24 @@ def normal(*shape):
   return jnp.asarray(np.random.default_rng(0).normal(size=shape))
 
 
+def derivatives(fn, number):
+  """Return args -> a sum of fn, its gradient by all arguments, and fn."""
+
+  def run(*args):
+    y = fn(*args)
+    return (y * jnp.cos(jnp.arange(y.size)).reshape(y.shape)).sum(), y
+
+  order = tuple(range(number))
+  return jax.jit(jax.value_and_grad(run, order, has_aux=True))
+
+
+definition = functools.cache(derivatives)  # the same fn is compiled once
+
+
 def check(fn, *args, conv_impl='gemm'):
   """Assert that values and gradients are those of fn; return the program."""
-
-  def value(fn):
-    def run(*args):
-      y = fn(*args)
-      return (y * jnp.cos(jnp.arange(y.size)).reshape(y.shape)).sum(), y
-
-    order = range(len(args))
-    return jax.jit(jax.value_and_grad(run, tuple(order), has_aux=True))
-
-  replaced = value(replace_layers(fn, conv_impl))
-  want, got = value(fn)(*args), replaced(*args)
+  replaced = derivatives(replace_layers(fn, conv_impl), len(args))
+  want, got = definition(fn, len(args))(*args), replaced(*args)
   for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-11)
   return str(jax.make_jaxpr(replaced)(*args))

@@ -1,5 +1,7 @@
 """Every layer on a CPU agrees with lax, whichever function computes it."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -26,6 +28,7 @@ def pairs(padding):
   return ((padding, padding),) * 2 if isinstance(padding, int) else padding
 
 
+@functools.cache  # one object, of which one definition is compiled
 def convolution(stride, padding, groups=1):
   """Return (kernel, x) -> the convolution of lax."""
 
