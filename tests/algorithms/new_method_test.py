@@ -9,8 +9,6 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import private_names
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
@@ -62,22 +60,6 @@ def build(task, hp):
   algorithm = global_model.federated_averaging(task, hp, local_update)
   return (Stage('fednap', hp.train.rounds, algorithm),)
 '''
-FEDBN = '''
-"""FedBN: normalisation layers stay with their clients."""
-
-from fedjax_pfl.algorithms.fedavg import HParams
-from fedjax_pfl.client import global_model
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import NORM, Stage
-
-PRIVATE_LEAVES = (NORM,)
-
-
-def build(task, hp):
-  shared = trees.invert(task.is_norm)
-  algorithm = global_model.averaging_of_part(task, hp, shared)
-  return (Stage('fedbn', hp.train.rounds, algorithm),)
-'''
 
 
 @pytest.fixture
@@ -121,21 +103,6 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
   assert display_name(stored.algorithm) == 'FedNap'
   message = refused(build_experiment, stored)
   assert f'--config.algorithm={method}' in message
-
-
-def test_fedbn_is_a_file_whose_clients_keep_their_normalisation(tmp_path):
-  path = tmp_path / 'bn.py'
-  path.write_text(FEDBN)
-  own = pfl.algorithm(f'{path}:FedBN')
-  task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
-  algorithm = own.build(task, own.HParams())[0].algorithm
-  server = jax.eval_shape(algorithm.init_server, jax.random.key(0))
-  client = jax.eval_shape(algorithm.init_client, server, None, None)
-  down = jax.eval_shape(algorithm.download, server, client)
-  private = private_names(own.PRIVATE_LEAVES, task)
-  assert trees.leaf_names(client) == private
-  assert private[:2] == ['bn1/bias', 'bn1/scale'] and len(private) == 6
-  assert not {*private} & {*trees.leaf_names(down.params)}
 
 
 @pytest.mark.parametrize(

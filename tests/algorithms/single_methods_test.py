@@ -138,15 +138,6 @@ def test_the_view_local_update_is_trained_with_the_term(float64):
 STEADY = TRAIN._replace(learning_rate=optax.constant_schedule(0.125))
 
 
-def test_pfedme_with_one_inner_step_and_lam_of_one_over_eta_is_fedavg():
-  """Without momentum: that of `train` is not used."""
-  plain = STEADY._replace(momentum=0.0)
-  want, _, _ = play(build('fedavg', train=plain)[:1], DATA)
-  hp = {'inner_steps': 1, 'inner_lr': 0.125, 'lam': 8.0}
-  got, _, _ = play(build('pfedme', train=STEADY, **hp), DATA)
-  assert_close(got.params, want.params)
-
-
 def test_a_client_that_never_trained_is_evaluated_by_the_global_model():
   """Client 4 trained, client 3 did not, client 2 has nothing to train on."""
   (stage,) = build('pfedme', train=STEADY)
