@@ -22,7 +22,7 @@ from fedjax_pfl.report.charts.svg import plain
 from fedjax_pfl.report.finished_runs import notes_on_choice, read_comparable
 from fedjax_pfl.report.page.groups import Group, make_groups
 from fedjax_pfl.report.page.render import dataset_in_words
-from fedjax_pfl.report.text_table import align
+from fedjax_pfl.report.text_table import align, decimal
 
 HEADER = ('algorithm', 'before', 'after', 'low', 'high', 'worst_decile_after')
 SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
@@ -60,10 +60,7 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
   rows = [('algorithm', 'before', 'after', '95 % interval', 'worst tenth')]
   for group in sorted_groups(workdirs):
     one = numbers(group)
-    before, after, worst = (
-      '-' if math.isnan(value) else f'{value:.1f}'
-      for value in (one.before, one.after, one.worst)
-    )
+    before, after, worst = map(decimal, (one.before, one.after, one.worst))
     has_interval = not math.isnan(one.low)
     interval = f'{one.low:.1f} to {one.high:.1f}' if has_interval else '-'
     rows.append((group.label, before, after, interval, worst))

@@ -41,7 +41,7 @@ def table(results: Sequence[Result]) -> str:
   for name, result in named:
     cells = [mean_and_std(result['views'].get(view)) for view in views]
     if has_global:
-      cells.append(_number(result.get('global', {}).get('accuracy')))
+      cells.append(decimal(result.get('global', {}).get('accuracy')))
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
   lines = [align(rows)]
   lines += [line for one in named for line in _own_metrics(*one)]
@@ -82,13 +82,23 @@ def markdown(
   return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
 
 
+def duration(seconds: float) -> str:
+  """Return a time in fitting units: '80 s', '12 min', '1 h 09 min'."""
+  minutes = round(seconds / 60)
+  if seconds < 120:
+    return f'{seconds:.0f} s'
+  if minutes < 120:
+    return f'{minutes} min'
+  return f'{minutes // 60} h {minutes % 60:02d} min'
+
+
 def mean_and_std(summary: Mapping[str, Any] | None) -> str:
   """Return 'mean ± std'; '-' where there is no such view or no number."""
-  mean = _number(summary and summary['mean'])
+  mean = decimal(summary and summary['mean'])
   return mean if mean == '-' else f'{mean} ± {summary["std"]:4.1f}'
 
 
-def _number(value: float | None, form: str = '.1f') -> str:
+def decimal(value: float | None, form: str = '.1f') -> str:
   return '-' if value is None or math.isnan(value) else format(value, form)
 
 
@@ -99,7 +109,7 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
   for metric in sorted(known - TAKEN):
     # None: it was finite for no client.
     words = [
-      f'{view} {_number(one[metric], ".4g")}'
+      f'{view} {decimal(one[metric], ".4g")}'
       for view, one in views.items()
       if metric in one
     ]
@@ -127,6 +137,6 @@ def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
   for name, result in named:
     found = [result['unseen'].get(view) for view in views]
     *_, last = filter(None, found)
-    more = _number(last['worst_decile']), str(last['num_clients'])
+    more = decimal(last['worst_decile']), str(last['num_clients'])
     rows.append((name, *map(mean_and_std, found), *more))
   return align(rows)

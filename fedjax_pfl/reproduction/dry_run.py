@@ -23,7 +23,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import align
+from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.reproduction.cells import Cell, Table, field
 from fedjax_pfl.reproduction.execute import (
   is_trained,
@@ -116,19 +116,8 @@ def list_costs(
   )
 
 
-def duration(seconds: float) -> str:
-  """Return '80 s', '12 min' or '2.4 h'."""
-  minutes = seconds / 60
-  if minutes < 1.5:
-    return f'{seconds:.0f} s'
-  return f'{minutes:.0f} min' if minutes < 99.5 else f'{minutes / 60:.1f} h'
-
-
 def forecast(experiment: Experiment) -> Forecast:
-  """Return the forecast of a training; takes seconds to a minute.
-
-  >>> forecast(build_blank(settings)).seconds
-  """
+  """Return the forecast of a training; takes seconds to a minute."""
   key = random_streams(experiment.settings.seed)['states']
   state, costs = None, []
   for stage in experiment.stages:

@@ -24,9 +24,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.data import is_available
-from fedjax_pfl.report.text_table import align
+from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.reproduction.cells import Cell, Table, filter_cells
-from fedjax_pfl.reproduction.dry_run import duration
 from fedjax_pfl.reproduction.execute import saved_round, what_is_left
 from fedjax_pfl.reproduction.plan import Evaluation, plan
 from fedjax_pfl.reproduction.results import Results

@@ -10,7 +10,7 @@ from page_runs import CORRECT, load_command, make_run
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import page
-from fedjax_pfl.report.page.sortable_cells import Cell, Column, make_table
+from fedjax_pfl.report.page.sortable_cells import Cell, Column, table_of
 from fedjax_pfl.runs import run_dir
 
 PRINTED = {'finetuned': (66.5, 7.25, 'Doe 2031, Table 1', ('Misprinted?',))}
@@ -119,7 +119,7 @@ def test_the_page_has_all_sections_and_needs_nothing_else(two):
 def test_the_best_of_a_column_is_bold_as_it_is_printed():
   column = Column('ECE', best='min', digits=3)
   cells = [Cell('0.034', 0.034), Cell('0.031', 0.0311), Cell('0.031', 0.0309)]
-  table = make_table('', [column], [[cell] for cell in cells])
+  table = table_of('', [{column: cell} for cell in cells])
   assert [row[0].is_best for row in table.rows] == [False, True, True]
 
 

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.report import text_table
+
 NONE = '–'
 UNITS = 'B', 'kB', 'MB', 'GB', 'TB'
 
@@ -39,21 +41,15 @@ class Table(NamedTuple):
 def table_of(
   title: str, rows: Sequence[Mapping[Column, Cell]], notes: Sequence[str] = ()
 ) -> Table | None:
-  """Return the table of rows {column: cell}; None without a row."""
-  cells = [list(row.values()) for row in rows]
-  return make_table(title, list(rows[0]), cells, notes) if rows else None
+  """Return the table of rows {column: cell}; None without a row.
 
-
-def make_table(
-  title: str,
-  columns: Sequence[Column],
-  rows: Sequence[Sequence[Cell]],
-  notes: Sequence[str] = (),
-) -> Table:
-  """Return the table; the best cell of a column, or several, are marked."""
-  marked = [list(row) for row in rows]
+  The best cell of a column, or several, are marked.
+  """
+  if not rows:
+    return None
+  columns, marked = tuple(rows[0]), [list(row.values()) for row in rows]
   for at, column in enumerate(columns):
-    cells = [row[at] for row in rows if row[at].sort is not None]
+    cells = [row[at] for row in marked if row[at].sort is not None]
     # Compared as they are printed: equal texts are equally good.
     if not column.best or len({cell.text for cell in cells}) < 2:
       continue
@@ -63,7 +59,7 @@ def make_table(
     words = {cell.text for cell, value in pairs if value == best}
     for row in marked:
       row[at] = row[at]._replace(is_best=row[at].text in words)
-  return Table(title, tuple(columns), marked, tuple(notes))
+  return Table(title, columns, marked, tuple(notes))
 
 
 def group_cell(group: Any) -> Cell:
@@ -99,12 +95,4 @@ def size(value: float) -> Cell:
 
 
 def duration(seconds: float) -> Cell:
-  """Return a time in fitting units: '1 h 09 min'."""
-  minutes = round(seconds / 60)
-  if seconds < 120:
-    words = f'{seconds:.0f} s'
-  elif minutes < 120:
-    words = f'{minutes} min'
-  else:
-    words = f'{minutes // 60} h {minutes % 60:02d} min'
-  return Cell(words, float(seconds))
+  return Cell(text_table.duration(seconds), float(seconds))
