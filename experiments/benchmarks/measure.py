@@ -79,10 +79,7 @@ class Measured(NamedTuple):
 
 @functools.cache  # bars share cases
 def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
-  """Return the measurements of `repeats` runs.
-
-  >>> measure(Case('convnet4'), 'training', 3, with_torch=False)
-  """
+  """Return the measurements of `repeats` runs."""
   program = programs.make(case, work)
   program.run()  # the first call warms up
   side = SIDE.get(jax.default_backend(), SIDE_ELSEWHERE)

@@ -82,8 +82,6 @@ def export(
   """Write a model of the run to `output`; return its path.
 
   `client` is a number or 'server'; without a view it is that of the result.
-
-  >>> export('runs/a', '3', 'finetuned', 'model.npz', print)
   """
   path = check_output(output)
   settings, data = read_run(workdir, log, edit)

@@ -60,10 +60,7 @@ def fill(
 
 
 def errors(bins: Bins) -> tuple[Array, Array]:
-  """Return the expected and the maximum calibration error; 0 without examples.
-
-  >>> ece, mce = errors(fill(logits, y, real))
-  """
+  """Return expected and maximum calibration error; 0 without examples."""
   gap = jnp.abs(bins.confidence - bins.hits)  # [bins] n_b |conf_b - acc_b|
   expected = jnp.sum(gap) / jnp.maximum(jnp.sum(bins.count), 1)
   return expected, jnp.max(gap / jnp.maximum(bins.count, 1))

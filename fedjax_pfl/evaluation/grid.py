@@ -35,11 +35,7 @@ def families(views: Iterable[str]) -> dict[str, list[str]]:
 def grid(
   scores: Mapping[str, Scores], family: str
 ) -> tuple[np.ndarray, Scores]:
-  """Return the numbers [G] of a family, and its scores as tables [K, G].
-
-  >>> values, table = grid(load_clients('runs/superfed').scores, 'mix')
-  >>> ax.plot(values, np.mean(table.correct / table.count, axis=0))
-  """
+  """Return the numbers [G] of a family, and its scores as tables [K, G]."""
   views = families(scores)[family]
   values = [float(MEMBER.fullmatch(view)['value']) for view in views]
   members = [scores[view] for view in views]

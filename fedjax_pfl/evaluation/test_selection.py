@@ -52,8 +52,6 @@ def update_best(
   Every client has a best round of its own or, with `shared_round`, all have
   the one with the most correct predictions in total: the best pooled accuracy.
   Of equal rounds the first is kept, with `replace_ties` the last.
-
-  >>> best = update_best(init_best(num_clients), scores, 1)
   """
   old, new = best.correct, scores.correct
   if shared_round:

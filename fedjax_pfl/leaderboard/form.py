@@ -51,10 +51,7 @@ class Form(NamedTuple):
 
 
 def make_form(**fields: Any) -> Form:
-  """Return the form; refuse seeds that are no numbers, one seed, or twice one.
-
-  >>> make_form(**FORMS['digits'], name='digits', ...).num_trainings
-  """
+  """Return the form; refuse seeds that are no numbers, one, or one twice."""
   seeds = fields['seeds']
   are_numbers = all(
     isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds

@@ -49,11 +49,7 @@ HEAD_BIASES = (DEFAULT, 'zero')
 
 
 def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
-  """Return the task with another initialisation of its head.
-
-  >>> task = with_head(make_task('convnet4', image_shape=(32, 32, 3),
-  ...                            num_classes=10), 'orthogonal', 'zero')
-  """
+  """Return the task with another initialisation of its head."""
   for field, value, choices in (
     ('head_init', init, HEAD_INITS),
     ('head_bias', bias, HEAD_BIASES),

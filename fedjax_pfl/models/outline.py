@@ -11,10 +11,7 @@ from fedjax_pfl.core.types import Array, Outputs, Task
 
 
 def outline(task: Task) -> Task:
-  """Return the task with a model of the same leaves whose outputs are 0.
-
-  >>> stages = module.build(outline(task), hp)
-  """
+  """Return the task with a model of the same leaves whose outputs are 0."""
   params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
   dtype = params['head']['kernel'].dtype
   width, num_classes = params['head']['kernel'].shape

@@ -73,10 +73,7 @@ def render(
   workdirs: Sequence[str | os.PathLike],
   published: Published | None = None,
 ) -> str:
-  """Return the page of finished runs on one dataset.
-
-  >>> html = render(['runs/fedavg', 'runs/fedbabu'])
-  """
+  """Return the page of finished runs on one dataset."""
   groups = make_groups(read_comparable(workdirs))
   common, sweep = common_settings(groups), sweep_section.find_sweep(groups)
   is_chosen = sweep and sweep.on_validation
