@@ -177,13 +177,12 @@ def load_form(name, seeds=None):
       choices=FORMS,
       cause='a typing error, or the name of a config',
     )
-  form = FORMS[name]
-  left_out = {*METHODS_FIRST, *form['without']}
+  form = dict(FORMS[name])
+  left_out = {*METHODS_FIRST, *form.pop('without')}
   others = [one for one in available() if one not in left_out]
   return make_form(
     name=name,
     methods=(*METHODS_FIRST, *others),
     rate_fields=RATE_FIELDS,
-    **{field: form[field] for field in form if field != 'without'}
-    | ({'seeds': seeds} if seeds else {}),
+    **form | ({'seeds': seeds} if seeds else {}),
   )

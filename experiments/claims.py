@@ -25,12 +25,10 @@ def main():
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.claims import claims_page, write
-  from fedjax_pfl.settings import parse_config
 
   results = Path(RESULTS.value)
-  configs = {name: parse_config(one) for name, one in load_configs().items()}
   verdicts = write.judge(
-    Path(CLAIMS.value), results, load_table, configs, progress.log
+    Path(CLAIMS.value), results, load_table, load_configs(), progress.log
   )
   if WRITE.value:
     written = write.write(verdicts, results, commandline.ROOT)

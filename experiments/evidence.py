@@ -46,11 +46,10 @@ def main():
   from fedjax_pfl.leaderboard import fill_form as leaderboard
   from fedjax_pfl.reproduction.evidence import work_through
   from fedjax_pfl.reproduction.queue import load_queue, show_queue
-  from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
 
   queue = load_queue(Path(QUEUE.value), load_table)
-  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  configs = load_configs()
   startup.cache_programs(progress.log)
   forms = [load_form(name) for name in queue.leaderboards]
 

@@ -44,15 +44,8 @@ def main():
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
   others = board.read(AGAINST.value) if AGAINST.value else ()
   startup.cache_programs(progress.log)
-  with deadline(MINUTES.value) as is_up_fn:
-    try:
-      fill_form.run(form, FOLDER.value, progress.log, others)
-    except KeyboardInterrupt:
-      if not is_up_fn():
-        raise
-      progress.log(
-        f'The {MINUTES.value:g} minutes are over; the same command goes on.'
-      )
+  with deadline(MINUTES.value):
+    fill_form.run(form, FOLDER.value, progress.log, others)
 
 
 def read_seeds(words):

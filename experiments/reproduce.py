@@ -47,7 +47,6 @@ def main():
   from fedjax_pfl.reproduction.execute import execute
   from fedjax_pfl.reproduction.plan import plan
   from fedjax_pfl.reproduction.results import Results
-  from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training import startup
 
   startup.cache_programs(progress.log)
@@ -58,7 +57,7 @@ def main():
   if DRY_RUN.value:
     list_costs(table, cells, seeds, results)
     return
-  configs = {name: parse_config(one) for name, one in load_configs().items()}
+  configs = load_configs()
   summary_rows.read_csv(results.folder / summary_rows.SUMMARY)
 
   def write():

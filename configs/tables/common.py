@@ -17,6 +17,7 @@ from configs import common
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.published import load as published
+from fedjax_pfl.settings import Settings, parse_config
 
 MODULES = {
   'fedbabu': ('fedbabu', 'fedbabu_appendix'),
@@ -81,22 +82,23 @@ def load_config(name: str) -> dict[str, Any]:
   return copy.deepcopy(_load_config(name))
 
 
-def load_configs() -> dict[str, dict[str, Any]]:
+def load_configs() -> dict[str, Settings]:
   """Return the settings of every config by its name."""
-  return {name: load_config(name) for name in common.available()}
+  return {name: parse_config(load_config(name)) for name in common.available()}
 
 
 def table(
-  title: str, rows: str, columns: str, cell: Callable[[Published], Cell]
+  title: str, axes: str, cell: Callable[[Published], Cell]
 ) -> Callable[[str, str], Table]:
   """Return the function of a table of a paper and a number.
 
-  Its cells are all that is printed there, in that order, each made by `cell`.
+  `axes` are the fields of its rows, a bar, and those of its columns. Its cells
+  are all that is printed there, in that order, each made by `cell`.
   """
 
   def load(paper, number):
     printed = (x for x in published() if (x.paper, x.table) == (paper, number))
-    fields = (tuple(rows.split()), tuple(columns.split()))
+    fields = (tuple(axis.split()) for axis in axes.split('|'))
     return Table(f'{paper}/{number}', title, tuple(map(cell, printed)), *fields)
 
   return load

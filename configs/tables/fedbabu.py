@@ -150,8 +150,7 @@ TABLES = {
   # All trainings are FedAvg's of Tables 3 and 5.
   '1': table(
     'FedAvg on CIFAR-100 with MobileNet, before and after fine-tuning',
-    'client_fraction local_epochs',
-    'shards_per_client metric',
+    'client_fraction local_epochs | shards_per_client metric',
     cell_of,
   ),
   # f = 0.1, tau = 10. The server has a share p of the clients' training images,
@@ -160,8 +159,7 @@ TABLES = {
   # "full" was made so is read off an older version of the public code.
   '2': table(
     'FedAvg with data shared with the server',
-    'server_data_fraction server_trainable',
-    'shards_per_client metric',
+    'server_data_fraction server_trainable | shards_per_client metric',
     cell_of_shared_data,
   ),
   # Accuracy of the global model on each client's tests, and that of its
@@ -170,16 +168,14 @@ TABLES = {
   # is that by Euclidean distance, as in its public code; its text has cosine.
   '3': table(
     'Accuracy before fine-tuning, with and without the head',
-    S_F_TAU,
-    'algorithm metric',
+    f'{S_F_TAU} | algorithm metric',
     cell_of,
   ),
   # f = 0.1. What is fine-tuned for 5 epochs (body, head, all), of FedBABU (4a)
   # and FedAvg (4b). All trainings are those of Table 5, evaluated three times.
   '4': table(
     'Accuracy by the part that is fine-tuned',
-    'shards_per_client local_epochs',
-    'algorithm finetune_trainable',
+    'shards_per_client local_epochs | algorithm finetune_trainable',
     cell_of_part,
   ),
   # Local-only has neither f nor tau, and stands beside every one. Differs from
@@ -187,16 +183,14 @@ TABLES = {
   # by TEST accuracy).
   '5': table(
     'Eight methods on CIFAR-100 with MobileNet, personalised',
-    S_F_TAU,
-    'algorithm',
+    f'{S_F_TAU} | algorithm',
     cell_of,
   ),
   # f = 0.1, tau = 10. All trainings are those of Table 5; one fine-tuning of 20
   # epochs is evaluated at each printed number of epochs.
   '6': table(
     'Accuracy by epochs of fine-tuning',
-    'shards_per_client algorithm',
-    'finetune_epochs',
+    'shards_per_client algorithm | finetune_epochs',
     cell_of_epochs,
   ),
   # mu = 0.01; fine-tuning is without the proximal term. Table 22 is the same
@@ -205,16 +199,14 @@ TABLES = {
   # FedAvg that is printed.
   '7': table(
     'FedProx and FedProx with FedBABU, f = 0.1',
-    'algorithm local_epochs',
-    'shards_per_client metric',
+    'algorithm local_epochs | shards_per_client metric',
     cell_of,
   ),
   # The whole model, or the body alone, is trained centrally for 10 epochs; then
   # 100 clients fine-tune it for 0 to 5.
   '9': table(
     'Centralised models fine-tuned by clients',
-    'shards_per_client trainable',
-    'finetune_epochs',
+    'shards_per_client trainable | finetune_epochs',
     cell_of_central_model,
   ),
 }

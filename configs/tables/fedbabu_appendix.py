@@ -76,14 +76,13 @@ def cell_of_total(published: Published) -> Cell:
   return cell_of(published, {'total_epochs': epochs})
 
 
-OF_RESNETS = 'shards_per_client local_epochs', 'metric algorithm', cell_of
+OF_RESNETS = 'shards_per_client local_epochs | metric algorithm', cell_of
 TABLES = {
   # f = 0.1, tau = 10. Momentum 0.9 is that of Table 5; with 0.99 FedAvg
   # diverges in print for s = 50 and 10.
   '10': table(
     'Momentum of training and of fine-tuning',
-    'metric momentum',
-    'shards_per_client algorithm',
+    'metric momentum | shards_per_client algorithm',
     cell_of_momentum,
   ),
   # 100 training images a client. With s = 50 and 100 the test blocks of a class
@@ -91,37 +90,32 @@ TABLES = {
   # there, 20 in the mean.
   '11': table(
     '500 clients, before and after fine-tuning',
-    S_F_TAU,
-    'metric algorithm',
+    f'{S_F_TAU} | metric algorithm',
     cell_of,
   ),
   # 4convNet. All trainings are those of Table 13. Differs as Table 3.
   '12': table(
     'CIFAR-10 before fine-tuning, with and without the head',
-    S_F_TAU,
-    'algorithm metric',
+    f'{S_F_TAU} | algorithm metric',
     cell_of,
   ),
   # Differs from the paper as Table 5.
   '13': table(
     'Eight methods on CIFAR-10 with the 4convNet, personalised',
-    S_F_TAU,
-    'algorithm',
+    f'{S_F_TAU} | algorithm',
     cell_of,
   ),
   # CIFAR-10, 4convNet. The blocks that are trained in the rounds: the first,
   # the first two, .. all four (FedBABU), and the head too (FedAvg).
   '14': table(
     'Accuracy by the layers that clients train, initial',
-    S_F_TAU,
-    'local_parts',
+    f'{S_F_TAU} | local_parts',
     cell_of_layers,
   ),
   # Table 14 after 5 epochs of fine-tuning, in which all layers are trained.
   '15': table(
     'Accuracy by the layers that clients train, personalised',
-    S_F_TAU,
-    'local_parts',
+    f'{S_F_TAU} | local_parts',
     cell_of_layers,
   ),
   # f = 0.1. Differs from the public code: BatchNorm uses the statistics of the
@@ -134,8 +128,7 @@ TABLES = {
   # clients equally, but has no such clients.
   '18': table(
     'Eight methods on CIFAR-100, Dirichlet partition',
-    'dirichlet_beta',
-    'algorithm',
+    'dirichlet_beta | algorithm',
     cell_of_dirichlet,
   ),
   # 62 classes, 1,488 clients of unequal sizes, f = 0.1, tau = 10. Differs from
@@ -143,52 +136,45 @@ TABLES = {
   # and 82,587); no augmentation; clients weigh n_i / n, as its text has it.
   '19': table(
     'Eight methods on EMNIST with the 3convNet',
-    'shards_per_client',
-    'algorithm',
+    'shards_per_client | algorithm',
     cell_of,
   ),
   # Accuracy on the tests whose class the client has in training (ID) and on the
   # others (OOD), with the test set divided by itself into 100 shards a client.
   '20': table(
     'Own and other classes, before and after fine-tuning',
-    S_F_TAU,
-    'algorithm metric',
+    f'{S_F_TAU} | algorithm metric',
     cell_of_classes,
   ),
   # Table 2 for FedBABU: the server trains the body. p = 0 is that of Table 5.
   '21': table(
     'FedBABU with data shared with the server',
-    'server_data_fraction',
-    'shards_per_client metric',
+    'server_data_fraction | shards_per_client metric',
     cell_of_shared_data,
   ),
   # What Table 7 says of the printed numbers holds here, too.
   '22': table(
     'FedProx and FedProx with FedBABU, f = 1.0',
-    'algorithm local_epochs',
-    'shards_per_client metric',
+    'algorithm local_epochs | shards_per_client metric',
     cell_of,
   ),
   # f = 0.1, tau = 10. By nearest class means, without the head.
   '23': table(
     'Learning rate of the head, accuracy without the head',
-    'shards_per_client',
-    'head_lr_ratio',
+    'shards_per_client | head_lr_ratio',
     cell_of_ratio,
   ),
   # f = 0.1. The head that is never trained in the rounds is by chance nearly
   # orthogonal (FedBABU as everywhere), or has rows of cosine 0.997.
   '24': table(
     'FedBABU with a nearly orthogonal head or similar rows',
-    'head local_epochs',
-    'shards_per_client metric',
+    'head local_epochs | shards_per_client metric',
     cell_of_head,
   ),
   # f = 0.1, twice the epochs. Differs from the paper as Table 5.
   '25': table(
     'Seven methods on CIFAR-100, 640 epochs',
-    'shards_per_client local_epochs',
-    'algorithm',
+    'shards_per_client local_epochs | algorithm',
     cell_of_total,
   ),
 }

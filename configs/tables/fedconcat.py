@@ -86,16 +86,14 @@ TABLES = {
   # much as 50 of FedAvg.
   '1': table(
     'Accuracy of the global model under label skew',
-    'dataset partition',
-    'algorithm',
+    'dataset partition | algorithm',
     cell_of,
   ),
   # Without a deviation. What is ours is as in Table 1, and that all clients are
   # in each round.
   '2': table(
     'Accuracy of the global model with 100 and 200 clients, CIFAR-10',
-    'num_clients partition',
-    'algorithm',
+    'num_clients partition | algorithm',
     cell_of,
   ),
   # CIFAR-100 and Tiny-ImageNet, mean and deviation over the last ten rounds.
@@ -110,8 +108,7 @@ TABLES = {
   # the paper: BatchNorm uses the statistics of the batch.
   '3': table(
     'Accuracy of the global model with ResNet50, last ten rounds',
-    'dataset partition',
-    'algorithm',
+    'dataset partition | algorithm',
     cell_of_resnet,
   ),
 }

@@ -52,8 +52,7 @@ TABLES = {
   # on, and counted in tests.
   '1': table(
     'Global model on CIFAR-10 and CIFAR-100, two classes a client',
-    'algorithm',
-    'dataset metric',
+    'algorithm | dataset metric',
     cell_of,
   ),
   # Table 1 with clients of clusters of classes: 1,543 of EMNIST by classes, 15
@@ -63,8 +62,7 @@ TABLES = {
   # drops the tests of partial batches and counts them as wrong; here all count.
   '2': table(
     'Global model on EMNIST and Tiny-ImageNet, clusters of classes',
-    'algorithm',
-    'dataset metric',
+    'algorithm | dataset metric',
     cell_of,
   ),
   # CIFAR-10, as in Table 1, by the share L of all 200 rounds before models are
@@ -72,8 +70,7 @@ TABLES = {
   # 0.8 of LM are the runs of Table 1.
   '3': table(
     'Global model by the share of rounds before mixing, CIFAR-10',
-    'phase2_start',
-    'algorithm metric',
+    'phase2_start | algorithm metric',
     cell_of_start,
   ),
 }

@@ -65,14 +65,9 @@ def work_through(
       for table in _tables(queue, folder, load_table):
         write_table(table, results)
 
-    with deadline(minutes) as is_up_fn:
-      try:
-        _do_steps(queue, results, write)
-        follow(folder)
-      except KeyboardInterrupt:
-        if not is_up_fn():
-          raise
-        progress.log(f'The {minutes:g} minutes are over.')
+    with deadline(minutes):
+      _do_steps(queue, results, write)
+      follow(folder)
     write()
     show_queue(queue, folder)
 
@@ -136,8 +131,8 @@ def _locked(folder: pathlib.Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deadline(minutes: float | None) -> Iterator[Callable[[], bool]]:
-  """Send this process SIGTERM when the time is up; yield whether it is."""
+def deadline(minutes: float | None) -> Iterator[None]:
+  """End the block by SIGTERM when the time is up, and say so."""
   is_up = threading.Event()
 
   def stop():
@@ -149,6 +144,10 @@ def deadline(minutes: float | None) -> Iterator[Callable[[], bool]]:
   if minutes is not None:
     timer.start()
   try:
-    yield is_up.is_set
+    yield
+  except KeyboardInterrupt:
+    if not is_up.is_set():
+      raise
+    progress.log(f'The {minutes:g} minutes are over; the same command goes on.')
   finally:
     timer.cancel()

@@ -15,7 +15,6 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, figures, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.queue import load_queue
-from fedjax_pfl.settings import parse_config
 
 FEW = np.array([50, 60, 70, 80])
 MORE = np.array([4, 5, 6, 5])
@@ -134,9 +133,8 @@ COMMAND = 'python experiments/claims.py --write'
 
 @pytest.fixture(scope='module')
 def verdicts():
-  configs = {name: parse_config(one) for name, one in load_configs().items()}
   claims = RESULTS / 'claims.toml'
-  return write.judge(claims, RESULTS, load_table, configs, print)
+  return write.judge(claims, RESULTS, load_table, load_configs(), print)
 
 
 def test_the_pages_are_those_of_the_results(verdicts):

@@ -185,8 +185,7 @@ def test_summary_and_tables_are_those_of_the_runs(tmp_path):
   tracked = shutil.ignore_patterns('checkpoints', 'model', 'tb', '.lock')
   shutil.copytree(RESULTS / 'runs', tmp_path / 'runs', ignore=tracked)
   results = Results(tmp_path)
-  configs = {name: parse_config(one) for name, one in load_configs().items()}
-  write_summary(results, configs, print)
+  write_summary(results, load_configs(), print)
 
   def numbers(folder):
     """Return the rows without the name of a config, which may change."""
