@@ -93,15 +93,15 @@ $(VENV)/installed: setup.cfg constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test,privacy]'
 	touch $@
 
-# KaTeX, too: a site that is built needs no network, nor does building it again.
-$(VENV)-docs/installed: setup.cfg constraints.txt docs/katex.py
+# The scripts, too: a site that is built needs no network, nor does building it again.
+$(VENV)-docs/installed: setup.cfg constraints.txt docs/npm_files.py
 	$(PYTHON) -m venv $(VENV)-docs
 	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-docs/bin/python -m pip install --quiet -c constraints.txt \
 	  -e '.[docs]' || { echo 'The site needs, once and with a network: \
 	  $(VENV)-docs/bin/python -m pip install -c constraints.txt -e ".[docs]"'; \
 	  exit 1; }
-	$(VENV)-docs/bin/python docs/katex.py
+	$(VENV)-docs/bin/python docs/npm_files.py
 	touch $@
 
 # Without their dependencies: nothing is run, so no cuDNN and no driver.

@@ -14,7 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / 'docs'
 INIT = ROOT / 'fedjax_pfl' / '__init__.py'
-KATEX = Path(sys.prefix) / 'katex'  # unpacked there by docs/katex.py
+NPM = Path(sys.prefix) / 'npm'  # unpacked there by docs/npm_files.py
+SHIM = 'https://unpkg.com/iframe-worker/shim'  # in every page of the theme
 # Files outside docs/ that are pages of the site, by their place in it.
 PAGES = {
   'README.md': 'index.md',
@@ -52,7 +53,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-  """Add what is made from other files, and KaTeX."""
+  """Add what is made from other files, and the scripts of npm."""
   from mkdocs.structure.files import File
 
   def add(page, **content):
@@ -66,10 +67,10 @@ def on_files(files, config):
   for page, text in api_pages().items():
     add(page, content=text)
   add('commands.md', content=command_page())
-  if not KATEX.is_dir():
-    raise SystemExit(f'no {KATEX}: `make docs` installs KaTeX there')
-  for path in sorted(KATEX.rglob('*.*')):
-    name = f'katex/{path.relative_to(KATEX).as_posix()}'
+  if not NPM.is_dir():
+    raise SystemExit(f'no {NPM}: `make docs` installs KaTeX there')
+  for path in sorted(NPM.rglob('*.*')):
+    name = f'npm/{path.relative_to(NPM).as_posix()}'
     add(name, abs_src_path=str(path))
   return files
 
@@ -99,6 +100,12 @@ def on_page_markdown(markdown, page, config, files):
   parts = FENCE.split(markdown.replace('-->\n|', '-->\n\n|'))
   parts[::2] = [LINK.sub(change, part) for part in parts[::2]]
   return ''.join(parts)
+
+
+def on_post_page(output, page, config):
+  """Serve the script of the search from the site, not from another one."""
+  here = posixpath.dirname(page.file.dest_uri) or '.'
+  return output.replace(SHIM, posixpath.relpath('npm/shim/index.js', here))
 
 
 def themes():

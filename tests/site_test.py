@@ -53,3 +53,4 @@ def test_a_browser_shows_the_equation_of_a_method(tmp_path):
   assert 'arithmatex' in METHOD.read_text()
   assert '<span class="katex-display">' in run.stdout
   assert 'katex-error' not in run.stdout
+  assert not re.search(r'<script[^>]* src="?http', METHOD.read_text())
