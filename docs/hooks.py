@@ -33,7 +33,7 @@ FENCE = re.compile(r'^(```.*?^```)', re.MULTILINE | re.DOTALL)
 def on_config(config):
   """Put every page of a folder in the place of its `*` in the nav."""
   made = [*PAGES.values(), *api_pages()]
-  made += [path.relative_to(DOCS).as_posix() for path in DOCS.rglob('*.md')]
+  made += [path.relative_to(DOCS).as_posix() for path in pages()]
   listed = set(re.findall(r'[\w/]+\.md', str(config.nav)))
 
   def expand(items):
@@ -50,6 +50,11 @@ def on_config(config):
 
   config.nav = [*expand(config.nav)]
   return config
+
+
+def pages():
+  """Return the stored pages; those of methods by the names of the methods."""
+  return sorted(DOCS.rglob('*.md'), key=lambda page: page.stem.lower())
 
 
 def on_files(files, config):
@@ -83,7 +88,7 @@ def on_page_markdown(markdown, page, config, files):
 
   def change(match):
     picture, text, path, anchor = match[1], match[2], match[3], match[4] or ''
-    if '://' in path or path.startswith('mailto:') or not path:
+    if '://' in path or path.startswith(('mailto:', 'data:')) or not path:
       return match[0]
     if here in sources or path.startswith('..'):
       target = posixpath.normpath(posixpath.join(folder, path))

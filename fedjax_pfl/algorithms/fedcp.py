@@ -1,4 +1,4 @@
-"""FedCP (Zhang et al. 2023): each feature to a client's head, or to all's.
+"""FedCP (Zhang et al. 2023): a gate divides features between two heads.
 
   (b_i, p_i, v_i) <- SGD_tau from (b, p_i, v), client i in the cohort S, of
     L(p_i(r f) + h((1 - r) f)) + lam MMD^2(f, f_b)          f = b_i(x)

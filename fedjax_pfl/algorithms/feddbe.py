@@ -1,4 +1,4 @@
-"""FedDBE (Zhang et al. 2023): a shift of features that a client keeps.
+"""FedDBE (Zhang et al. 2023): each client keeps a shift of the features.
 
   r_i    <- (1 - mu) r_i + mu mean_b f_b     in every step; 0 before the first
   r      <- sum_i n_i r_i / sum_i n_i        once, over all clients

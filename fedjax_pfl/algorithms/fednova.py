@@ -1,4 +1,4 @@
-"""FedNova (Wang et al. 2020): the mean of updates that local steps normalise.
+"""FedNova (Wang et al. 2020): updates are divided by their local steps.
 
   w_i <- SGD_tau(w; data of client i)           for i in the cohort S, T_i steps
   d_i <- (w - w_i) / |alpha_i|_1

@@ -1,4 +1,4 @@
-"""FedNTD (Lee et al. 2022): the global model teaches the classes not true.
+"""FedNTD (Lee et al. 2022): clients keep what the global model knows.
 
   w_i <- SGD_tau(v -> CE(v) + beta tau^2 mean_b KL(q_b || p_b))   i in S, from w
   w   <- sum_i a_i w_i / sum_i a_i                               a_i = 1 or n_i

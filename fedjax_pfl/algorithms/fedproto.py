@@ -1,4 +1,4 @@
-"""FedProto (Tan et al. 2022): only the means of features travel, one a class.
+"""FedProto (Tan et al. 2022): clients share class means, and no model.
 
   w_i  <- SGD_tau(w -> L_i(w) + lam mean_b |f_b - c_y|^2), from w_i   i in S
   c_ik <- mean of the features f of class k of client i, after training

@@ -1,4 +1,4 @@
-"""kNN-Per (Marfoq et al. 2022): neighbours among one's own examples have a say.
+"""kNN-Per (Marfoq et al. 2022): a client's nearest examples join the vote.
 
   w       <- as FedAvg
   p(y|x)   = lam p_kNN(y|x) + (1 - lam) softmax(z(x))_y

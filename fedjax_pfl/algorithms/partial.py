@@ -1,4 +1,4 @@
-"""Partial (Pillutla et al. 2022): FedAlt and FedSim, with parts by their paths.
+"""Partial (Pillutla et al. 2022): parameters are shared or personal by path.
 
   v_i  <- SGD(v_i; data of client i, u, w)      i in the cohort, own epochs
   u_i  <- SGD_tau(u; data of client i, v_i, w)
