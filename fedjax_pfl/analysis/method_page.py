@@ -26,6 +26,10 @@ DIFFERS = re.compile(
   r'^Differs from the paper: (?P<text>.+?)(?:\n\n|\Z)', re.M | re.S
 )
 FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)
+# Of a sentence: a_i, x_ij, alpha_i, beta_2; not the name of a field.
+SYMBOL = re.compile(
+  r'(?<![`\w.])(alpha|beta|eta|tau|theta|[A-Za-z])_([a-z]{1,2}|\d)(?![`\w])'
+)
 MOST_LINES = 80  # of code
 CODE_TODAY = "The authors' code, run today, "
 RUN = 'Published numbers, and ours of the runs in `results/`, in percent.'
@@ -87,12 +91,22 @@ def body(module: ModuleType, equations: str) -> list[str]:
     if block.startswith(('New client: ', 'Differs from the paper: ')):
       continue
     if not block.startswith(' '):
-      found.append(block)
+      found.append(symbols(block))
     elif waiting:
       found.append(latex(waiting.pop(0)))
     else:
       found.append(fence(textwrap.dedent(block), 'text'))
   return found
+
+
+def symbols(text: str) -> str:
+  """Return sentences with their symbols in LaTeX: a_i is $a_i$."""
+
+  def symbol(match):
+    name = f'\\{match[1]}' if len(match[1]) > 1 else match[1]
+    return f'${name}_{{{match[2]}}}$'
+
+  return SYMBOL.sub(symbol, text)
 
 
 def latex(lines: str) -> str:
@@ -218,7 +232,7 @@ def paragraph(pattern: re.Pattern, module: ModuleType) -> str:
   assert found, f'{module.__name__}: the docstring has "{pattern.pattern}"'
   text = found['text'].strip()
   is_word = re.match(r'[a-z]+\b', text)  # and no symbol, such as v_i
-  return text[0].upper() + text[1:] if is_word else text
+  return symbols(text[0].upper() + text[1:] if is_word else text)
 
 
 def fence(text: str, language: str = 'python') -> str:
