@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import helpers
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -38,14 +37,11 @@ CONFIG = {
 
 
 @pytest.fixture(scope='module')
-def cnn_run(tmp_path_factory):
+def cnn_run(tmp_path_factory, quick_compiler):
   """Return the experiment and the directory of a finished run."""
   workdir = tmp_path_factory.mktemp('cnn') / 'run'
-  before = jax.config.values['jax_disable_most_optimizations']
-  jax.config.update('jax_disable_most_optimizations', True)
   experiment = pfl.build_experiment(CONFIG)
   pfl.train(experiment, workdir)
-  jax.config.update('jax_disable_most_optimizations', before)
   return experiment, workdir
 
 

@@ -10,6 +10,7 @@ from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.char_lstm import LSTM
 from fedjax_pfl.models.registry import make_task
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 L, B, F = 7, 3, 5
 
 
@@ -32,7 +33,7 @@ def by_steps(params, x):
 def test_values_and_gradients_are_those_of_the_equations():
   x, weights = (jax.random.normal(KEY(n), (L, B, F)) for n in (0, 1))
   module = LSTM(F, 2)
-  params = module.init(KEY(2), x)
+  params = jax.jit(module.init)(KEY(2), x)
 
   def gradient(fn):
     def value(params, x):
