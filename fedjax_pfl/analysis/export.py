@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.analysis.class_names import class_names
 from fedjax_pfl.analysis.open_run import (
   Edit,
   Log,
@@ -57,6 +56,21 @@ NEAREST = {
   'euclidean': 'the class c that is present with the smallest |f - means[c]|',
   'cosine': 'the class c that is present with the largest cos(f, means[c])',
 }
+CIFAR10 = 'airplane automobile bird cat deer dog frog horse ship truck'
+# In the order of the alphabet (Krizhevsky 2009).
+CIFAR100 = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy
+bridge bus butterfly camel can castle caterpillar cattle chair chimpanzee clock
+cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
+forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion
+lizard lobster man maple_tree motorcycle mountain mouse mushroom oak_tree orange
+orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
+snail snake spider squirrel streetcar sunflower sweet_pepper table tank
+telephone television tiger tractor train trout tulip turtle wardrobe whale
+willow_tree wolf woman worm
+"""
+CLASSES = {'cifar10': CIFAR10, 'cifar100': CIFAR100}  # in their numbers' order
 
 
 class Choice(NamedTuple):
@@ -209,6 +223,7 @@ def header(
   settings, dataset = experiment.settings, experiment.dataset
   stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
   name, shape = settings.data.dataset, dataset.train.x.shape[1:]
+  classes = CLASSES[name].split() if name in CLASSES else None
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
   return {
@@ -223,7 +238,7 @@ def header(
     'image_shape': shape,
     **input_of(experiment),
     'num_classes': dataset.num_classes,
-    'class_names': class_names(name, dataset.num_classes),
+    'class_names': classes or [*map(str, range(dataset.num_classes))],
     'algorithm': settings.algorithm,
     'run': workdir.resolve().name,
     'dataset': name,

@@ -1,6 +1,5 @@
 """The list of models, and how to make the Task of one by its name."""
 
-import importlib
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -9,7 +8,13 @@ import flax.linen as nn
 
 from fedjax_pfl.core.errors import bad_input, check_known
 from fedjax_pfl.core.types import ExampleLoss, Task, Transform
-from fedjax_pfl.models import convnets
+from fedjax_pfl.models import (
+  char_lstm,
+  convnets,
+  mobilenet,
+  resnet,
+  transformer,
+)
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops import layers
 
@@ -25,42 +30,26 @@ class Model(NamedTuple):
   tokens: int = 0
 
 
-def _made_in(file: str, kind: str) -> Callable[..., nn.Module]:
-  """Return what makes the module; its file is imported when it is wanted."""
-
-  def make(**sizes):
-    module = importlib.import_module(f'fedjax_pfl.models.{file}')
-    return getattr(module, kind)(**sizes)
-
-  return make
-
-
-def _resnet(block: str, *blocks: int, **inits) -> Model:
-  def make(**sizes):
-    from fedjax_pfl.models import resnet
-
-    kind = getattr(resnet, block)
-    return resnet.ResNet(block=kind, blocks=blocks, **inits, **sizes)
-
-  return Model(make)
+def _resnet(block: type, *blocks: int, **inits) -> Model:
+  return Model(partial(resnet.ResNet, block=block, blocks=blocks, **inits))
 
 
 MODELS = {
-  'char_lstm': Model(_made_in('char_lstm', 'CharLSTM'), tokens=100),
+  'char_lstm': Model(char_lstm.CharLSTM, tokens=100),
   'char_transformer': Model(
-    _made_in('transformer', 'CharTransformer'),
+    transformer.CharTransformer,
     batch_independent=True,
     tokens=1,  # below Y
   ),
   'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
   'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
   'fedavg_cnn': Model(convnets.FedAvgCNN, 16, batch_independent=True),
-  'mobilenet': Model(_made_in('mobilenet', 'MobileNet')),
-  'resnet10': _resnet('BasicBlock', 1, 1, 1, 1),
-  'resnet18': _resnet('BasicBlock', 2, 2, 2, 2),
-  'resnet50': _resnet('Bottleneck', 3, 4, 6, 3),
+  'mobilenet': Model(mobilenet.MobileNet),
+  'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
+  'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
+  'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
   # As FedConcat's code begins it.
-  'resnet50_he': _resnet('Bottleneck', 3, 4, 6, 3, inits=layers.he_normal),
+  'resnet50_he': _resnet(resnet.Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
   'simple_cnn': Model(convnets.SimpleCNN, 16, batch_independent=True),
   'superfed_cnn': Model(
     convnets.SuperFedCNN,
@@ -68,7 +57,7 @@ MODELS = {
     batch_independent=True,
   ),
   'vgg9': Model(convnets.VGG9, 8, batch_independent=True),
-  'vit_tiny': Model(_made_in('vit', 'ViT'), 4, batch_independent=True),
+  'vit_tiny': Model(transformer.ViT, 4, batch_independent=True),
 }
 
 
