@@ -12,7 +12,7 @@ from helpers import refused
 
 from configs.tables.common import load_configs, load_table
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.claims import claims_page, figures, write
+from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.queue import load_queue
 
@@ -148,7 +148,7 @@ def test_the_pages_are_those_of_the_results(verdicts):
 
 def test_the_figures_are_those_of_the_results(verdicts, tmp_path):
   """Their numbers: an image depends on the version of matplotlib."""
-  drawn = figures.save_all(verdicts, tmp_path)
+  drawn = write.save_figures(verdicts, tmp_path)
   assert len(drawn) == 2
   for path in drawn:
     stored = ROOT / write.IMAGES / path.name

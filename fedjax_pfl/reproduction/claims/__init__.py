@@ -3,6 +3,5 @@
 claims_file  the file of claims, checked: comparisons of published cells
 verdicts     our numbers: shown, not shown, contradicted, half or not run
 claims_page  the verdicts as Markdown, for README and docs/results.md
-figures      two figures: all differences, and those of every client
-write        all of it for a folder of results: experiments/claims.py
+write        all of it for a folder of results, and two figures
 """

@@ -1,20 +1,54 @@
-"""Judge the claims of a file, and put the verdicts into the pages."""
+"""Judge the claims of a file; put the verdicts into the pages, and draw them.
 
+Two figures, each with its numbers as a CSV beside it: all differences, and those
+of every client.
+"""
+
+import math
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.differences import differences_by_client
+from fedjax_pfl.report.charts import picture
+from fedjax_pfl.report.charts.panels import Panel
+from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
+from fedjax_pfl.report.figure_file import format_number, save
+from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.reproduction import summary_rows
-from fedjax_pfl.reproduction.claims import claims_page, figures
+from fedjax_pfl.reproduction.claims import claims_page
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
-from fedjax_pfl.reproduction.claims.verdicts import Verdict, judge_claim
+from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict, judge_claim
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.toml_entries import LoadTable
 
 PAGES = {'README.md': claims_page.brief, 'docs/results.md': claims_page.whole}
 IMAGES = 'docs/images'
 BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
+FOREST = 'claims.png'
+CLIENTS = 'claim_{}_clients.png'
+DRAWN = 'a'  # the claim of which every client is drawn
+FOREST_HEADER = (
+  *('claim', 'comparison', 'verdict', 'seeds', 'ours', 'low', 'high'),
+  *('interval', 'published', 'published_error'),
+)
+CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
+OURS, PRINT = 'ours', 'print'  # css classes
+COLOURS = {OURS: '#0072B2', PRINT: '#555555'}
+NORMAL = 1.96
+FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
+CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
+FOREST_NOTE = (
+  'Filled: ours, with its 95 % interval. Hollow: print, with the 95 % interval '
+  'from its deviations.'
+)
+CLIENTS_NOTE = (
+  'Every client: accuracy with the first method less that with the second. '
+  'Filled: the mean, with its 95 % interval.'
+)
 
 
 def judge(
@@ -57,7 +91,7 @@ def write(
   pages = texts(verdicts, results, root)
   for path, text in pages.items():
     atomic_files.write_bytes(path, text.encode())
-  drawn = figures.save_all(verdicts, root / IMAGES)
+  drawn = save_figures(verdicts, root / IMAGES)
   return [*pages, *drawn]
 
 
@@ -74,3 +108,111 @@ def _replaced(page: pathlib.Path, section: str) -> str:
       cause='the page was edited by hand',
     )
   return f'{before}{BEGIN}\n\n{section}\n\n{END}{after}'
+
+
+# ---- Figures -----------------------------------------------------------------
+
+
+def save_figures(
+  verdicts: Sequence[Verdict], folder: pathlib.Path
+) -> list[pathlib.Path]:
+  """Save both figures; that of the clients if their scores are there."""
+  paths = [_save_forest(verdicts, folder)]
+  for verdict in verdicts:
+    shown = [one for one in verdict.judged if _has_pairs(one)]
+    if verdict.claim.name == DRAWN and shown:
+      paths.append(_save_clients(verdict, shown, folder))
+  return paths
+
+
+def _save_forest(
+  verdicts: Sequence[Verdict], folder: pathlib.Path
+) -> pathlib.Path:
+  """Save the figure of all comparisons of all claims."""
+  rows = [row for verdict in verdicts for row in _rows(verdict)]
+  label = 'difference in accuracy, points; a claim says it is above 0'
+  svg = plot_intervals(rows, label, **FOREST_SIZE)
+  title = 'Claims of the papers: ours against print'
+  figure = picture.draw(title, [Panel('', svg)], COLOURS, notes=[FOREST_NOTE])
+  lines = [_line(one.claim.name, x) for one in verdicts for x in one.judged]
+  return save(figure, folder / FOREST, FOREST_HEADER, lines)
+
+
+def _save_clients(
+  verdict: Verdict, shown: Sequence[Judged], folder: pathlib.Path
+) -> pathlib.Path:
+  """Save the figure of every client in these comparisons."""
+  rows = [_client_row(one, f'c{at}') for at, one in enumerate(shown)]
+  colours = {
+    row.css: style_of(one.stated.terms[1].cell.settings['algorithm']).colour
+    for row, one in zip(rows, shown, strict=True)
+  }
+  label = 'difference of a client, points of its test accuracy'
+  svg = plot_intervals(rows, label, **CLIENTS_SIZE)
+  title = f'({verdict.claim.name}) {verdict.claim.title}'
+  panels = [Panel('', svg)]
+  figure = picture.draw(title, panels, colours, notes=[CLIENTS_NOTE])
+  path = folder / CLIENTS.format(verdict.claim.name)
+  lines = (line for one in shown for line in _client_lines(one))
+  return save(figure, path, CLIENTS_HEADER, lines)
+
+
+def _has_pairs(judged: Judged) -> bool:
+  """Return whether two methods have the score of each shared client."""
+  if len(judged.stated.terms) != 2 or not judged.measured:
+    return False
+  scores = [one.score for seed in judged.measured for one in seed]
+  return all(one.clients is not None for one in scores)
+
+
+def _client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
+  """Yield comparison, seed, client and difference of every client."""
+  for (first, *_), scores in zip(judged.measured, judged.signed, strict=True):
+    total = sum(one.sign * one.clients for one in scores)
+    for client, value in enumerate(total):
+      place = judged.stated.sentence, str(first.seed), str(client)
+      yield (*place, format_number(value))
+
+
+def _client_row(judged: Judged, css: str) -> Row:
+  """Return a dot for every client below the mean and its interval."""
+  groups = [
+    group for one in judged.signed for group in differences_by_client(one)
+  ]
+  values = np.concatenate(groups)
+  mean, low, high = judged.difference[:3]
+  above, below = int((values > 0).sum()), int((values < 0).sum())
+  words = (
+    f'{mean:+.1f}  ({low:.1f} to {high:.1f})',
+    f'{above:,} clients above 0, {below:,} below',
+  )
+  mark = Mark(mean, low, high, shift=-8, size=4)
+  return Row(judged.stated.sentence, [mark], words, css, dots=values)
+
+
+def _rows(verdict: Verdict) -> Iterator[Row]:
+  """Yield a heading, then ours above the published number of comparisons."""
+  yield Row(f'({verdict.claim.name}) {verdict.claim.title}')
+  for one in verdict.judged:
+    marks = []
+    if one.difference is not None:
+      ours, low, high = one.difference[:3]
+      ends = (low, high) if one.difference.has_interval else (ours, ours)
+      marks.append(Mark(ours, *ends, OURS, shift=-5, size=3.5))
+    if one.printed is not None:
+      value, error = one.printed
+      half = NORMAL * (error or 0.0)
+      ends = value - half, value + half
+      marks.append(Mark(value, *ends, PRINT, 'hollow', 'D', shift=5, size=3))
+    yield Row(one.stated.sentence, marks, (one.verdict,))
+
+
+def _line(claim: str, one: Judged) -> tuple[str, ...]:
+  printed = one.printed or (None, None)
+  mean, low, high, kind = one.difference or (None, None, None, '')
+  ours, low, high, *printed = (
+    '' if value is None or math.isnan(value) else format_number(value)
+    for value in (mean, low, high, *printed)
+  )
+  head = (claim, one.stated.sentence, one.verdict, str(len(one.measured)))
+  return (*head, ours, low, high, kind, *printed)
