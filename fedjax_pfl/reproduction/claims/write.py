@@ -1,7 +1,7 @@
 """Judge the claims of a file; put the verdicts into the pages, and draw them.
 
-Two figures, each with its numbers as a CSV beside it: all differences, and those
-of every client.
+Two figures, each with its numbers as a CSV beside it: of all differences, and
+of those of every client.
 """
 
 import math
