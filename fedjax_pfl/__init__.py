@@ -30,13 +30,10 @@ from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Batch, ClientData, Scores, Task
 from fedjax_pfl.core.user_code import load_code
-from fedjax_pfl.data import (
-  from_arrays,
-  load_dataset,
-  make_transforms,
-  partition,
-  stack_clients,
-)
+from fedjax_pfl.data.client_data import from_arrays, stack_clients
+from fedjax_pfl.data.datasets import load_dataset
+from fedjax_pfl.data.partition import partition
+from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.cohort import (

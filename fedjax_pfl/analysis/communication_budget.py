@@ -7,13 +7,13 @@ bytes of the config's model. Counted in the messages of the method; nothing is
 trained.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import peek, peek_dtype, peek_labels
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -39,30 +39,12 @@ class StageBudget(NamedTuple):
     return self.client_fraction * self.rounds * each + self.sizes.initial
 
 
-def data_shapes(
-  image: tuple[int, ...],
-  dtype: Any,
-  num_clients: int,
-  size: int,
-  labels: tuple[int, ...] = (),
-) -> ClientData:
-  """Return the shapes of clients with `size` examples each."""
-  integers = (1, *labels), (num_clients, size), (num_clients,)
-  return ClientData(
-    jax.ShapeDtypeStruct((1, *image), dtype),
-    *(jax.ShapeDtypeStruct(shape, 'int32') for shape in integers),
-  )
-
-
 def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
   place = settings.data.dataset, settings.data.data_dir
-  image, num_classes = peek(*place)
-  task = build_task(settings, image, num_classes)
-  num_clients = settings.data.num_seen_clients
-  size = settings.training.batch_size
-  labels = peek_labels(*place)
-  data = data_shapes(image, peek_dtype(*place), num_clients, size, labels)
+  shape, num_clients = peek(*place), settings.data.num_seen_clients
+  task = build_task(settings, *shape)
+  data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
   cohort = cohort_size(num_clients, settings.training.client_fraction)
   fraction = cohort / num_clients
   budgets = [

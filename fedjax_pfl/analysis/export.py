@@ -30,7 +30,8 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client, Server, View
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.data import IMAGE, find_recipe
+from fedjax_pfl.data.images import IMAGE
+from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.evaluation.evaluate import (
   check_views,
   make_evaluate,

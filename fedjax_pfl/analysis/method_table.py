@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax
 
 from fedjax_pfl.algorithms import available, load
-from fedjax_pfl.analysis.communication_budget import data_shapes
 from fedjax_pfl.core.types import Params, Task
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import make_task
@@ -60,7 +61,8 @@ def trace(name: str, task: Task) -> list[Traced]:
     for protocol in rule.choices:
       if protocol != readings[''].protocol:
         readings[protocol] = module.HParams(protocol=protocol)
-  data, seen = data_shapes(IMAGE, 'uint8', NUM_CLIENTS, 100), []
+  shape, seen = Shape(IMAGE, NUM_CLASSES), []
+  data = shapes_of_clients(shape, NUM_CLIENTS, 100)
   for reading, hp in readings.items():
     stages = [
       Traced(

@@ -19,7 +19,7 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData
-from fedjax_pfl.data.images import Images
+from fedjax_pfl.data.images import Images, Shape
 
 PLACEMENTS = ('device', 'host')
 
@@ -107,6 +107,22 @@ def from_arrays(
   ends = np.cumsum(sizes[0])
   rows = np.split(np.arange(ends[-1]), ends[:-1])
   return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
+
+
+def client_of(data: ClientData, place: int | Array) -> ClientData:
+  """Return the data of one client: index [N], count []; or of several."""
+  return ClientData(data.x, data.y, data.index[place], data.count[place])
+
+
+def shapes_of_clients(
+  shape: Shape, num_clients: int, size: int = 1
+) -> ClientData:
+  """Return the shapes of clients of so many examples each."""
+  integers = (1, *shape.labels), (num_clients, size), (num_clients,)
+  return ClientData(
+    jax.ShapeDtypeStruct((1, *shape.image_shape), shape.dtype),
+    *(jax.ShapeDtypeStruct(own, 'int32') for own in integers),
+  )
 
 
 def describe(data: ClientData) -> str:

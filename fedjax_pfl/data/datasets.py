@@ -14,13 +14,13 @@ from types import ModuleType
 
 from fedjax_pfl.core.errors import check_known, may_read
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
-from fedjax_pfl.data.prepared import PREPARED, TEXTS
+from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
 
 DEFAULT = Synthetic()
 
 
-# The file of this room that reads a set: its functions `peek` (image shape and
+# The file of this room that reads a set: its functions `peek` (shapes and
 # number of classes, without reading images), `load` and `is_available`.
 SOURCES = {
   'digits': 'digits',
@@ -45,7 +45,7 @@ def load_dataset(
   """Return an image set by its name.
 
   Args:
-    name: one of `fedjax_pfl.data.NAMES`.
+    name: one of `NAMES` in data/datasets.py.
     data_dir: the folder of the data; '' is $TFDS_DATA_DIR, or else
       ~/tensorflow_datasets. 'digits' and 'synthetic' need none; for 'npz' it is
       the file.
@@ -68,11 +68,12 @@ def load_dataset(
   source = _find(name)
   where = Where(name, data_dir, cache_dir, synthetic, log_fn)
   shape = source.peek(where)
-  if not fallback_to_synthetic or source.is_available(where) or name in TEXTS:
+  can_stand_in = fallback_to_synthetic and shape.dtype == IMAGE
+  if not can_stand_in or source.is_available(where):
     return source.load(where)
   from fedjax_pfl.data.synthetic import make_synthetic
 
-  return make_synthetic(Synthetic(*shape))._replace(
+  return make_synthetic(Synthetic(*shape[:2]))._replace(
     note=f'{name} is not in {data_root(data_dir)}: synthetic images of its '
     f'shape replace it; accuracies are not those of {name}.'
   )
@@ -82,25 +83,11 @@ def load_dataset(
 def peek(
   name: str, data_dir: str = '', synthetic: Synthetic = DEFAULT
 ) -> Shape:
-  """Return image shape and number of classes without reading the data.
+  """Return shapes, dtype and number of classes without reading the data.
 
   For `folder`, the first image is opened; for `npz`, all but the images read.
   """
   return _find(name).peek(Where(name, data_dir, synthetic=synthetic))
-
-
-@may_read('data_dir')
-def peek_dtype(name: str, data_dir: str = '') -> str:
-  """Return the dtype of the examples: 'uint8' of images, else of inputs."""
-  source, place = _find(name), Where(name, data_dir)
-  return source.peek_dtype(place) if hasattr(source, 'peek_dtype') else IMAGE
-
-
-@may_read('data_dir')
-def peek_labels(name: str, data_dir: str = '') -> tuple[int, ...]:
-  """Return the shape of an example's labels: (), or (L,) of tokens."""
-  source, place = _find(name), Where(name, data_dir)
-  return source.peek_labels(place) if hasattr(source, 'peek_labels') else ()
 
 
 @may_read('data_dir')

@@ -23,10 +23,12 @@ class Images(NamedTuple):
 
 
 class Shape(NamedTuple):
-  """The shapes of an image set, known before any image is read."""
+  """What is known of an image set before any image is read."""
 
   image_shape: tuple[int, ...]  # (H, W, ch); of an input: its shape
   num_classes: int
+  dtype: str = IMAGE  # of the examples
+  labels: tuple[int, ...] = ()  # of an example: (L,) where each token has one
 
 
 class Dataset(NamedTuple):

@@ -109,19 +109,10 @@ def is_available(where: Where) -> bool:
 
 
 def peek(where: Where) -> Shape:
-  """Return image shape and number of classes; images are not read."""
+  """Return shapes, dtype and number of classes; images are not read."""
   content = _read(where.data_dir)
-  return Shape(content.shape, content.num_classes)
-
-
-def peek_dtype(where: Where) -> str:
-  """Return the dtype of the images, or of the inputs."""
-  return _read(where.data_dir).dtype
-
-
-def peek_labels(where: Where) -> tuple[int, ...]:
-  """Return the shape of an example's labels: (), or (L,) of tokens."""
-  return _read(where.data_dir).labels.shape[1:]
+  labels = content.labels.shape[1:]
+  return Shape(content.shape, content.num_classes, content.dtype, labels)
 
 
 def load(where: Where) -> Dataset:

@@ -68,7 +68,7 @@ def partition(
 
   Args:
     name: how training examples are divided, one of
-      `fedjax_pfl.data.PARTITIONS`; or a function (labels [P], num_clients,
+      `PARTITIONS`; or a function (labels [P], num_clients,
       rng) -> rows of every client, which serves the tests as well.
     train_labels: the labels of the training set [P].
     test_labels: the labels of the test set.

@@ -11,7 +11,7 @@ import pathlib
 import shlex
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Where, make_dataset
+from fedjax_pfl.data.images import Dataset, Shape, Where, make_dataset
 from fedjax_pfl.data.stored_arrays import (
   FORMAT,
   data_root,
@@ -28,13 +28,12 @@ PREPARED = {
   'fashion_mnist': Shape((28, 28, 1), 10),
   'svhn_cropped': Shape((32, 32, 3), 10),  # without the split `extra`
   'tiny_imagenet': Shape((64, 64, 3), 200),
-  # These say who holds an example.
-  'shakespeare': Shape((80,), 100),
-  'sent140': Shape((140,), 2),
+  # These say who holds an example. Those of texts are characters, each of which
+  # has a label, or -1 for none.
+  'shakespeare': Shape((80,), 100, 'int32', (80,)),
+  'sent140': Shape((140,), 2, 'int32', (140,)),
   'femnist': Shape((28, 28, 1), 62),
 }
-# Of characters, each of which has a label, or -1 for none: int32 [P, L].
-TEXTS = ('shakespeare', 'sent140')
 
 # (training, test) examples, as tensorflow.org/datasets/catalog lists them; Tiny
 # ImageNet is tested on its validation images.
@@ -50,18 +49,8 @@ NUM_EXAMPLES = {
 
 
 def peek(where: Where) -> Shape:
-  """Return image shape and number of classes, whether it is there or not."""
+  """Return what is known of the set, whether it is there or not."""
   return PREPARED[where.name]
-
-
-def peek_dtype(where: Where) -> str:
-  """Return the dtype of the examples."""
-  return 'int32' if where.name in TEXTS else IMAGE
-
-
-def peek_labels(where: Where) -> tuple[int, ...]:
-  """Return the shape of an example's labels: (), or (L,) of characters."""
-  return PREPARED[where.name].image_shape if where.name in TEXTS else ()
 
 
 def folder_of(name: str, root: pathlib.Path) -> pathlib.Path:
@@ -99,7 +88,8 @@ def load(where: Where) -> Dataset:
     dataset = read(name, root)
   else:
     dataset = _read_tfds(where, root)
-  found = Shape(dataset.train.x.shape[1:], dataset.num_classes)
+  (x, y), number = dataset.train, dataset.num_classes
+  found = Shape(x.shape[1:], number, x.dtype.name, y.shape[1:])
   if found != PREPARED[name]:
     raise bad_input(
       'data_dir',

@@ -30,6 +30,7 @@ from fedjax_pfl.evaluation.metrics import (
   with_metrics,
 )
 from fedjax_pfl.federated.chunking import map_chunks
+from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.client_map import map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.dealing import deal_as_given, num_places, pad_rows
@@ -52,14 +53,10 @@ def view_shapes(
   """Return the shapes of all views of one client, by name."""
 
   def personalize(server, clients, data):
-    client, own = trees.gather(clients, 0), _client_of(data, 0)
+    client, own = trees.gather(clients, 0), client_of(data, 0)
     return algorithm.personalize(server, client, own, jax.random.key(0))
 
   return jax.eval_shape(personalize, server, clients, data)
-
-
-def _client_of(data: ClientData, place: int | Array) -> ClientData:
-  return ClientData(data.x, data.y, data.index[place], data.count[place])
 
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
@@ -125,7 +122,7 @@ def make_evaluate(
 
   def one_client(shared, client, client_id, place):
     server, train, test, key = shared
-    data, held_out = _client_of(train, place), _client_of(test, place)
+    data, held_out = client_of(train, place), client_of(test, place)
     rng = jax.random.fold_in(key, client_id)
     found = algorithm.personalize(server, client, data, rng)
     models = {name: found[name] for name in views}
@@ -162,7 +159,7 @@ def make_evaluate(
     if on_host:
       chosen = np.asarray(ids)
       clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
-      train, test = _client_of(train, chosen), _client_of(test, chosen)
+      train, test = client_of(train, chosen), client_of(test, chosen)
     evaluate_fn = compiled(ids.shape[0], on_host)
     return evaluate_fn(server, clients, ids, places, train, test, key)
 

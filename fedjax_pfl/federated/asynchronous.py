@@ -29,14 +29,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import (
-  Algorithm,
-  Client,
-  Server,
-  Stage,
-)
+from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Params, PyTree
+from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
 
@@ -209,9 +205,8 @@ def _sends_a_model(
 ) -> bool:
   def trace(server, clients, data):
     client = trees.gather(clients, 0)
-    own = ClientData(data.x, data.y, data.index[0], data.count[0])
-    down = method.download(server, client)
-    up = method.local_update(down, client, own, jax.random.key(0))[1]
+    down, rng = method.download(server, client), jax.random.key(0)
+    up = method.local_update(down, client, client_of(data, 0), rng)[1]
     changes = _with_part(jnp.subtract, up, down.params)
     return _with_part(jnp.subtract, changes, server.params), changes
 

@@ -10,6 +10,7 @@ import jax
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Down, Server, Stage, Up
 from fedjax_pfl.core.types import ClientData, PyTree
+from fedjax_pfl.data.client_data import client_of
 
 
 @partial(
@@ -51,8 +52,7 @@ def messages(
   def trees_of(server, clients, data):
     data = stage.prepare_data(server, data)
     client = trees.gather(clients, 0)
-    own = ClientData(data.x, data.y, data.index[0], data.count[0])
-    down = stage.algorithm.download(server, client)
+    down, own = stage.algorithm.download(server, client), client_of(data, 0)
     _, up, _ = stage.algorithm.local_update(
       down, client, own, jax.random.key(0)
     )

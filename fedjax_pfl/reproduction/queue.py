@@ -23,7 +23,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.data import is_available
+from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.reproduction.cells import Cell, Table, filter_cells
 from fedjax_pfl.reproduction.execute import saved_round, what_is_left

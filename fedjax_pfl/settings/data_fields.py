@@ -2,7 +2,9 @@
 
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import count, is_int, one_of
-from fedjax_pfl.data import NAMES, PARTITIONS, PREPROCESSINGS, TEST_PARTITIONS
+from fedjax_pfl.data.datasets import NAMES
+from fedjax_pfl.data.partition import PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.data.transforms import PREPROCESSINGS
 from fedjax_pfl.settings.field import (
   BOTH,
   NOTHING,

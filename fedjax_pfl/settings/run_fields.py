@@ -2,7 +2,7 @@
 
 from fedjax_pfl.core import rules, user_code
 from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
-from fedjax_pfl.data import PLACEMENTS
+from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.runs.trackers import NONE, TRACKERS

@@ -7,7 +7,8 @@ is not prepared: no time, no memory and no program depends on their content.
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data import Dataset, Images, Shape, is_available
+from fedjax_pfl.data.datasets import is_available
+from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings
@@ -34,7 +35,7 @@ def build_blank(settings: Settings) -> Experiment:
   stages, names_only = (
     build_stages(settings, own) for own in (task, outline(task))
   )
-  build_checks.check_method(settings, names_only, shape.image_shape)
+  build_checks.check_method(settings, names_only, shape)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = stand_in(data.dataset, shape)

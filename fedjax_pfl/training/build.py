@@ -11,9 +11,7 @@ from typing import Any, NamedTuple
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
-from fedjax_pfl.data import (
-  Dataset,
-)
+from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.evaluation.metrics import Metrics
 from fedjax_pfl.federated.cohort import cohort_size, poisson_places
@@ -143,7 +141,7 @@ def build_experiment(
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
-  build_checks.check_method(settings, names_only, shape.image_shape)
+  build_checks.check_method(settings, names_only, shape)
   if settings.dp.clip:
     if settings.training.compression != 'none':
       # By the names of a method's uploads; what arrives of them is the same.
@@ -151,9 +149,7 @@ def build_experiment(
       names_only = make_stages(plain, outline(task))
     from fedjax_pfl.training import privacy_budget
 
-    for words in privacy_budget.checked(
-      settings, names_only, shape.image_shape
-    ):
+    for words in privacy_budget.checked(settings, names_only, shape):
       log(words)
   data = build_data(settings, log)
   if fraction := settings.training.server_data_fraction:

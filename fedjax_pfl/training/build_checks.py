@@ -20,13 +20,14 @@ from fedjax_pfl.core.user_code import (
   is_code,
   value_of,
 )
-from fedjax_pfl.data import IMAGE, Dataset
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.metrics import Metrics, check_metrics
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import EvaluationSettings, Settings
-from fedjax_pfl.training.views import final_views, shapes_of_clients
+from fedjax_pfl.training.views import final_views
 
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
@@ -35,13 +36,13 @@ SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
 def check_method(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+  settings: Settings, stages: tuple[Stage, ...], shape: Shape
 ) -> None:
   """Refuse what this method has not got; it is traced on shapes.
 
   Views, models to keep, a global model, a message to clients who come later.
   """
-  data = shapes_of_clients(settings.data, image_shape)
+  data = shapes_of_clients(shape, settings.data.num_seen_clients)
   if is_code(settings.algorithm):
     check_own_method(settings.algorithm, stages, data)
   if (compressor := settings.training.compression) != 'none':

@@ -9,18 +9,15 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
-from fedjax_pfl.data import (
-  Dataset,
-  Images,
+from fedjax_pfl.data.client_data import (
   describe,
   describe_empty_clients,
-  find_recipe,
-  fingerprint,
-  load_dataset,
-  partition,
-  scale_images,
   stack_clients,
 )
+from fedjax_pfl.data.datasets import load_dataset
+from fedjax_pfl.data.images import Dataset, Images, scale_images
+from fedjax_pfl.data.partition import fingerprint, partition
+from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partition import OF_OWN, settings_of

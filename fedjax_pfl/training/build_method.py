@@ -18,16 +18,9 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
-from fedjax_pfl.data import (
-  IMAGE,
-  Shape,
-  find_recipe,
-  make_transforms,
-  peek,
-  peek_dtype,
-  peek_labels,
-  scale_shape,
-)
+from fedjax_pfl.data.datasets import peek
+from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
+from fedjax_pfl.data.transforms import find_recipe, make_transforms
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task
@@ -43,17 +36,20 @@ SHARED_RECORDS = 'train', 'finetune'
 
 
 def peek_shape(data: DataSettings) -> Shape:
-  """Return image shape, as the model sees it, and classes; read no data."""
+  """Return what is known of the examples, as the model sees them."""
   side = find_recipe(data.dataset, data.preprocessing).side
   return scale_shape(peek(data.dataset, data.data_dir), side)
 
 
 def build_task(
-  settings: Settings, image_shape: tuple, num_classes: int
+  settings: Settings,
+  image_shape: tuple,
+  num_classes: int,
+  dtype: str,
+  labels: tuple,
 ) -> Task:
-  """Return the task of a config, for examples of this shape."""
+  """Return the task of a config, for examples of this `Shape`."""
   data, model, loss = settings.data, settings.model, settings.training.loss
-  dtype = peek_dtype(data.dataset, data.data_dir)
   build_checks.check_inputs(model.name, data.preprocessing, dtype, image_shape)
   name = data.dataset if dtype == IMAGE else 'none'
   augment, normalise = make_transforms(name, image_shape, data.preprocessing)
@@ -82,7 +78,6 @@ def build_task(
     task = make_user_task(value_of('model', model.name), **how)
   else:
     task = make_task(model.name, **how)
-  labels = peek_labels(data.dataset, data.data_dir)
   build_checks.check_labels(task, model.name, labels)
   return with_head(task, model.head_init, model.head_bias)
 

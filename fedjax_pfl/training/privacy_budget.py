@@ -4,11 +4,12 @@ from typing import Any
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated import accountant, privacy
 from fedjax_pfl.federated.accountant import Plan, Rounds
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.views import shapes_of_clients
 
 
 def private(
@@ -102,10 +103,10 @@ def summary(settings: Settings, stages: tuple[Stage, ...]) -> dict[str, Any]:
 
 
 def checked(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+  settings: Settings, stages: tuple[Stage, ...], shape: Shape
 ) -> list[str]:
   """Return what is logged about privacy; refuse a method that has none."""
-  shapes = shapes_of_clients(settings.data, image_shape)
+  shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
   whole = privacy.check(stages, shapes, settings.algorithm)
   about = summary(settings, stages)
   words = [

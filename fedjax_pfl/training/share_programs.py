@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.hyperparameters import flat_settings, traced_names
@@ -129,7 +129,7 @@ def _call_functions(program, place, numbers, server, clients, data):
   stage = program.stages(numbers)[place]
   algorithm, key = stage.algorithm, jax.random.key(0)
   prepared = stage.prepare_data(server, data)
-  own = ClientData(data.x, data.y, data.index[0], data.count[0])
+  own = client_of(data, 0)
   client, cohort = trees.gather(clients, 0), jnp.zeros(1, int)
   round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
   return (

@@ -2,16 +2,14 @@
 
 from collections.abc import Sequence
 
-import jax
-
 from fedjax_pfl.client.personalization import names_of
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import peek_dtype, peek_labels
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.grid import families
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.settings import DataSettings, Settings
+from fedjax_pfl.settings import Settings
 
 FINETUNED = 'finetuned'
 
@@ -51,21 +49,9 @@ def candidate_views(settings: Settings) -> tuple[str, ...]:
 
 
 def views_of_method(
-  settings: Settings, stages: tuple[Stage, ...], image_shape: tuple
+  settings: Settings, stages: tuple[Stage, ...], shape: Shape
 ) -> tuple[str, ...]:
   """Return all views of the last stage; traces, computes nothing."""
-  data = shapes_of_clients(settings.data, image_shape)
+  data = shapes_of_clients(shape, settings.data.num_seen_clients)
   *_, (last, *states) = stage_shapes(stages, data)
   return evaluate.view_names(last.algorithm, *states, data)
-
-
-def shapes_of_clients(data: DataSettings, image_shape: tuple) -> ClientData:
-  """Return the shapes of the clients that take part, of one example each."""
-  clients = data.num_seen_clients
-  place = data.dataset, data.data_dir
-  return ClientData(
-    jax.ShapeDtypeStruct((1, *image_shape), peek_dtype(*place)),
-    jax.ShapeDtypeStruct((1, *peek_labels(*place)), 'int32'),
-    jax.ShapeDtypeStruct((clients, 1), 'int32'),
-    jax.ShapeDtypeStruct((clients,), 'int32'),
-  )

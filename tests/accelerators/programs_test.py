@@ -6,7 +6,7 @@ from helpers import refused
 from configs import common
 from experiments.accelerators import programs
 from fedjax_pfl.core.target import compiling_for, target_memory
-from fedjax_pfl.data import Shape
+from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.chunking import client_bytes
 from fedjax_pfl.training.blank import stand_in
 from fedjax_pfl.training.views import final_views

@@ -10,7 +10,9 @@ from helpers import KEY, build, make_task
 
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning
-from fedjax_pfl.data import Synthetic, partition, stack_clients
+from fedjax_pfl.data.client_data import stack_clients
+from fedjax_pfl.data.images import Synthetic
+from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.synthetic import make_synthetic
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.cohort import sample_cohorts

@@ -14,7 +14,7 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.analysis.export import Choice, choose, export, export_model
-from fedjax_pfl.data import find_recipe
+from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config

@@ -6,7 +6,7 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data import load_dataset
+from fedjax_pfl.data.datasets import load_dataset
 
 
 def words(got, *choices):

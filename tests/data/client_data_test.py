@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import Images, describe, from_arrays, stack_clients
+from fedjax_pfl.data.client_data import describe, from_arrays, stack_clients
+from fedjax_pfl.data.images import Images
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 
 

@@ -5,7 +5,7 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import is_available, load_dataset, peek
+from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.images import Images, make_dataset
 from fedjax_pfl.data.prepared import folder_of
 from fedjax_pfl.data.stored_arrays import (

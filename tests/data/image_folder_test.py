@@ -3,7 +3,8 @@ import pytest
 from PIL import Image
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import load_dataset, peek
+from fedjax_pfl.data.datasets import load_dataset, peek
+from fedjax_pfl.data.images import Shape
 
 
 def save(file, x):
@@ -39,7 +40,7 @@ def test_generic_layout(tmp_path):
   assert dataset.test.y.tolist() == [0, 1]
   np.testing.assert_array_equal(dataset.train.x[4], picture(11))
   np.testing.assert_array_equal(dataset.test.x[1], picture(101))
-  assert peek('folder', str(root)) == ((6, 5, 3), 2)
+  assert peek('folder', str(root)) == Shape((6, 5, 3), 2)
   heard = []
   places = {'data_dir': str(root), 'cache_dir': str(tmp_path / 'cold')}
   for _ in range(2):  # decoded once, then from the cache

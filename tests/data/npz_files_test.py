@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import (
-  is_available,
-  load_dataset,
-  peek,
-  peek_dtype,
-  peek_labels,
-)
-from fedjax_pfl.data.images import digest
+from fedjax_pfl.data.datasets import is_available, load_dataset, peek
+from fedjax_pfl.data.images import Shape, digest
 
 P = 12
 X = np.random.default_rng(0).integers(0, 256, (P, 4, 5, 3), np.uint8)
@@ -48,7 +42,7 @@ def test_a_file_with_clients_and_a_split(file):
     np.testing.assert_array_equal(dataset.clients[k], CLIENTS[own])
   assert (dataset.num_classes, dataset.name) == (3, 'npz')
   assert dataset.fingerprint == digest(*dataset.train, *dataset.test)
-  assert peek('npz', place) == ((4, 5, 3), 3)
+  assert peek('npz', place) == Shape((4, 5, 3), 3)
   assert is_available('npz', place)
 
 
@@ -60,8 +54,7 @@ def test_the_least_that_a_file_holds(file):
   assert dataset.train.y.dtype == np.int32
   assert dataset.test.x.shape == (0, 4, 5, 1) and len(dataset.test.y) == 0
   assert dataset.clients is None
-  assert peek_dtype('npz', str(file)) == peek_dtype('cifar10') == 'uint8'
-  assert peek('npz', str(file)) == ((4, 5, 1), 3)
+  assert peek('npz', str(file)) == Shape((4, 5, 1), 3)
 
 
 def test_images_are_not_read_to_know_their_shape(file):
@@ -71,7 +64,7 @@ def test_images_are_not_read_to_know_their_shape(file):
   content, own = file.read_bytes(), x.tobytes()
   assert own in content
   file.write_bytes(content.replace(own, bytes(len(own))))
-  assert peek('npz', place) == ((90, 90, 3), 3)
+  assert peek('npz', place) == Shape((90, 90, 3), 3)
   assert 'which cannot be read: Bad CRC' in refused(load, place)
 
 
@@ -89,15 +82,14 @@ def test_inputs_keep_shape_and_values(file, inputs, dtype):
   x = np.concatenate([dataset.train.x, dataset.test.x])
   assert x.dtype == dtype and len(dataset.train.x) == 8
   np.testing.assert_array_equal(x, inputs.astype(dtype))
-  assert peek('npz', place) == (inputs.shape[1:], 3)
-  assert peek_dtype('npz', place) == dtype
+  assert peek('npz', place) == Shape(inputs.shape[1:], 3, dtype)
 
 
 def test_tokens_may_have_labels_each(file):
   labels = np.where(TOKENS > 2, -1, TOKENS)
   place = store(file, images=None, inputs=TOKENS, labels=labels, num_classes=9)
   np.testing.assert_array_equal(load(place).train.y, labels)
-  assert peek_labels('npz', place) == TOKENS.shape[1:]
+  assert peek('npz', place).labels == TOKENS.shape[1:]
 
 
 # (array, its value, words): an input stands in the place of images.

@@ -10,7 +10,7 @@ from helpers import refused
 from labels import shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import PARTITIONS, fingerprint, partition
+from fedjax_pfl.data.partition import PARTITIONS, fingerprint, partition
 from fedjax_pfl.data.partition import split
 from fedjax_pfl.data.partitions import dirichlet, semantic
 

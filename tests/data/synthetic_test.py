@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import Synthetic, load_dataset, peek
+from fedjax_pfl.data.datasets import load_dataset, peek
+from fedjax_pfl.data.images import Shape, Synthetic
 from fedjax_pfl.data.synthetic import make_synthetic
 
 
@@ -17,7 +18,7 @@ def test_equal_specs_give_equal_bits_and_seeds_differ():
 def test_shapes_and_balance():
   spec = Synthetic((9, 12, 3), 7, 70, 21)
   dataset = load_dataset('synthetic', synthetic=spec)
-  assert peek('synthetic', synthetic=spec) == ((9, 12, 3), 7)
+  assert peek('synthetic', synthetic=spec) == Shape((9, 12, 3), 7)
   assert dataset.train.x.shape == (70, 9, 12, 3)
   assert (dataset.train.x.dtype, dataset.train.y.dtype) == (np.uint8, np.int32)
   assert np.bincount(dataset.train.y).tolist() == [10] * 7

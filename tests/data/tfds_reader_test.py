@@ -25,7 +25,7 @@ def write_prepared(root, name, with_ids):
 
   folder, rng = root / name / '3.0.2', np.random.default_rng(0)
   folder.mkdir(parents=True)
-  shape, num_classes = prepared.PREPARED[name]
+  shape, num_classes, *_ = prepared.PREPARED[name]
   features = {
     'image': tfds.features.Image(shape=shape),
     'label': tfds.features.ClassLabel(num_classes=num_classes),

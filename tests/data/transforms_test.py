@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import make_transforms
+from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.data.transforms import (
   FEDCONCAT,
   PAD,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedjax_pfl.data import partition
+from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.partitions import Sizes
 from fedjax_pfl.data.partitions.classes import class_lists
 from fedjax_pfl.data.partitions.dirichlet import cut_class, draw_plan

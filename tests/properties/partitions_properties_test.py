@@ -12,7 +12,7 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import PARTITIONS, partition
+from fedjax_pfl.data.partition import PARTITIONS, partition
 
 
 def equal_blocks(draw, num_clients, num_classes, size):

@@ -9,7 +9,6 @@ import shlex
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import SHAPE, every_method, make_task, refused
@@ -17,8 +16,9 @@ from helpers import SHAPE, every_method, make_task, refused
 from configs import common, digits
 from experiments import commandline
 from fedjax_pfl import algorithms
-from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data import peek
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.datasets import peek
+from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
@@ -43,7 +43,7 @@ def check(settings):
   """Validate settings, and the hyperparameters and views of their method."""
   settings = parse_config(settings)
   stages = build_method.build_stages(settings, make_task())
-  data = make_shapes(2, SHAPE)
+  data = shapes_of_clients(Shape(SHAPE, 3), 2, EXAMPLES)
   *_, (last, *states) = stage_shapes(stages, data)
   names = view_names(last.algorithm, *states, data)
   check_views(wanted_views(settings), names)
@@ -51,17 +51,6 @@ def check(settings):
 
 def wanted_views(settings):
   return [*settings.evaluation.views, *settings.evaluation.eval_views]
-
-
-def make_shapes(clients, image_shape):
-  """Return clients of EXAMPLES images as shapes."""
-  rows = clients * EXAMPLES
-  return ClientData(
-    jax.ShapeDtypeStruct((rows, *image_shape), jnp.uint8),
-    jax.ShapeDtypeStruct((rows,), jnp.int32),
-    jax.ShapeDtypeStruct((clients, EXAMPLES), jnp.int32),
-    jax.ShapeDtypeStruct((clients,), jnp.int32),
-  )
 
 
 def test_every_file_but_the_helpers_is_a_config():
@@ -115,7 +104,7 @@ def test_config_holds_to_the_rules_and_quick_is_smaller(name):
     data = parse_config(config.to_dict()).data
     if data.partition in ('shards', 'pathological'):
       # Clients share the shards of a class equally.
-      _, num_classes = peek(data.dataset, data.data_dir)
+      num_classes = peek(data.dataset, data.data_dir).num_classes
       assert data.num_clients * data.shards_per_client % num_classes == 0
 
 
@@ -132,10 +121,10 @@ def test_config_traces(name):
   """
   config = common.load(config_of(name), quick=True).to_dict()
   settings = parse_config({**config, 'model': 'convnet3'})
-  image_shape, num_classes = build_method.peek_shape(settings.data)
-  task = build_method.build_task(settings, image_shape, num_classes)
+  shape = build_method.peek_shape(settings.data)
+  task = build_method.build_task(settings, *shape)
   num_clients = settings.data.num_clients
-  data = make_shapes(num_clients, image_shape)
+  data = shapes_of_clients(shape, num_clients, EXAMPLES)
   key = jax.random.key(0)
   cohort = np.arange(
     cohort_size(num_clients, settings.training.client_fraction)

@@ -85,7 +85,7 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
   try:
     x, y = data['x'], data['y']
     pairs = [READERS[name](*pair, place) for pair in zip(x, y, strict=True)]
-    shape, classes = PREPARED[name]
+    shape, classes, *_ = PREPARED[name]
     images = Images(
       np.array([x for x, _ in pairs]).reshape(len(pairs), *shape),
       np.array([y for _, y in pairs], np.int32),

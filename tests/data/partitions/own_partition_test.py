@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import partition
+from fedjax_pfl.data.partition import partition
 
 LABELS = np.arange(40) % 4
 TESTS = np.arange(12) % 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
 
-from fedjax_pfl.data import partition
+from fedjax_pfl.data.partition import partition
 
 CIFAR = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
 

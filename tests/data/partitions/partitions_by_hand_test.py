@@ -5,7 +5,7 @@ import pytest
 from helpers import refused
 from labels import check_partition, class_counts, shuffled_labels
 
-from fedjax_pfl.data import partition
+from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.partitions.dirichlet import deal_shares
 from fedjax_pfl.data.partitions.shards import deal_blocks
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import load_dataset
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.preparation.formats import tfds_order
 from fedjax_pfl.data.preparation.prepare import prepare
 

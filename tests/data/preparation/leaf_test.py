@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.data import load_dataset
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.preparation import texts
 from fedjax_pfl.data.preparation.prepare import prepare
 

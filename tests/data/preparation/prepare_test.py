@@ -5,7 +5,7 @@ import pytest
 import small_archives
 from helpers import refused
 
-from fedjax_pfl.data import load_dataset
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.preparation.download import ARCHIVES
 from fedjax_pfl.data.preparation.formats import tfds_order

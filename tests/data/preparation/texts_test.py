@@ -5,7 +5,7 @@ import pytest
 import small_play
 from helpers import refused
 
-from fedjax_pfl.data import load_dataset
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.preparation import texts
 from fedjax_pfl.data.preparation.prepare import prepare
 
