@@ -27,7 +27,7 @@ from fedjax_pfl.federated.chunking import (
   evaluation_chunk,
   shapes_of,
 )
-from fedjax_pfl.federated.dealing import num_places
+from fedjax_pfl.federated.client_map import num_places
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.sharding import AXIS

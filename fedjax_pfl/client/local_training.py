@@ -15,7 +15,6 @@ from jax import lax
 
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.running_statistics import moving
-from fedjax_pfl.client.step_check import check_step
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
@@ -240,7 +239,7 @@ def _make_epoch(loss, data, rng, tx, batching, steps, limit):
       value, grads = value_and_grad(tree, batch, rng)
       updates, opt_state = tx.update(grads, opt_state, tree)
       tree = optax.apply_updates(tree, updates)
-      check_step(number, position, value[0], grads, tree)
+      _check_step(number, position, value[0], grads, tree)
       values = jax.tree.map(
         lambda row, new: row.at[number * steps + position].set(new),
         values,
@@ -254,6 +253,28 @@ def _make_epoch(loss, data, rng, tx, batching, steps, limit):
     return lax.fori_loop(0, own, step, state)
 
   return run_epoch
+
+
+class Diverged(ArithmeticError):
+  """A step with a value that is not finite; the message names its place."""
+
+
+def _check_step(epoch, position, loss, grads, tree):
+  """Raise Diverged if the loss, a gradient or a parameter is not finite.
+
+  Where training runs in Python: a compiled program has no values to check.
+  """
+  if isinstance(loss, jax.core.Tracer):
+    return
+  parts = {'loss': loss, 'gradient': grads, 'parameters after it': tree}
+  for what, part in parts.items():
+    for name, leaf in trees.named(part).items():
+      is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
+      if is_floating and not bool(jnp.isfinite(leaf).all()):
+        where = what if part is loss else f'{what} ({name or "loss"})'
+        raise Diverged(
+          f'step {int(position) + 1} of epoch {int(epoch) + 1}, in its {where}'
+        )
 
 
 def _rows_of_values(loss, tree, data, rng, batching, num_epochs):

@@ -23,7 +23,7 @@ NORM_STATISTICS = ('batch', 'running', 'running_local')
 def mask(tree: PyTree) -> Mask:
   """Return True for running statistics, False for what is learned."""
   return jax.tree_util.tree_map_with_path(
-    lambda path, _: _name(path[-1:]) in (MEAN, VAR), tree
+    lambda path, _: trees.leaf_name(path[-1:]) in (MEAN, VAR), tree
   )
 
 
@@ -76,10 +76,6 @@ def put_into(tree: PyTree, statistics: dict[str, Array]) -> PyTree:
 
 def _model_path(path: tuple, names: list[str]) -> str | None:
   """Return the longest of the names with which a path ends, if any."""
-  path = f'/{_name(path)}'
+  path = f'/{trees.leaf_name(path)}'
   ends = [name for name in names if path.endswith(f'/{name}')]
   return max(ends, key=len, default=None)
-
-
-def _name(path: tuple) -> str:
-  return jax.tree_util.keystr(path, simple=True, separator='/')

@@ -5,6 +5,7 @@ takes no memory, is not transmitted and cannot be averaged by mistake.
 """
 
 from collections.abc import Callable, Collection
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,11 @@ def leaf_names(tree: PyTree) -> list[str]:
   """Return the path of every leaf, such as 'conv1/kernel', in leaf order."""
   paths = jax.tree_util.tree_leaves_with_path(tree)
   return [leaf_name(path) for path, _ in paths]
+
+
+def named(tree: PyTree) -> dict[str, Any]:
+  """Return the leaves by their paths."""
+  return dict(zip(leaf_names(tree), jax.tree.leaves(tree), strict=True))
 
 
 def path_mask(
@@ -215,6 +221,11 @@ def choose(condition: Array, first: PyTree, second: PyTree) -> PyTree:
   return jax.tree.map(
     lambda one, other: jnp.where(condition, one, other), first, second
   )
+
+
+def zeros(tree: PyTree) -> PyTree:
+  """Return zeros in the shapes of a tree, or of one of shapes."""
+  return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), tree)
 
 
 def gather(stacked: PyTree, index: Array) -> PyTree:

@@ -33,7 +33,7 @@ from fedjax_pfl.federated.chunking import map_chunks
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.client_map import map_on_mesh
 from fedjax_pfl.federated.cohort import is_on_host
-from fedjax_pfl.federated.dealing import deal_as_given, num_places, pad_rows
+from fedjax_pfl.federated.client_map import deal_as_given, num_places, pad_rows
 from fedjax_pfl.federated.rounds import CLIENTS
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 

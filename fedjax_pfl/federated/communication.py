@@ -1,11 +1,10 @@
 """Bytes that cross the network or stay with clients, from the pytrees."""
 
-import dataclasses
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
+from flax import struct
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Down, Server, Stage, Up
@@ -13,17 +12,12 @@ from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.data.client_data import client_of
 
 
-@partial(
-  jax.tree_util.register_dataclass,
-  data_fields=['content'],
-  meta_fields=['size'],
-)
-@dataclasses.dataclass(frozen=True)
+@struct.dataclass
 class Counted:
   """What stands for a message of another size, in bytes."""
 
   content: PyTree
-  size: int
+  size: int = struct.field(pytree_node=False)
 
 
 class Communication(NamedTuple):

@@ -29,7 +29,6 @@ which is as unbiased and has less variance, and codes have a fixed length
 instead of Elias's; DRIVE rotates blocks, not the whole vector.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -38,6 +37,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jax import lax
 
 from fedjax_pfl.core import statistics, trees
@@ -66,17 +66,12 @@ class Codec(NamedTuple):
   decode: Callable[[PyTree, int], Array]
 
 
-@partial(
-  jax.tree_util.register_dataclass,
-  data_fields=['parts'],
-  meta_fields=['shape'],
-)
-@dataclasses.dataclass(frozen=True)
+@struct.dataclass
 class Packed:
   """A leaf as it travels."""
 
   parts: PyTree
-  shape: tuple[int, ...]
+  shape: tuple[int, ...] = struct.field(pytree_node=False)
 
 
 def compressed(
@@ -112,7 +107,7 @@ def _compressed(stage, how, decoded):
 
   return exchanging(
     *(stage, 'compression', send, receive),
-    memory=zeros_like if how.name == 'topk' else None,
+    memory=trees.zeros if how.name == 'topk' else None,
     of_model=True,
   )
 
@@ -169,10 +164,6 @@ def decode(codec: Codec, message: PyTree) -> PyTree:
   return jax.tree.map(
     arrived, message, is_leaf=lambda leaf: isinstance(leaf, Packed)
   )
-
-
-def zeros_like(change: PyTree) -> PyTree:
-  return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), change)
 
 
 def in_rows(x: Array, size: int) -> Array:

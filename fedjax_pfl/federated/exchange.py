@@ -13,13 +13,12 @@ What leaves counts is read from the program of `download`, and travels with the
 messages as a part of their structure, which has no bytes.
 """
 
-import dataclasses
 import operator
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
+from flax import struct
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
@@ -30,23 +29,18 @@ from fedjax_pfl.core.algorithm import (
   unchanged,
 )
 from fedjax_pfl.core.server_state import with_state
-from fedjax_pfl.core.types import Array, Mask, PyTree
+from fedjax_pfl.core.types import Mask, PyTree
 
 STREAM = 2**31 - 2  # of a client's key; methods use small numbers
 MODEL = 'params/'
 
 
-@partial(
-  jax.tree_util.register_dataclass,
-  data_fields=['content', 'rest'],
-  meta_fields=['known'],
-)
-@dataclasses.dataclass(frozen=True)
+@struct.dataclass
 class Message:
   """What is sent, and the leaves of the model that both sides know."""
 
   content: PyTree
-  known: tuple[str, ...]  # their paths
+  known: tuple[str, ...] = struct.field(pytree_node=False)  # their paths
   rest: PyTree = ()  # of an upload: what is no change of them
 
 
@@ -203,7 +197,7 @@ def _changed(
 
   rows: 1 of trees that are stacked over clients.
   """
-  models, mask = _models(holder), _known_mask(tree, holder, known, rows)
+  models, mask = trees.named(holder), _known_mask(tree, holder, known, rows)
 
   def change(path, is_known, leaf):
     return operation(leaf, models[_name(path)]) if is_known else leaf
@@ -215,18 +209,13 @@ def _known_mask(
   tree: PyTree, holder: PyTree, known: tuple[str, ...], rows: int = 0
 ) -> Mask:
   """Return True for the leaves that are new values of what is known."""
-  models = _models(holder)
+  models = trees.named(holder)
 
   def is_known(path, leaf):
     name = _name(path)
     return name in known and models[name].shape == leaf.shape[rows:]
 
   return jax.tree_util.tree_map_with_path(is_known, tree)
-
-
-def _models(holder: PyTree) -> dict[str, Array]:
-  leaves = jax.tree.leaves(holder)
-  return dict(zip(trees.leaf_names(holder), leaves, strict=True))
 
 
 def _name(path: tuple) -> str:

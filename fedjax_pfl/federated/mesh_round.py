@@ -26,7 +26,7 @@ from fedjax_pfl.federated.cohort import (
   server_update,
   work_of,
 )
-from fedjax_pfl.federated.dealing import (
+from fedjax_pfl.federated.client_map import (
   Deal,
   deal_at_home,
   deal_in_turn,

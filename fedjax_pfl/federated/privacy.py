@@ -175,8 +175,7 @@ def check(
         'a method whose server knows of clients what they send alone',
       )
     up = messages(stage, *states, data).up
-    names = trees.leaf_names(up.content)
-    for name, leaf in zip(names, jax.tree.leaves(up.content), strict=True):
+    for name, leaf in trees.named(up.content).items():
       if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise _refused(
           f'{method}, whose clients send {name}, whole numbers',

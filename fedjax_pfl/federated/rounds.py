@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 
-from fedjax_pfl.client.step_check import Diverged
+from fedjax_pfl.client.local_training import Diverged
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.core.errors import bad_input, check_known

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import atomic_files, user_code
+from fedjax_pfl.core import atomic_files, trees, user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs.model_file import as_bits
@@ -46,7 +46,8 @@ def save(
   atomic_files.remove_temporary(folder)
   growing = folder / f'.{step}.tmp'
   growing.mkdir()
-  leaves = {name: np.asarray(leaf) for name, leaf in _named(tree).items()}
+  leaves = {name: np.asarray(leaf) for name, leaf in trees.named(tree).items()}
+  assert len(leaves) == len(jax.tree.leaves(tree)), 'two leaves of one name'
   assert not any(leaf.dtype.hasobject for leaf in leaves.values())
   with open(growing / STATE, 'wb') as stream:
     np.savez(stream, *map(as_bits, leaves.values()))
@@ -105,7 +106,7 @@ def restore(
       damages.append(f'{step} ({damage})')
       continue
     tree = like(step) if callable(like) else like
-    wanted = _named(tree)
+    wanted = trees.named(tree)
     _check_structure(path, kinds, wanted, part)
     for damaged in damages:
       log(f'Checkpoint {damaged} is damaged; continuing from {step}.')
@@ -130,16 +131,6 @@ def restore(
       cause='a full disk, or files that were moved or edited',
     )
   return None
-
-
-def _named(tree: PyTree) -> dict[str, Any]:
-  """Return the leaves by their paths."""
-  leaves = {
-    jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-  }
-  assert len(leaves) == len(jax.tree.leaves(tree)), 'two leaves of one name'
-  return leaves
 
 
 def _digest(content: dict) -> str:

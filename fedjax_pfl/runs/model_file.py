@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params
 
@@ -45,7 +45,7 @@ def save_model(
     array = np.asarray(leaf)
     # A field of a NamedTuple, such as the class means of a template view,
     # becomes an entry of a dict.
-    name = jax.tree_util.keystr(keys, simple=True, separator='/')
+    name = trees.leaf_name(keys)
     assert name != META and name.count('/') == max(len(keys) - 1, 0), name
     dtypes[name] = str(array.dtype)
     arrays[name] = as_bits(array)

@@ -80,9 +80,7 @@ def _of_run(
       expected=f'a model with its {", ".join(fields)}',
       cause='a file that was not written by a run',
     )
-  found = dict(
-    zip(trees.leaf_names(params), jax.tree.leaves(params), strict=True)
-  )
+  found = trees.named(params)
   wanted = {
     name: shape
     for name, shape in _shapes(like).items()
@@ -172,8 +170,7 @@ def _is_adapter(name: str) -> bool:
 
 
 def _shapes(params: Params) -> dict[str, tuple]:
-  shapes = [leaf.shape for leaf in jax.tree.leaves(params)]
-  return dict(zip(trees.leaf_names(params), shapes, strict=True))
+  return {name: leaf.shape for name, leaf in trees.named(params).items()}
 
 
 def _describe(

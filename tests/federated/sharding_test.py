@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
 from fedjax_pfl.federated.client_map import map_on_mesh
-from fedjax_pfl.federated.dealing import deal_as_given
+from fedjax_pfl.federated.client_map import deal_as_given
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
