@@ -28,7 +28,7 @@ from fedjax_pfl.training.best_rounds import (
   evaluate_and_keep,
   update_test_best,
 )
-from fedjax_pfl.training.state import Place, Training, make_call, save_state
+from fedjax_pfl.training.state import Place, Training, cohorts_of, save_state
 
 Numbers = dict[str, Any]  # of a line of metrics.jsonl
 Metrics = dict[str, np.ndarray]  # of a call: {name: [T, C]}
@@ -70,12 +70,13 @@ def advance(
   Raises Diverged where these are not finite.
   """
   began, settings = time.perf_counter(), training.experiment.settings
-  call = make_call(training, place.stage, stop)
-  *states, metrics = training.program.rounds(place.number, settings, call)
-  cohorts = np.asarray(call.cohorts)
+  cohorts, data = cohorts_of(training, place.stage, stop), training.data
+  args = *training.states, cohorts, data, training.keys['rounds']
+  *states, metrics = training.program.rounds(place.number, settings, *args)
+  cohorts = np.asarray(cohorts)
   divergence.check_finite(training, place.stage, stop, cohorts, metrics)
   seconds = time.perf_counter() - began
-  counts = np.asarray(call.data.count)
+  counts = np.asarray(data.count)
   sizes = training.program.message_bytes(place.number)
   to_all = len(counts) if training.done == place.first else 0
   numbers = {
@@ -231,8 +232,8 @@ def evaluate(
   if experiment.settings.dp.clip:
     from fedjax_pfl.training import privacy_budget
 
-    stages = experiment.stages
-    numbers = privacy_budget.spent(experiment.settings, stages, done)
+    own = experiment.settings, experiment.stages
+    numbers['epsilon'] = privacy_budget.spent(*own, done)
   best = update_test_best(state.test_best, scores, done, models)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)

@@ -75,26 +75,20 @@ def noise_of(settings: Settings, plan: Plan) -> float:
 
 
 def spent(
-  settings: Settings, stages: tuple[Stage, ...], done: int
-) -> dict[str, float]:
-  """Return the epsilon of so many rounds by its name; {} without privacy."""
-  if not settings.dp.clip:
-    return {}
+  settings: Settings, stages: tuple[Stage, ...], done: int | None = None
+) -> float:
+  """Return the epsilon of so many rounds, or of all."""
   noise = noise_of(settings, plan_of(settings, stages))
   plan = plan_of(settings, stages, done)
-  epsilon = accountant.epsilon_of(noise, settings.dp.delta, plan)
-  return {'epsilon': epsilon}
+  return accountant.epsilon_of(noise, settings.dp.delta, plan)
 
 
 def summary(settings: Settings, stages: tuple[Stage, ...]) -> dict[str, Any]:
-  """Return what result.json says of privacy; {} without it."""
+  """Return what result.json says of privacy."""
   dp, plan = settings.dp, plan_of(settings, stages)
-  done = sum(rounds.number for rounds in plan)
-  if not dp.clip:
-    return {}
   relation = 'replace one' if accountant.replaces(plan) else 'add or remove one'
   return {
-    **spent(settings, stages, done),
+    'epsilon': spent(settings, stages),
     'delta': dp.delta,
     'noise_multiplier': noise_of(settings, plan),
     'clip': dp.clip,

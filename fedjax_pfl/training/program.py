@@ -9,7 +9,7 @@ method decides by that, and where it needs the value while it is traced.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,6 @@ import numpy as np
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
 from fedjax_pfl.evaluation.metrics import (
   SCORINGS,
@@ -47,16 +46,6 @@ from fedjax_pfl.training.build_method import make_stages
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 SEED = 'seed'
 Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}
-
-
-class Call(NamedTuple):
-  """The rounds of a run between two stops: the arguments of a program."""
-
-  server: Server
-  clients: Client
-  cohorts: Array  # [T, C]
-  data: ClientData
-  key: Key
 
 
 class Program:
@@ -88,16 +77,17 @@ class Program:
   # ---- rounds
 
   def rounds(
-    self, place: int, settings: Settings, call: Call
+    self, place: int, settings: Settings, server: Server, *args: Any
   ) -> tuple[Server, Client, dict[str, np.ndarray]]:
-    """Return server, clients and metrics {name: [T, C]} after a call.
+    """Return server, clients and metrics {name: [T, C]} after rounds.
 
-    Of the stage at this place, with the numbers of these settings.
+    Of the stage at this place, with the numbers of these settings. `args` are
+    clients, cohorts [T, C], data and key.
     """
     if place not in self._rounds:
-      self._rounds[place] = self._make_rounds(place, call.server)
+      self._rounds[place] = self._make_rounds(place, server)
     numbers = self.numbers_of(settings)
-    server, clients, metrics = self._rounds[place](numbers, *call)
+    server, clients, metrics = self._rounds[place](numbers, server, *args)
     return server, clients, jax.tree.map(np.asarray, metrics)  # waits
 
   def message_bytes(self, place: int) -> Communication:

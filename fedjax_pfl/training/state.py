@@ -28,7 +28,7 @@ from fedjax_pfl.training.best_rounds import (
 )
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
-from fedjax_pfl.training.program import Call, Program
+from fedjax_pfl.training.program import Program
 
 # One word a stream of random numbers; their order is part of every result.
 STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')
@@ -136,12 +136,6 @@ def start_stage(training: Training, place: Place) -> Training:
   if timing := experiment.timing:
     data = data._replace(work=timing.work(place.number))
   return training._replace(data=data)
-
-
-def make_call(training: Training, stage: Stage, stop: int) -> Call:
-  """Return the call of the rounds after `training.done` up to `stop`."""
-  cohorts = cohorts_of(training, stage, stop)
-  return Call(*training.states, cohorts, training.data, training.keys['rounds'])
 
 
 def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
