@@ -60,7 +60,7 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
     if mistake.is_made:
       raise bad_input(
         mistake.name,
-        got=mistake.got,
+        got=flat[mistake.name] if mistake.got is None else mistake.got,
         expected=mistake.expected,
         choices=mistake.choices or None,
         cause=mistake.cause,
@@ -152,19 +152,19 @@ class Mistake(NamedTuple):
 
   is_made: Any
   name: str
-  got: Any
   expected: str
-  choices: tuple[str, ...]
+  choices: tuple[str, ...] = ()
   cause: str = 'one of two settings was forgotten'
+  got: Any = None  # None: the value of the field
 
 
 def _mistakes(settings: Settings) -> list[Mistake]:
   data, evaluation, system = settings.data, settings.evaluation, settings.system
   training, rounds = settings.training, settings.num_rounds
-  fraction = training.server_data_fraction
-  last = data.num_seen_clients - 1
+  last, buffer_size = data.num_seen_clients - 1, training.buffer_size
   absent = [client for client in evaluation.save_clients if client > last]
   on_host = system.clients_placement == 'host'
+  no_time = training.client_speeds == 'none'
   kept = {
     f'test_partition={data.test_partition}': data.test_partition in OF_OWN,
     'validation_fraction': data.validation_fraction,
@@ -179,33 +179,28 @@ def _mistakes(settings: Settings) -> list[Mistake]:
     Mistake(
       training.rounds is None and rounds < 1,
       'local_epochs',
-      training.local_epochs,
       f'at most total_epochs, {training.total_epochs}',
-      (),
-      'rounds = total_epochs / local_epochs, and that is below 1',
+      cause='rounds = total_epochs / local_epochs, and that is below 1',
     ),
     *(
       Mistake(
         length > largest,
         name,
-        length,
         f'at most {largest}',
-        (),
-        'a digit too many, or steps instead of epochs',
+        cause='a digit too many, or steps instead of epochs',
+        got=length,
       )
       for name, length, largest in lengths
     ),
     Mistake(
       training.rounds == 0 and not settings.init_from,
       'rounds',
-      0,
       FIELDS['rounds'].rule.expected,
       ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
     ),
     Mistake(
-      training.deadline and training.client_speeds == 'none',
+      training.deadline and no_time,
       'deadline',
-      training.deadline,
       '0 without client_speeds: no time passes',
       ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
     ),
@@ -214,44 +209,35 @@ def _mistakes(settings: Settings) -> list[Mistake]:
       and settings.algorithm != 'partial'
       and not is_code(settings.algorithm),
       'lora_rank',
-      f'{settings.model.lora_rank} with {settings.algorithm}',
       'partial, whose patterns say what is frozen',
       ('algorithm=partial', "hp.shared='*/lora_*'"),
       'adapters in a method that trains and sends all kernels beside them',
+      f'{settings.model.lora_rank} with {settings.algorithm}',
     ),
     Mistake(
-      training.buffer_size
-      and (
-        training.client_speeds == 'none'
-        or training.deadline
-        or training.sampling == 'poisson'
-      ),
+      buffer_size
+      and (no_time or training.deadline or training.sampling == 'poisson'),
       'buffer_size',
-      training.buffer_size,
       '0 without client_speeds, with a deadline, or with Poisson cohorts: a '
       'server with a buffer waits for nobody, and has no cohorts',
       ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
     ),
     Mistake(
-      training.buffer_size and training.compression != 'none',
+      buffer_size and training.compression != 'none',
       'compression',
-      training.compression,
       'none with a buffer: the server scales late changes as models, which '
       'packed bits are not',
       ('compression=none', 'buffer_size=0'),
     ),
     Mistake(
-      training.buffer_size > last + 1,
+      buffer_size > last + 1,
       'buffer_size',
-      training.buffer_size,
       f'at most the {last + 1} clients: none is twice in a buffer',
-      (),
-      'fewer clients than before',
+      cause='fewer clients than before',
     ),
     Mistake(
       not evaluation.views,
       'views',
-      evaluation.views,
       'at least one view, to be evaluated at the end',
       ('initial', 'finetuned'),
       'eval_views was meant: the views during the rounds',
@@ -259,22 +245,20 @@ def _mistakes(settings: Settings) -> list[Mistake]:
     Mistake(
       evaluation.select == 'validation' and not data.validation_fraction,
       'select',
-      'validation',
       'last without validation_fraction: nothing is kept for choosing',
       ('validation_fraction=0.1', 'select=last'),
     ),
     Mistake(
       last < 0,
       'unseen_clients',
-      f'{data.unseen_clients} of {data.num_clients} clients',
       f'at most {data.num_clients - 1}: a cohort has at least one client',
       ('unseen_clients=0', 'a larger num_clients, which counts all'),
       'num_clients taken for the number of those that train',
+      f'{data.unseen_clients} of {data.num_clients} clients',
     ),
     Mistake(
       system.debug and on_host,
       'clients_placement',
-      'host',
       'device with debug=True: its loop runs on the device alone',
       ('clients_placement=device', 'debug=False'),
     ),
@@ -282,16 +266,14 @@ def _mistakes(settings: Settings) -> list[Mistake]:
     Mistake(
       absent,
       'save_clients',
-      absent[:1],
       f'ids of clients, 0 to {last}',
-      (),
-      'fewer clients than before, or one of unseen_clients',
+      cause='fewer clients than before, or one of unseen_clients',
+      got=absent[:1],
     ),
     *(
       Mistake(
-        fraction and is_kept,
+        training.server_data_fraction and is_kept,
         'server_data_fraction',
-        fraction,
         f'0 with {name}: the server would train on examples that are kept for '
         'testing, for choosing, or for clients who come later',
         ('server_data_fraction=0', f'no {name}'),
@@ -340,15 +322,11 @@ def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
     ),
   ]
   return [
-    *(
-      Mistake(is_made, name, getattr(dp, name[3:]), expected, choices)
-      for is_made, name, expected, choices in alone
-    ),
+    *(Mistake(*one) for one in alone),
     *(
       Mistake(
         dp.clip and is_made,
         'dp.clip',
-        dp.clip,
         f'0, or {instead}: noise in the sum of changes does not hide {what}',
         (instead, 'dp.clip=0'),
       )
