@@ -243,6 +243,12 @@ def num_bytes(tree: PyTree) -> int:
   return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
+def kinds(tree: PyTree) -> tuple:
+  """Return structure, shapes and dtypes of a tree, for comparison."""
+  leaves, structure = jax.tree.flatten(tree)
+  return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
 def is_traced(tree: PyTree) -> bool:
   """Return whether a leaf is a tracer, as inside jit."""
   return any(

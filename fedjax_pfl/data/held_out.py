@@ -49,7 +49,7 @@ def order_clients(num_clients: int, number: int, seed: int) -> np.ndarray:
   [0, 3, 4, 1, 2]
   """
   is_unseen = np.zeros(num_clients, bool)
-  is_unseen[_generator(seed, CLIENTS).permutation(num_clients)[:number]] = True
+  is_unseen[generator(seed, CLIENTS).permutation(num_clients)[:number]] = True
   return np.argsort(is_unseen, kind='stable')
 
 
@@ -70,7 +70,8 @@ def hold_out(
   ([8, 1], [2, 0])
   """
   counts = np.array([len(rows) for rows in indices])  # [K]
-  sizes = validation_sizes(counts, fraction)
+  rounded = np.floor(fraction * counts + 0.5).astype(int)
+  sizes = np.where(counts >= 2, np.maximum(rounded, 1), 0)
   emptied = (sizes > 0) & (sizes >= counts)
   if emptied.any() or not sizes.any():
     got = f'{fraction} with clients of at most {counts.max()} training example'
@@ -89,7 +90,7 @@ def hold_out(
       cause='the share for training in the place of that for validation, or '
       'more clients than the data can fill',
     )
-  rng = _generator(seed, EXAMPLES)
+  rng = generator(seed, EXAMPLES)
   train, validation = [], []
   for rows, size in zip(indices, sizes, strict=True):
     is_held = np.zeros(len(rows), bool)
@@ -99,13 +100,7 @@ def hold_out(
   return train, validation
 
 
-def validation_sizes(counts: np.ndarray, fraction: float) -> np.ndarray:
-  """Return how many of its examples each client keeps for validation: [K]."""
-  rounded = np.floor(fraction * counts + 0.5).astype(int)
-  return np.where(counts >= 2, np.maximum(rounded, 1), 0)
-
-
-def _generator(seed: int, stream: int) -> np.random.Generator:
-  return np.random.default_rng(
-    np.random.SeedSequence(seed, spawn_key=(stream,))
-  )
+def generator(seed: int, stream: int) -> np.random.Generator:
+  """Return the random numbers of one stream of the seed."""
+  sequence = np.random.SeedSequence(seed, spawn_key=(stream,))
+  return np.random.default_rng(sequence)

@@ -19,8 +19,9 @@ import numpy as np
 from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.trees import part_mask
+from fedjax_pfl.core.trees import kinds, part_mask
 from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.data.held_out import generator
 
 SETTING = 'server_trainable'
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
@@ -75,8 +76,7 @@ def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:
       expected=f'0, or at least 1/{size}: one of the {size} examples',
       cause='a percentage, or fewer examples than before',
     )
-  stream = np.random.SeedSequence(seed, spawn_key=(STREAM,))
-  return np.random.default_rng(stream).permutation(size)[:number]
+  return generator(seed, STREAM).permutation(size)[:number]
 
 
 def _check_server(stages, task, fraction) -> None:
@@ -87,7 +87,7 @@ def _check_server(stages, task, fraction) -> None:
   server = jax.eval_shape(algorithm.init_server, key)
   if len(stages) > 1:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
-  elif _kinds(getattr(server, 'params', ())) != _kinds(model):
+  elif kinds(getattr(server, 'params', ())) != kinds(model):
     cause = 'a method whose clients keep a part of the model, or all of it'
   elif algorithm.post_aggregate is not as_aggregated:
     cause = 'a method whose server has a step of its own after each round'
@@ -100,7 +100,3 @@ def _check_server(stages, task, fraction) -> None:
     'that could be trained at the learning rate of the round',
     cause=cause,
   )
-
-
-def _kinds(tree):
-  return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)

@@ -33,6 +33,7 @@ import numpy as np
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
 from fedjax_pfl.core.types import ClientData, PyTree
+from fedjax_pfl.data.held_out import generator
 from fedjax_pfl.federated.asynchronous import (
   Schedule,
   buffered,
@@ -88,7 +89,7 @@ class Timing(NamedTuple):
 
 def draw_speeds(seed: int, sigma: float, num_clients: int) -> np.ndarray:
   """Return a speed for every client, log-normal with median 1: [K]."""
-  return np.exp(sigma * _stream(seed, SPEEDS).normal(size=num_clients))
+  return np.exp(sigma * generator(seed, SPEEDS).normal(size=num_clients))
 
 
 @may_read('client_speeds')
@@ -157,7 +158,7 @@ def make_buffers(
   if not stage.rounds:
     return Timing(speeds)
   durations = planned_steps(stage, *states, data) / speeds
-  rng = _stream(seed, ORDERS)
+  rng = generator(seed, ORDERS)
   orders = (rng.permutation(len(speeds)) for _ in range(stage.rounds))
   schedule = make_schedule(durations, orders, *sizes)
   log(
@@ -202,11 +203,6 @@ def planned_steps(
 
   counts, places = np.unique(np.asarray(data.count), return_inverse=True)
   return np.array([int(steps_of(count)) for count in counts])[places]
-
-
-def _stream(seed: int, number: int) -> np.random.Generator:
-  stream = np.random.SeedSequence(seed, spawn_key=(number,))
-  return np.random.default_rng(stream)
 
 
 def _zeros(shapes: PyTree, first: int = 0) -> PyTree:

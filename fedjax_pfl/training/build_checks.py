@@ -149,7 +149,7 @@ def check_own_method(
       round_fn = make_round(stage.algorithm, clients_per_chunk=1, mesh=None)
       cohort, key = jnp.zeros(1, int), jax.random.key(0)
       *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
-      if _kinds(after) != _kinds(states):
+      if trees.kinds(after) != trees.kinds(states):
         refuse(f'another kind of state after a round of {stage.name}')
       if not {'loss', 'num_steps'} <= {*metrics}:
         refuse(f'the metrics {", ".join(metrics)} in {stage.name}')
@@ -159,11 +159,6 @@ def check_own_method(
   of = value_of('algorithm', name)
   cause = 'a mistake in that file, or a state of another kind than before'
   call('algorithm', trace, of=of, cause=cause)
-
-
-def _kinds(tree):
-  leaves, structure = jax.tree.flatten(tree)
-  return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
 
 
 def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:

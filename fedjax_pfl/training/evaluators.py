@@ -94,7 +94,7 @@ class Evaluator:
     support, query = data or self.experiment.eval_data
     evaluate_fn = self._program.evaluation(
       place,
-      views,
+      tuple(views),
       scoring=scoring or self.experiment.settings.evaluation.scoring,
       keep_models=on_models is not None,
       **edit,

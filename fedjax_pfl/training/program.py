@@ -8,7 +8,7 @@ method decides by that, and where it needs the value while it is traced.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -60,7 +60,8 @@ class Program:
     self.placement = experiment.placement
     self._rounds: dict[int, Callable] = {}
     self._bytes: dict[int, Callable[[], Communication]] = {}
-    self._evaluations: dict[tuple, Callable] = {}
+    self.evaluation = cache(self._evaluation)
+    self.global_evaluation = cache(self._global_evaluation)
 
   def numbers_of(self, settings: Settings) -> Numbers:
     """Return the arguments that stand for these settings."""
@@ -146,10 +147,10 @@ class Program:
 
   # ---- evaluations
 
-  def evaluation(
+  def _evaluation(
     self,
     place: int,
-    views: Sequence[str],
+    views: tuple[str, ...],
     *,
     scoring: str,
     keep_models: bool = False,
@@ -160,9 +161,6 @@ class Program:
     Of the stage at this place as `edit` returns it; the server is given
     together with the numbers: ((server, numbers), clients, ..).
     """
-    entry = place, tuple(views), scoring, keep_models, edit
-    if entry in self._evaluations:
-      return self._evaluations[entry]
 
     def personalize(shared, client, data, rng):
       server, numbers = shared
@@ -181,8 +179,7 @@ class Program:
       clients_per_chunk=evaluation_chunk(chunk, self.block),
       mesh=self.placement.mesh,
     )
-    self._evaluations[entry] = self.placement.compile(evaluate_fn)
-    return self._evaluations[entry]
+    return self.placement.compile(evaluate_fn)
 
   @property
   def block(self) -> int:
@@ -190,23 +187,20 @@ class Program:
     size = block_size(self.experiment.cohort_size)
     return self.placement.round_up(size)
 
-  def global_evaluation(self, place: int) -> Callable:
+  def _global_evaluation(self, place: int) -> Callable:
     """Return (numbers, server, test) -> Scores of the server's one model."""
-    entry = place, 'global'
-    if entry not in self._evaluations:
-      task, metrics = self.experiment.task, self.experiment.metrics
-      score_fn = with_metrics(score_view, metrics)
+    task, metrics = self.experiment.task, self.experiment.metrics
+    score_fn = with_metrics(score_view, metrics)
 
-      @jax.jit
-      def evaluate(numbers, server, test):
-        algorithm = self.stages(numbers)[place].algorithm
-        model = algorithm.global_model(server)
-        return score_fn(
-          algorithm.predict, model, test, task.normalise, TEST_BATCH
-        )
+    @jax.jit
+    def evaluate(numbers, server, test):
+      algorithm = self.stages(numbers)[place].algorithm
+      model = algorithm.global_model(server)
+      return score_fn(
+        algorithm.predict, model, test, task.normalise, TEST_BATCH
+      )
 
-      self._evaluations[entry] = evaluate
-    return self._evaluations[entry]
+    return evaluate
 
 
 def block_size(cohort_size: int) -> int:
