@@ -1,26 +1,17 @@
-"""Learning rates, and optimisers of some leaves, or in some steps."""
+"""Learning rates, and optimisers of local training, or of some steps.
+
+Of some leaves: personalization_test.py.
+"""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import (
-  KEY,
-  TRAIN,
-  assert_same_bits,
-  client_of,
-  make_data,
-  make_task,
-)
 
 from fedjax_pfl.client import optimisers
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.trees import part_mask
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-TASK, DATA = make_task(), make_data()
-PARAMS = TASK.init(KEY(7))
 
 
 @pytest.mark.parametrize(
@@ -45,23 +36,6 @@ def test_a_decay_begins_with_the_first_round():
   schedule = optimisers.step_schedule(1.0, 10, (0.5,), 0.9)
   got = [float(schedule(r)) for r in (0, 1, 5)]
   np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
-
-
-def fit_part(tx):
-  tree, _ = TRAIN.fit(
-    TASK, PARAMS, client_of(DATA, 0), KEY(0), jnp.array(0), tx=tx
-  )
-  return tree
-
-
-@pytest.mark.parametrize('part', ['body', 'head'])
-def test_freeze_except_moves_its_part_alone(part):
-  mask = part_mask(TASK, part)
-  tree = fit_part(optimisers.freeze_except(TRAIN.sgd(jnp.array(0)), mask))
-  frozen = trees.invert(mask)
-  assert_same_bits(trees.select(tree, frozen), trees.select(PARAMS, frozen))
-  moved = jax.tree.map(lambda a, b: bool((a != b).any()), tree, PARAMS)
-  assert all(jax.tree.leaves(trees.select(moved, mask)))
 
 
 def test_steps_left_out_change_neither_parameters_nor_momentum():

@@ -29,7 +29,7 @@ from fedjax_pfl.federated.rounds import begin, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA, RATE = make_data(), 0.5
-DIVERGING = COHORT[0]
+DIVERGING, LATE = COHORT[0], COHORT[3]
 UNIFORM = TRAIN._replace(aggregation='uniform')  # a_i = 1, or n_i
 
 
@@ -70,7 +70,7 @@ def spoiled(stage, client):
 
 @every_method(1)
 def test_every_method_ends_as_if_they_had_not_been_drawn(name):
-  """Who fails, and one who sends and diverges."""
+  """Who fails, one who sends and diverges, and one who has no time."""
   stages = build(name, train=UNIFORM)
   states, cohort = begin(stages[0], DATA, KEY(1)), jnp.array(COHORT)
   for number, stage in enumerate(stages):
@@ -86,10 +86,13 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
     sent = np.array(sent_by_hand(key, clock, COHORT))
     is_left = sent & (np.array(COHORT) != DIVERGING)
     assert is_left.sum() == sent.sum() - 1
+    is_left &= np.array(COHORT) != LATE
     failing = with_failures(
-      spoiled(stage, DIVERGING), RATE, excludes_diverged=True
+      spoiled(stage, DIVERGING), RATE, excludes_diverged=True, has_deadline=True
     )
-    *got, metrics = round_of(failing)(*states, cohort, prepared, key)
+    work = jnp.where(jnp.arange(len(DATA.count)) == LATE, 0.0, 1.0)
+    timed = prepared._replace(work=work)
+    *got, metrics = round_of(failing)(*states, cohort, timed, key)
     *want, _ = round_of(stage)(*states, cohort[is_left], prepared, key)
     assert metrics[HAS_SENT].tolist() == is_left.tolist()
     assert_close(tuple(got), tuple(want))

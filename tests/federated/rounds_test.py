@@ -17,11 +17,7 @@ from helpers import (
 )
 
 from fedjax_pfl.federated import rounds
-from fedjax_pfl.federated.cohort import (
-  cohort_size,
-  sample_cohort,
-  sample_cohorts,
-)
+from fedjax_pfl.federated.cohort import sample_cohort, sample_cohorts
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 IDS = np.arange(len(COUNTS))
@@ -64,13 +60,6 @@ def test_a_cohort_is_the_first_places_of_a_permutation():
   for clients in (6, 100, 1488, 1543, 2000):
     places = jax.random.permutation(KEY(3), clients)[:5]
     assert_same_bits(sample_cohort(KEY(3), clients, 5), jnp.sort(places))
-
-
-@pytest.mark.parametrize(
-  'clients, fraction, size', [(100, 0.1, 10), (7, 0.5, 3), (7, 0.1, 1)]
-)
-def test_cohort_size(clients, fraction, size):
-  assert cohort_size(clients, fraction) == size
 
 
 # ---- rounds ----------------------------------------------------------------

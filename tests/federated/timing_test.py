@@ -107,25 +107,7 @@ def test_every_method_does_no_more_than_fits(name):
     assert (np.asarray(some['num_steps']) <= most).all()
 
 
-# ---- who is late
-
-
-@every_method(1)
-def test_late_clients_are_as_if_they_had_not_been_drawn(name):
-  (stage, *_) = build(name, train=TRAIN)
-  if stage.full_participation:
-    pytest.skip('the server waits for all')
-  states, cohort = begin(stage, DATA, KEY(1)), np.array(COHORT)
-  is_late = np.array([True, False, True, False, False])
-  work = np.ones(7)
-  work[cohort[is_late]] = 0
-  data = with_work(work)
-  late = with_failures(stage, has_deadline=True)
-  *got, metrics = round_of(late)(*states, jnp.array(cohort), data, KEY(2))
-  rest = jnp.array(cohort[~is_late])
-  *want, _ = round_of(stage)(*states, rest, DATA, KEY(2))
-  assert metrics[HAS_SENT].tolist() == (~is_late).tolist()
-  assert_close(tuple(got), tuple(want))
+# ---- who is late; what the server makes of it: failures_test.py
 
 
 def test_order_chunks_and_dropout_do_not_change_who_is_late():

@@ -51,13 +51,6 @@ NO_DATA_NEEDED = [
     | {'eval_views': ()},
     'unseen_clients: got 2, expected 0 for local_only: its server sends ',
   ),
-  ({'compression': 'zip'}, "compression: got 'zip', expected a compressor"),
-  (
-    {'compression': 'qsgd', 'buffer_size': 2, 'client_speeds': 'lognormal'},
-    "compression: got 'qsgd', expected none with a buffer",
-  ),
-  ({'compression_levels': 128}, 'got 128, expected a whole number of levels, '),
-  ({'compression_share': 0.0}, 'got 0.0, expected a share above 0 and up to'),
   (
     {'algorithm': 'fedproto', 'compression': 'topk', 'eval_views': ()}
     | {'views': ('personal',)},
@@ -80,30 +73,17 @@ NO_DATA_NEEDED = [
   ),
   (BANDED | {'client_fraction': 0.3}, 'and 3.33333, 1 / client_fraction: '),
 ]
-# Found in the labels alone.
+# Found in the labels alone; more of them are in data/partition_test.py.
 PARTITIONS = [
   (
     {'num_clients': 15, 'shards_per_client': 3},
     'shards_per_client: got 3, expected a positive multiple of 2: 15 clients',
   ),
   (
-    {'num_clients': 400, 'shards_per_client': 10},
-    'got 400, expected from 1 to 355, so that each can have an example ',
-  ),
-  (
-    {'partition': 'unbalanced', 'num_clients': 22, 'shards_per_client': 10},
-    'group_size: got 10, expected a divisor of the 22 clients. Choices: 1, 2',
-  ),
-  (
-    {'partition': 'unbalanced', 'size_step': 200},
-    'expected from 0 to 144.2: the smallest clients have 72.1 - 0.5 x',
-  ),
-  (
     {'validation_fraction': 0.995},
     'it takes all 72 training examples of client 0 (20 of 20 clients)',
   ),
   ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
-  ({'partition': 'classes', 'num_clients': 4}, 'none holds class 5'),
 ]
 
 

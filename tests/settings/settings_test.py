@@ -65,6 +65,7 @@ def test_a_bad_setting_is_a_sentence(name):
       assert f'Choices: {", ".join(map(str, rule.choices))}' in message
 
 
+BUFFERS = {'buffer_size': 3, 'client_speeds': 'lognormal'}
 # changes, the field that the sentence is about, and words of it
 TOGETHER = [
   ({'model': 'resnet19'}, 'model', 'did you mean resnet18?'),
@@ -117,8 +118,15 @@ TOGETHER = [
     'dp.clip',
     'buffer_size=0: noise in the sum of changes does not hide who comes first',
   ),
-  ({'shard_per_client': 5}, 'config', '(did you mean shards_per_client?)'),
   ({'finetune': 5}, 'config', 'finetune.trainable'),
+  ({'deadline': 3.0}, 'deadline', 'client_speeds=lognormal'),
+  ({**BUFFERS, 'deadline': 1.0}, 'buffer_size', 'deadline=0'),
+  (
+    {**BUFFERS, 'num_clients': 2, 'save_clients': ()},
+    'buffer_size',
+    'at most the 2 clients: none is twice in a buffer',
+  ),
+  ({**BUFFERS, 'compression': 'qsgd'}, 'compression', 'none with a buffer'),
 ]
 
 

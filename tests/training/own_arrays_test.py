@@ -78,14 +78,3 @@ def test_a_file_without_tests(config):
   config['eval_global_model'] = True
   message = refused(pfl.build_experiment, config)
   assert 'no test examples of its own' in message
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    ({'num_clients': 4}, 'num_clients: got 4, expected 5'),
-    ({'dataset': 'digits'}, "partition: got 'natural'"),
-  ],
-)
-def test_what_does_not_fit_the_file(config, changes, words):
-  assert words in refused(pfl.build_experiment, {**config, **changes})

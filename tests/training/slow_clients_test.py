@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-from helpers import refused
 from small_runs import assert_same_run, make_experiment, record
 
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_timing
 from fedjax_pfl.training.loop import train
 
@@ -27,7 +25,9 @@ SMALL = {
 RUNS = {
   'waiting': {},
   'drop': {'deadline': 10.0},
-  'partial': {'deadline': 4.0, 'late_clients': 'partial', 'dropout_rate': 0.3},
+  # And clients who remember what they have not sent.
+  'partial': {'deadline': 4.0, 'late_clients': 'partial', 'dropout_rate': 0.3}
+  | {'compression': 'topk', 'server_optimizer': 'yogi'},
   'buffers': {'buffer_size': 2, 'dropout_rate': 0.3},
 }
 
@@ -55,11 +55,3 @@ def test_a_run_has_a_clock_and_continues_it(kind, tmp_path):
   if 'deadline' in RUNS[kind]:
     assert lasts.max() <= RUNS[kind]['deadline']
     assert sum(one['dropped'] for one in run_dir.load_metrics(run.path))
-
-
-def test_settings_that_need_one_another():
-  base = {'deadline': 3.0}
-  assert 'client_speeds=lognormal' in refused(parse_config, base)
-  base = {'buffer_size': 3, 'client_speeds': 'lognormal'}
-  assert 'deadline=0' in refused(parse_config, {**base, 'deadline': 1.0})
-  assert 'twice' in refused(parse_config, {**base, 'num_clients': 2})
