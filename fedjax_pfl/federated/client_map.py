@@ -6,8 +6,8 @@ Where all K clients take part, each device runs those whose states it owns, and
 no state moves. All devices have the same number of places. Those that are left
 over are the last ones: clients without examples, whose results are dropped.
 
-States of clients [K, ...] are divided over the mesh: device d of D owns the
-rows from d K/D on. A round moves the rows of its cohort and no others:
+Who owns the state of a client says placement.py. A round moves the rows of its
+cohort and no others, however many clients are registered:
 
   fetch   reduce-scatter [C, n]: from the owner to the device that trains
   to_all  all-gather [C, n]: to all devices, of which the owner keeps its own

@@ -3,10 +3,6 @@
   states of the cohort -> the devices that train them      reduce-scatter [C]
   new states, metrics -> their owners                      all-gather [C]
   aggregate(server, uploads divided over devices)          one all-reduce
-
-Between devices move the states of the cohort and one reduction of the model,
-however many clients are registered. Server, images and tables of indices are
-on every device: a table is small beside the images that it points to.
 """
 
 import jax

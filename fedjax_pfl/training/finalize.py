@@ -50,20 +50,20 @@ def finalize(training: Training) -> None:
   experiment, evaluator = training.experiment, training.evaluator
   select = experiment.settings.evaluation.select
   evaluated = _evaluate(training)
-  result = evaluated[select]
-  more = {'finished': evaluate_finished(evaluator, training.state.test_best)}
-  last = len(experiment.stages) - 1
-  more['of_server'] = evaluator.global_model(last, result.states[0])
-  more['validation'] = None
+  result, last = evaluated[select], len(experiment.stages) - 1
+  finished = evaluate_finished(evaluator, training.state.test_best)
+  of_server = evaluator.global_model(last, result.states[0])
+  validation = None
   if len(evaluated) > 1:
     views = candidate_views(experiment.settings)
     scores = evaluator.validation(last, result.states, views)
-    more['validation'] = scores[result.about['view']]
+    validation = scores[result.about['view']]
   if multihost.is_first():
     with atomic_files.writing(training.run.path):
       result.models.save(training)
     seconds = float(training.state.seconds) + time.perf_counter() - began
-    write_result(training, evaluated, seconds, **more)
+    more = seconds, finished, of_server, validation
+    write_result(training, evaluated, *more)
   training.run.close()
 
 
@@ -159,7 +159,6 @@ def write_result(
   training: Training,
   evaluated: dict[str, Evaluated],
   seconds: float,
-  *,
   finished: dict[str, Scores],
   of_server: dict[str, Any],
   validation: Scores | None,
@@ -173,19 +172,17 @@ def write_result(
   experiment, run = training.experiment, training.run
   data, select = experiment.settings.data, experiment.settings.evaluation.select
   result, test = evaluated[select], experiment.eval_data[1]
-  unseen = None
+  ids, unseen = np.arange(data.num_clients), None
   if result.unseen:  # their ids go on where those of the others end
+    own = experiment.unseen.train, experiment.unseen_eval_data[1]
+    counts = _counts(experiment, *own)
     unseen = Clients(
-      ids=np.arange(data.num_seen_clients, data.num_clients),
-      scores=result.unseen,
-      **_counts(
-        experiment, experiment.unseen.train, experiment.unseen_eval_data[1]
-      ),
+      ids[data.num_seen_clients :], scores=result.unseen, **counts
     )
   train = experiment.train
   run.write_clients(
     result.scores,
-    np.arange(data.num_seen_clients),
+    ids[: data.num_seen_clients],
     **_counts(experiment, train, test),
     unseen=unseen,
     validation=validation,
@@ -204,8 +201,8 @@ def write_result(
   if experiment.settings.dp.clip:
     from fedjax_pfl.training import privacy_budget
 
-    about = privacy_budget.summary(experiment.settings, experiment.stages)
-    more['privacy'] = about
+    own = experiment.settings, experiment.stages
+    more['privacy'] = privacy_budget.summary(*own)
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised
   run.write_result(
