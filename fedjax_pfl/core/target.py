@@ -21,7 +21,7 @@ import jax
 from jax import lax
 from jax.experimental.xla_metadata import set_xla_metadata
 
-from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import PyTree
 
 PLATFORMS = ('cpu', 'gpu', 'tpu')
@@ -56,13 +56,8 @@ def target_memory() -> int | None:
 @contextlib.contextmanager
 def compiling_for(platform: str, memory: int | None = None) -> Iterator[None]:
   """Trace what is inside for this platform, for a device with this memory."""
-  check_known(
-    'platform',
-    [platform],
-    expected='a kind of device',
-    choices=PLATFORMS,
-    cause='a typing error; an NVIDIA or AMD device is a gpu',
-  )
+  cause = 'a typing error; an NVIDIA or AMD device is a gpu'
+  one_of(PLATFORMS, 'a kind of device', cause).check('platform', platform)
   token = _TARGET.set((platform, memory))
   try:
     yield

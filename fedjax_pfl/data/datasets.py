@@ -12,7 +12,8 @@ import importlib
 from collections.abc import Callable
 from types import ModuleType
 
-from fedjax_pfl.core.errors import check_known, may_read
+from fedjax_pfl.core.errors import may_read
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
 from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
@@ -98,11 +99,6 @@ def is_available(name: str, data_dir: str = '') -> bool:
 
 def _find(name: str) -> ModuleType:
   """Return the file that reads this set; it alone is imported."""
-  check_known(
-    'dataset',
-    [name],
-    expected='a known image set',
-    choices=NAMES,
-    cause='a misspelt name; own images go under the names `folder` and `npz`',
-  )
+  cause = 'a misspelt name; own images go under the names `folder` and `npz`'
+  one_of(NAMES, 'a known image set', cause).check('dataset', name)
   return importlib.import_module(f'fedjax_pfl.data.{SOURCES[name]}')

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, interval, one_of
 from fedjax_pfl.data import partitions
 from fedjax_pfl.data.images import digest
@@ -182,20 +182,11 @@ def _find(
     from fedjax_pfl.data.partitions.own import own
 
     return functools.partial(own, function=name)
-  check_known(
-    'partition',
-    [name],
-    expected='a known partition',
-    choices=PARTITIONS,
-    cause='a misspelt name',
-  )
-  check_known(
-    'partition',
-    settings,
-    expected=f'a setting of the partition {name}',
-    choices=settings_of(name),
-    cause='a setting of another partition',
-  )
+  one_of(PARTITIONS, 'a known partition').check('partition', name)
+  known, of = settings_of(name), f'a setting of the partition {name}'
+  for setting in settings:
+    rule = one_of(known, of, 'a setting of another partition')
+    rule.check('partition', setting)
   return functools.partial(_load(name), **settings)
 
 

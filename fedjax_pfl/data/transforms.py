@@ -19,7 +19,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array, Key, Transform
 
@@ -88,14 +89,12 @@ PREPROCESSINGS = ('default', *OF_ALL, 'fedconcat')
 def find_recipe(name: str, preprocessing: str = 'default') -> Recipe:
   """Return the recipe of an image set; see PREPROCESSINGS."""
   table = FEDCONCAT if preprocessing == 'fedconcat' else RECIPES
-  check_known(
-    'dataset',
-    [name],
-    expected=f'an image set with a recipe for preprocessing={preprocessing}',
-    choices=[*table, 'none'],
-    cause="a misspelt name, or a set that this paper does not use: 'unit' and "
+  one_of(
+    [*table, 'none'],
+    f'an image set with a recipe for preprocessing={preprocessing}',
+    "a misspelt name, or a set that this paper does not use: 'unit' and "
     "'signed' are for all sets, and 'none' leaves images as they are",
-  )
+  ).check('dataset', name)
   return OF_ALL.get(preprocessing, table[name])
 
 

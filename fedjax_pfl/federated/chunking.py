@@ -29,6 +29,7 @@ from jax import lax
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.rules import Rule, is_int
 from fedjax_pfl.core.target import launches_kernels, target_memory
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
@@ -36,6 +37,11 @@ from fedjax_pfl.federated.cohort import client_update, gather
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
 MAX_OVERHEAD = 0.1  # of all steps, for an 'auto' chunk
 NUM_COHORTS = 20  # drawn for the expected overhead
+CHUNKS = Rule(
+  lambda value: value == 'auto' or (is_int(value) and value >= 1),
+  '"auto" or a whole number of clients, 1 or more',
+  'a fraction, or 0 for "all": write the number of clients',
+)
 
 
 def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
@@ -50,18 +56,6 @@ def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   if chunk == 1:
     return lax.map(fn, rows)
   return lax.map(fn, rows, batch_size=chunk)
-
-
-def check_clients_per_chunk(clients_per_chunk: int | str) -> None:
-  """Raise BadInput if this is neither 'auto' nor a number of clients."""
-  is_number = isinstance(clients_per_chunk, int) and clients_per_chunk >= 1
-  if clients_per_chunk != 'auto' and not is_number:
-    raise bad_input(
-      'clients_per_chunk',
-      got=clients_per_chunk,
-      expected='"auto" or a whole number of clients, 1 or more',
-      cause='a typing error',
-    )
 
 
 # ---- 'auto' ------------------------------------------------------------------

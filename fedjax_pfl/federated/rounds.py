@@ -19,10 +19,11 @@ from jax.sharding import Mesh
 from fedjax_pfl.client.local_training import Diverged
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
-from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.chunking import (
-  check_clients_per_chunk,
+  CHUNKS,
   chunk_size,
   map_chunks,
   with_oom_backoff,
@@ -176,16 +177,10 @@ def make_round(
   >>> server.round.item(), metrics['loss'].shape
   (1, (2,))
   """
-  check_known(
-    'backend',
-    [backend],
-    expected='a way to run clients',
-    choices=BACKENDS,
-    cause='a typing error',
-  )
+  one_of(BACKENDS, 'a way to run clients').check('backend', backend)
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
-  check_clients_per_chunk(clients_per_chunk)
+  CHUNKS.check('clients_per_chunk', clients_per_chunk)
   return CompiledRound(algorithm, clients_per_chunk, mesh)
 
 

@@ -1,10 +1,11 @@
 """The sections `evaluation` and `system`: what a run evaluates, how it runs."""
 
 from fedjax_pfl.core import rules, user_code
-from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
+from fedjax_pfl.core.rules import boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
+from fedjax_pfl.federated.chunking import CHUNKS
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
 
@@ -106,14 +107,7 @@ class SystemSettings:
     'where a number is not finite: stop, or exclude the client',
   )
   clients_per_chunk: int | str = field(
-    'auto',
-    Rule(
-      lambda value: value == 'auto' or (is_int(value) and value >= 1),
-      '"auto" or a whole number of clients, 1 or more',
-      'a fraction, or 0 for "all": write the number of clients',
-    ),
-    'clients that vmap runs side by side',
-    NOTHING,
+    'auto', CHUNKS, 'clients that vmap runs side by side', NOTHING
   )
   devices: int = field(
     0,

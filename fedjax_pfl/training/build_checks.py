@@ -9,8 +9,7 @@ import numpy as np
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input, check_known
-from fedjax_pfl.core.statistics import NORM_STATISTICS
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import (
   FORM,
@@ -111,18 +110,6 @@ def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
       choices=["scoring='exact'"],
       cause='a protocol of images',
     )
-
-
-def check_norm_statistics(kind: str, method: str, module: ModuleType) -> None:
-  """Refuse statistics that the file of a method does not have on its list."""
-  check_known(
-    'norm_statistics',
-    [kind],
-    expected=f'statistics of BatchNorm that {method} can keep',
-    choices=getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
-    cause='a method that averages something else than models, or whose clients '
-    'use models of others',
-  )
 
 
 def check_own_method(

@@ -15,6 +15,8 @@ from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.running_statistics import kept_by_clients
 from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.core.statistics import NORM_STATISTICS
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
@@ -127,7 +129,12 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
   if (kind := settings.model.norm_statistics) != 'batch':
-    build_checks.check_norm_statistics(kind, settings.algorithm, module)
+    one_of(
+      getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
+      f'statistics of BatchNorm that {settings.algorithm} can keep',
+      'a method that averages something else than models, or whose clients use '
+      'models of others',
+    ).check('norm_statistics', kind)
   if task.num_labels > 1:
     scoring = settings.evaluation.scoring
     build_checks.check_tokens(settings.algorithm, module, scoring)
