@@ -3,6 +3,7 @@
 import shutil
 from typing import Any, NamedTuple
 
+import helpers
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -29,20 +30,14 @@ def make_state(step=0):
   )
 
 
-def is_weak(leaf):
-  return getattr(leaf, 'weak_type', False)
+def kind(leaf):
+  """A strong 0.5 would turn later bfloat16 arithmetic into float32."""
+  return type(leaf), getattr(leaf, 'weak_type', False)
 
 
 def assert_same_bits(got, want):
-  assert jax.tree.structure(got) == jax.tree.structure(want)
-  pairs = zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True)
-  for one, other in pairs:
-    assert type(one) is type(other)
-    # A strong 0.5 would turn later bfloat16 arithmetic into float32.
-    assert is_weak(one) == is_weak(other)
-    one, other = np.asarray(one), np.asarray(other)
-    assert one.dtype == other.dtype and one.shape == other.shape
-    assert one.tobytes() == other.tobytes()
+  helpers.assert_same_bits(got, want)
+  assert jax.tree.map(kind, got) == jax.tree.map(kind, want)
 
 
 @pytest.fixture
