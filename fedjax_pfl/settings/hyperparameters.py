@@ -5,19 +5,17 @@ shape and no number of steps: the fields that are `traced` (field.py), and the
 hyperparameters that the method's record declares as float.
 """
 
-import dataclasses
 import math
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, is_int
 from fedjax_pfl.settings.schema import FIELDS, Settings
-from fedjax_pfl.settings.validate import check_size, flat_config
+from fedjax_pfl.settings.validate import check_size, flat_config, from_flat
 
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
 TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
@@ -124,15 +122,7 @@ def traced_names(settings: Settings) -> tuple[str, ...]:
 
 def with_numbers(settings: Settings, numbers: Mapping[str, Any]) -> Settings:
   """Return the settings with traced numbers, which no rule is asked of."""
-  hp, sections = dict(settings.hp), {}
-  for name, number in numbers.items():
-    if name.startswith(HP):
-      hp[name.removeprefix(HP)] = number
-    else:
-      field = FIELDS[name]
-      sections.setdefault(field.section, {})[field.attribute] = number
-  changed = {
-    section: dataclasses.replace(getattr(settings, section), **changes)
-    for section, changes in sections.items()
-  }
-  return dataclasses.replace(settings, hp=MappingProxyType(hp), **changed)
+  flat = {**flat_config(settings), **numbers}
+  of_hp = [name for name in flat if name.startswith(HP)]
+  own = {name.removeprefix(HP): flat.pop(name) for name in of_hp}
+  return from_flat({**flat, 'hp': {**settings.hp, **own}})

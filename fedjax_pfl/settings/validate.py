@@ -55,7 +55,7 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
   for name, field in FIELDS.items():
     check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
     field.rule.check(name, flat[name])
-  settings = _make(flat)
+  settings = from_flat(flat)
   for mistake in _mistakes(settings):
     if mistake.is_made:
       raise bad_input(
@@ -133,7 +133,8 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
   return flat
 
 
-def _make(flat: Mapping[str, Any]) -> Settings:
+def from_flat(flat: Mapping[str, Any]) -> Settings:
+  """Return the settings of all fields by name, unchecked."""
   sections: dict[str, dict[str, Any]] = {name: {} for name in ('', *SECTIONS)}
   for name, field in FIELDS.items():
     value = flat[name]
