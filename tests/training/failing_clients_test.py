@@ -32,7 +32,8 @@ DROPPING = {
   'client_fraction': 0.5,
   'rounds': ROUNDS,
   'dropout_rate': RATE,
-  'log_every': 1,
+  'on_divergence': 'exclude',
+  'log_every': 2,
   'eval_every': ROUNDS,
   'checkpoint_every': 2,
   **CHEAP,
@@ -55,13 +56,36 @@ BODY = trees.num_bytes(
 )
 
 
-# ---- clients that fail
+# ---- clients that drop out, and one that diverges and is left out
 
 
 @pytest.fixture(scope='module')
-def dropping(tmp_path_factory, quick_compiler):
-  """Return a run; the loss that its clients report is how many examples."""
-  experiment = make_experiment(**DROPPING)
+def drawn():
+  """Return who is in the cohorts, and who of them does not drop out: [T, C].
+
+  And who diverges in which round: a client that would send.
+  """
+  keys, fold_in = random_streams(0), jax.random.fold_in
+  cohorts = np.asarray(sample_cohorts(keys['cohorts'], 0, ROUNDS, CLIENTS, 3))
+
+  def draw(number, client):
+    key = fold_in(fold_in(keys['rounds'], number), client)
+    return jax.random.uniform(fold_in(key, 2**31 - 1))
+
+  draws = [[draw(n, k) for k in own] for n, own in enumerate(cohorts.tolist())]
+  stays = np.array(draws) >= RATE
+  number = 2 + int(stays[2:].sum(1).argmax())
+  return cohorts, stays, (int(cohorts[number][stays[number]][0]), number)
+
+
+@pytest.fixture(scope='module')
+def run(drawn, tmp_path_factory, quick_compiler):
+  """Return a run; the loss that its clients report is how many examples.
+
+  What the one sends is NaN, its loss is not.
+  """
+  client, number = drawn[2]
+  experiment = spoil_upload(make_experiment(**DROPPING), client, [number])
   update = experiment.stages[0].algorithm.local_update
 
   def local_update(down, own, data, rng):
@@ -72,75 +96,45 @@ def dropping(tmp_path_factory, quick_compiler):
   return record(experiment, tmp_path_factory.mktemp('dropout'), [2])
 
 
-@pytest.fixture(scope='module')
-def sent():
-  """Return who is in the cohorts, and who of them sends: [T, C]."""
-  keys, fold_in = random_streams(0), jax.random.fold_in
-  cohorts = np.asarray(sample_cohorts(keys['cohorts'], 0, ROUNDS, CLIENTS, 3))
-
-  def draw(number, client):
-    key = fold_in(fold_in(keys['rounds'], number), client)
-    return jax.random.uniform(fold_in(key, 2**31 - 1))
-
-  drawn = [[draw(n, k) for k in own] for n, own in enumerate(cohorts.tolist())]
-  return cohorts, np.array(drawn) >= RATE
-
-
-def test_what_is_sent_is_counted(dropping, sent):
+def test_what_is_sent_is_counted_and_who_is_left_out_is_named(
+  run, drawn, capsys
+):
   """Those that fail have downloaded, and upload nothing; after a kill, too."""
-  train(dropping.experiment, dropping.folder / 'killed2')
-  assert_same_run(dropping.folder / 'killed2', dropping.path)
-  lines = run_dir.load_metrics(dropping.path)
-  count = np.asarray(dropping.experiment.train.count)
-  assert 0 < sent[1].sum() < sent[1].size
-  for line, cohort, own in zip(lines, *sent, strict=True):
+  train(run.experiment, run.folder / 'killed2')
+  assert_same_run(run.folder / 'killed2', run.path)
+  cohorts, stays, (client, number) = drawn
+  sentence = (
+    f'Round {number + 1}: excluded client {client}, where the loss, the state '
+    'or the upload is NaN or infinite.'
+  )
+  assert sentence in capsys.readouterr().out.splitlines()
+  count = np.asarray(run.experiment.train.count)
+  lines = run_dir.load_metrics(run.path)  # of two rounds each
+  for line, first in zip(lines, range(0, ROUNDS, 2), strict=True):
+    part = slice(first, first + 2)
+    own, sent = stays[part], has_sent(drawn)[part]
+    pairs = [[number + 1, client]] if first == 2 else None
     assert line['dropped'] == (~own).sum()
-    assert line['bytes_up'] == own.sum() * BODY
+    assert line['excluded'] == (own & ~sent).sum()
+    assert line.get('excluded_clients') == pairs
+    assert line['bytes_up'] == sent.sum() * BODY
     assert line['bytes_down'] == own.size * (BODY + 4)  # and the clock
-    assert line['loss'] == pytest.approx(count[cohort[own]].mean())
+    assert line['loss'] == pytest.approx(count[cohorts[part][sent]].mean())
 
 
-def test_clients_that_always_fail_keep_their_state(dropping, sent):
-  cohorts, has_sent = sent
-  others = np.setdiff1d(np.arange(CLIENTS), cohorts[has_sent])
+def has_sent(drawn):
+  cohorts, stays, (client, number) = drawn
+  is_excluded = cohorts == client
+  is_excluded[np.arange(ROUNDS) != number] = False
+  return stays & ~is_excluded
+
+
+def test_clients_that_always_fail_keep_their_state(run, drawn):
+  others = np.setdiff1d(np.arange(CLIENTS), drawn[0][has_sent(drawn)])
   assert others.size
-  clients = restored(dropping.experiment, dropping.path).clients
-  heads = clients['head']['kernel']
+  heads = restored(run.experiment, run.path).clients['head']['kernel']
   same = [np.array_equal(head, heads[others[0]]) for head in heads]
   assert np.flatnonzero(same).tolist() == others.tolist()
-
-
-# ---- clients that diverge, and are left out
-
-
-@pytest.fixture(scope='module')
-def excluded(tmp_path_factory, quick_compiler):
-  """Return a run without client 3 in rounds 1 and 2.
-
-  Its losses are finite: what it sends is not.
-  """
-  experiment = make_experiment(**SMALL, on_divergence='exclude')
-  spoilt = spoil_upload(experiment, DIVERGING, [0, 1])
-  return record(spoilt, tmp_path_factory.mktemp('excluded'), [2])
-
-
-def test_a_run_continues_without_a_client_and_says_so(excluded, capsys):
-  train(excluded.experiment, excluded.folder / 'again')
-  output = capsys.readouterr().out.splitlines()
-  for number in (1, 2):
-    assert (
-      f'Round {number}: excluded client 3, where the loss, the state or the '
-      'upload is NaN or infinite.'
-    ) in output
-  one, other = lines = run_dir.load_metrics(excluded.path)
-  assert [line['excluded'] for line in lines] == [2, 0]
-  assert one['excluded_clients'] == [[1, DIVERGING], [2, DIVERGING]]
-  assert 'excluded_clients' not in other
-  assert one['bytes_up'] * 10 == other['bytes_up'] * 8
-  assert one['bytes_down'] == other['bytes_down']
-  assert all(np.isfinite(line['loss']) for line in lines)
-  train(excluded.experiment, excluded.folder / 'killed2')
-  assert_same_run(excluded.folder / 'killed2', excluded.path)
 
 
 # ---- runs that stop

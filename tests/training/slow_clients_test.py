@@ -1,4 +1,4 @@
-"""Runs in simulated time: waiting, deadlines, buffers; stopped, continued."""
+"""Runs in simulated time: a deadline, buffers; stopped, and continued."""
 
 import numpy as np
 import pytest
