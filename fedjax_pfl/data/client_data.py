@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
@@ -202,13 +203,12 @@ def _check_images(images: Images) -> None:
 # ---- images on the device ----------------------------------------------------
 
 
-@jax.tree_util.register_pytree_node_class
+@struct.dataclass
 class ImagePool:
   """Images [P, *shape] as rows [P, n]; it is indexed as the images would be."""
 
-  def __init__(self, rows: Array, image_shape: tuple[int, ...]):
-    self.rows = rows
-    self.image_shape = image_shape
+  rows: Array
+  image_shape: tuple[int, ...] = struct.field(pytree_node=False)
 
   @property
   def shape(self) -> tuple[int, ...]:
@@ -229,13 +229,6 @@ class ImagePool:
     """Return the images of these rows, [..., *shape]."""
     rows = self.rows[index]
     return rows.reshape(*rows.shape[:-1], *self.image_shape)
-
-  def tree_flatten(self) -> tuple:
-    return (self.rows,), self.image_shape
-
-  @classmethod
-  def tree_unflatten(cls, image_shape: tuple, leaves: tuple) -> 'ImagePool':
-    return cls(*leaves, image_shape)
 
 
 def pool_of(images: np.ndarray | Array | ImagePool) -> Array | ImagePool:

@@ -65,11 +65,10 @@ class Where(NamedTuple):
 
 
 def make_dataset(
-  name: str, train: Images, test: Images, num_classes: int, note: str = ''
+  name: str, train: Images, test: Images, num_classes: int
 ) -> Dataset:
   """Return the dataset, with the fingerprint of its arrays."""
-  fingerprint = digest(*train, *test)
-  return Dataset(name, train, test, num_classes, fingerprint, note)
+  return Dataset(name, train, test, num_classes, digest(*train, *test))
 
 
 def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:

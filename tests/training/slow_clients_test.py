@@ -23,9 +23,7 @@ SMALL = {
   'client_speeds': 'lognormal',
 }
 RUNS = {
-  'waiting': {},
-  'drop': {'deadline': 10.0},
-  # And clients who remember what they have not sent.
+  # Clients remember what they have not sent.
   'partial': {'deadline': 4.0, 'late_clients': 'partial', 'dropout_rate': 0.3}
   | {'compression': 'topk', 'server_optimizer': 'yogi'},
   'buffers': {'buffer_size': 2, 'dropout_rate': 0.3},
