@@ -33,18 +33,9 @@ pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 SHAPE, COUNTS, COHORT = (4, 4, 1), (7, 9, 5, 8), (0, 1, 2)
 STILL = TRAIN._replace(learning_rate=lambda clock: 1e-9 + 0 * clock)
 # Rounds of other steps; clients with statistics, or several models, or none.
-OTHERS = ('fedamp', 'fedbn', 'fedconcat', 'fednova', 'fedpac', 'fedrep')
-OTHERS += (
-  'fedas',
-  'feddbe',
-  'fedfomo',
-  'fedproto',
-  'ifca',
-  'local_only',
-  'partial',
-  'per_fedavg',
-  'pfedme',
-)
+OTHERS = 'fedamp', 'fedas', 'fedbn', 'fedconcat', 'feddbe', 'fedfomo', 'fednova'
+OTHERS += 'fedpac', 'fedproto', 'fedrep', 'ifca', 'local_only', 'partial'
+OTHERS += 'per_fedavg', 'pfedme'
 DATA = make_data(COUNTS, shape=SHAPE, classes=2)
 
 
