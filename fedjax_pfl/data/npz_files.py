@@ -94,12 +94,10 @@ class Content(NamedTuple):
 
   file: pathlib.Path
   key: str  # images or inputs
-  shape: tuple[int, ...]  # of an example as it is used: (H, W, ch) of images
-  dtype: str  # of an example as it is used: uint8, float32 or int32
+  shape: Shape  # of examples as they are used: uint8, float32 or int32
   labels: np.ndarray  # [P], or [P, L]
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
-  num_classes: int
 
 
 def is_available(where: Where) -> bool:
@@ -110,16 +108,14 @@ def is_available(where: Where) -> bool:
 
 def peek(where: Where) -> Shape:
   """Return shapes, dtype and number of classes; images are not read."""
-  content = _read(where.data_dir)
-  labels = content.labels.shape[1:]
-  return Shape(content.shape, content.num_classes, content.dtype, labels)
+  return _read(where.data_dir).shape
 
 
 def load(where: Where) -> Dataset:
   """Return the image set, with the client of every example if it is known."""
   content = _read(where.data_dir)
   splits = divide(_read_examples(content), content.labels, content.is_test)
-  dataset = make_dataset('npz', *splits, content.num_classes)
+  dataset = make_dataset('npz', *splits, content.shape.num_classes)
   if content.clients is None:
     return dataset
   clients = content.clients.astype(np.int64)
@@ -164,10 +160,8 @@ def _read(place: str) -> Content:
   is_test = rest.get('split', np.full(size, 'train')) == 'test'
   number = int(rest.get('num_classes', 0))
   num_classes = _count_classes(file, labels, is_test, number)
-  example, clients = tuple(shape), rest.get('clients')
-  return Content(
-    file, key, example, used, labels, is_test, clients, num_classes
-  )
+  example = Shape(tuple(shape), num_classes, used, labels.shape[1:])
+  return Content(file, key, example, labels, is_test, rest.get('clients'))
 
 
 def _broken(file: pathlib.Path, name: str, got: str, size: int) -> BadInput:
@@ -207,11 +201,12 @@ def _read_header(arrays, name: str) -> tuple[np.dtype, tuple[int, ...]]:
 
 def _read_examples(content: Content) -> np.ndarray:
   """Return the images, or the inputs, in the shape and dtype of their use."""
+  shape, _, dtype, _ = content.shape
   with _opened(content.file) as arrays:
-    x = arrays[content.key].reshape(-1, *content.shape)
+    x = arrays[content.key].reshape(-1, *shape)
   with np.errstate(all='ignore'):
-    used = x.astype(content.dtype, copy=False)
-  wrong = ~np.isfinite(used) if content.dtype == 'float32' else used != x
+    used = x.astype(dtype, copy=False)
+  wrong = ~np.isfinite(used) if dtype == 'float32' else used != x
   if not wrong.any():
     return used
   raise refuse(

@@ -17,24 +17,3 @@ from fedjax_pfl.settings.validate import (
   replace,
   to_config,
 )
-
-__all__ = [
-  'EVALUATION',
-  'FIELDS',
-  'RESUMABLE',
-  'TRAINING',
-  'DataSettings',
-  'EvaluationSettings',
-  'FinetuneSettings',
-  'ModelSettings',
-  'PrivacySettings',
-  'Settings',
-  'SystemSettings',
-  'TrainingSettings',
-  'changing',
-  'defaults',
-  'flat_config',
-  'parse_config',
-  'replace',
-  'to_config',
-]
