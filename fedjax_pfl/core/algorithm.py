@@ -30,12 +30,6 @@ def private_names(leaves: tuple[str, ...], task: Task) -> list[str]:
   return others + norm * (NORM in leaves)
 
 
-def as_aggregated(server: Server, data: ClientData, rng: Key) -> Server:
-  """Return the server unchanged."""
-  del data, rng
-  return server
-
-
 class Senders(NamedTuple):
   """Who sent the uploads [C, ...] of a round, for `Algorithm.aggregate`.
 
@@ -69,6 +63,14 @@ class Senders(NamedTuple):
   def masked(self, weights: Array) -> Array:
     """Return the weights [C], 0 of clients that failed."""
     return jnp.where(self.has_sent, weights, 0)
+
+
+# What most methods have; the engine knows some of them by their identity.
+as_aggregated = lambda server, data, rng: server
+unchanged = lambda server, clients, data: (server, clients)
+any_clients = lambda data: None
+as_stored = lambda server, data: data
+no_broadcast = lambda server: ()
 
 
 class Algorithm(NamedTuple):
@@ -122,31 +124,6 @@ class Algorithm(NamedTuple):
   post_aggregate: Callable[[Server, ClientData, Key], Server] = as_aggregated
   respond: Callable[[Server, Client, Up, Senders], Client] | None = None
   global_model: Callable[[Server], View] | None = None
-
-
-def unchanged(
-  server: Server, clients: Client, data: ClientData
-) -> tuple[Server, Client]:
-  """Return the states in which the stage before ended."""
-  del data
-  return server, clients
-
-
-def any_clients(data: ClientData) -> None:
-  """Accept all clients."""
-  del data
-
-
-def as_stored(server: Server, data: ClientData) -> ClientData:
-  """Return the training data unchanged."""
-  del server
-  return data
-
-
-def nothing(server: Server) -> tuple:
-  """Return no leaf: there is no broadcast before the rounds."""
-  del server
-  return ()
 
 
 class KeepBest(NamedTuple):
@@ -203,7 +180,7 @@ class Stage(NamedTuple):
   )
   validate_clients: Callable[[ClientData], None] = any_clients
   prepare_data: Callable[[Server, ClientData], ClientData] = as_stored
-  initial_broadcast: Callable[[Server], PyTree] = nothing
+  initial_broadcast: Callable[[Server], PyTree] = no_broadcast
   full_participation: bool = False
   knows_seed: bool = False
   note: str = ''

@@ -8,10 +8,7 @@ import numpy as np
 from fedjax_pfl.data.images import Dataset, Shape, Where, divide, make_dataset
 
 
-def is_available(where: Where) -> bool:
-  """Return True: they are installed."""
-  del where
-  return True
+is_available = lambda where: True  # they are installed
 
 
 def peek(where: Where) -> Shape:
