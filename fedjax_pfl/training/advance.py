@@ -76,6 +76,8 @@ def advance(
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, place.stage, stop, cohorts, metrics)
   seconds = time.perf_counter() - began
+  everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
+  metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
   counts = np.asarray(data.count)
   sizes = training.program.message_bytes(place.number)
   to_all = len(counts) if training.done == place.first else 0
@@ -88,10 +90,10 @@ def advance(
     / seconds,
     **message_bytes(metrics, sizes, to_all),
   }
-  own, missing = settings.training, has_joined(metrics) & ~has_sent(metrics)
-  if (own.dropout_rate or own.deadline) and HAS_SENT in metrics:
-    failed = metrics[FINITE] & missing
-    numbers['dropped'] = int(failed.sum())
+  own, missing = settings.training, metrics[JOINED] & ~metrics[HAS_SENT]
+  may_drop = own.dropout_rate or own.deadline
+  if may_drop and not place.stage.full_participation:
+    numbers['dropped'] = int((metrics[FINITE] & missing).sum())
   if settings.system.on_divergence == 'exclude':
     numbers |= excluded_clients(metrics, cohorts, training.done)
   server, clients = states
@@ -110,16 +112,6 @@ def advance(
   return training._replace(state=state, done=stop), numbers
 
 
-def has_sent(metrics: Metrics) -> np.ndarray:
-  """Return which clients sent something: [T, C]; all, if none may fail."""
-  return metrics.get(HAS_SENT, np.ones_like(metrics[FINITE]))
-
-
-def has_joined(metrics: Metrics) -> np.ndarray:
-  """Return which clients were drawn: [T, C]; all but in Poisson cohorts."""
-  return metrics.get(JOINED, np.ones_like(metrics[FINITE]))
-
-
 def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
   """Return the means of the scalars over those who trained and sent [T, C].
 
@@ -127,7 +119,7 @@ def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
   where no client trained, all count: their means are 0.
   """
   trained = counts > 0
-  used = trained & has_sent(metrics) if trained.any() else ~trained
+  used = trained & metrics[HAS_SENT] if trained.any() else ~trained
   return {
     name: float(np.mean(values[used])) if used.any() else math.nan
     for name, values in metrics.items()
@@ -157,10 +149,10 @@ def message_bytes(
   With the first rounds of a stage goes a broadcast to all clients. A client
   that fails, or is excluded, has downloaded, and uploads nothing.
   """
-  joined, sent = has_joined(metrics), has_sent(metrics)
+  joined, sent = (int(metrics[name].sum()) for name in (JOINED, HAS_SENT))
   return {
-    'bytes_down': int(joined.sum()) * sizes.down + to_all * sizes.initial,
-    'bytes_up': int(sent.sum()) * sizes.up,
+    'bytes_down': joined * sizes.down + to_all * sizes.initial,
+    'bytes_up': sent * sizes.up,
   }
 
 
