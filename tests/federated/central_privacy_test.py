@@ -56,7 +56,7 @@ def norm_of(tree):
 # ---- the sum
 
 
-@every_method(6)
+@every_method(3)
 def test_a_client_moves_the_sum_by_at_most_the_clip(name):
   """And the server has nothing else of it; whatever it sends, or a thousandth.
 

@@ -26,7 +26,7 @@ def frame(stage):
   )
 
 
-@every_method(4)
+@every_method(2)
 def test_what_is_sent_as_it_is_changes_no_method(name):
   stages = build(name)
   want, clients, _ = play(stages, DATA)
@@ -35,7 +35,7 @@ def test_what_is_sent_as_it_is_changes_no_method(name):
   assert_close(own, clients)
 
 
-@every_method(4)
+@every_method(2)
 def test_bytes_are_those_of_the_method(name):
   stages = build(name)
   pairs = zip(

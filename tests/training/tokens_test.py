@@ -96,7 +96,7 @@ def test_losses_and_scores_count_labels_alone():
   assert task.loss(params, nothing, KEY(0)) == 0
 
 
-@every_method(4)
+@every_method(2)
 def test_a_round_of_every_method_traces(name):
   """A class is then that of the next token; some methods refuse."""
   task, data, _ = make()
