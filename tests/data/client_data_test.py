@@ -1,7 +1,5 @@
 import jax
 import numpy as np
-import pytest
-from helpers import refused
 
 from fedjax_pfl.data.client_data import describe, from_arrays, stack_clients
 from fedjax_pfl.data.images import Images
@@ -55,35 +53,3 @@ def test_counts_of_labels_leave_the_padding_out():
   assert shares.tolist() == [[0.75, 0.25], [0, 0]]
   assert shares.dtype == np.float64
 
-
-@pytest.mark.parametrize(
-  ('indices', 'got'),
-  [
-    ([], 'no client'),
-    ([[0, 10]], 'rows from 0 to 10'),
-    ([[-1]], 'rows from -1 to -1'),
-    ([[0], [0.5]], 'float64[1] for client 1'),
-  ],
-)
-def test_sentences_for_indices(indices, got):
-  message = refused(stack_clients, pool(), indices)
-  assert message.startswith(f"indices: got '{got}', expected for one client or")
-  assert 'rows of the pool, 0 to 9' in message
-
-
-X, Y = pool()
-NONE = np.zeros(10, int)
-
-
-@pytest.mark.parametrize(
-  ('xs', 'ys', 'got'),
-  [
-    ([], [], '0 and 0 clients'),
-    ([X], [Y[:9]], "[['uint8[10, 2, 2, 1]'], ['int32[9]']]"),
-    ([X, X[:, 1:]], [NONE] * 2, "'uint8[10, 1, 2, 1]'"),
-    ([X], [np.zeros((10, 3))], "['float64[10, 3]']"),
-  ],
-)
-def test_sentences_of_from_arrays(xs, ys, got):
-  message = refused(from_arrays, xs, ys).replace("\\'", "'")
-  assert message.startswith('xs, ys: got ') and got in message

@@ -2,8 +2,7 @@
 
 import jax
 import numpy as np
-import pytest
-from helpers import from_lists, pad, refused
+from helpers import from_lists, pad
 from small_runs import make_settings
 
 from fedjax_pfl.data.held_out import (
@@ -59,26 +58,6 @@ def test_every_row_is_in_one_part_and_in_its_order():
     assert sorted([*kept, *held], key=order.index) == order
     for part in (kept, held):
       assert sorted(part, key=order.index) == part.tolist()
-
-
-@pytest.mark.parametrize(
-  ('clients', 'share', 'got'),
-  [
-    (
-      CLIENTS,
-      0.8,
-      'takes all 2 training examples of client 4 (1 of 5 clients)',
-    ),
-    (CLIENTS[2:4], 0.1, '0.1 with clients of at most 1 training example'),
-  ],
-)
-def test_a_share_that_leaves_nothing_to_train_on_or_to_keep(
-  clients, share, got
-):
-  message = refused(hold_out, clients, share, 0)
-  assert (
-    message.startswith(f"validation_fraction: got '{share}") and got in message
-  )
 
 
 def rows_of(clients):

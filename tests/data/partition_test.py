@@ -6,7 +6,6 @@ properties/partitions_properties_test.py.
 
 import numpy as np
 import pytest
-from helpers import refused
 from labels import shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
@@ -130,28 +129,3 @@ def test_sentences(monkeypatch, name, field, value, message):
   with pytest.raises(BadInput, match=message):
     partition(name, *labels, **{**settings, field: value})
 
-
-LABELS = np.arange(8) % 4
-
-
-@pytest.mark.parametrize(
-  ('changes', 'words'),
-  [
-    ({'train_labels': LABELS / 1}, "train_labels: got 'float64[8]', expected"),
-    ({'test_labels': LABELS[:0]}, "test_partition: got 'same', expected split"),
-    (
-      {'test_partition': 'split', 'test_fraction': 20},
-      'test_fraction: got 20, expected a share of the training examples above',
-    ),
-    (
-      {'test_partition': 'independent', 'test_shards_per_client': 7},
-      'test_shards_per_client: got 7, expected a positive multiple of 2',
-    ),
-  ],
-)
-def test_sentences_for_labels_and_tests(changes, words):
-  given = {'name': 'iid', 'train_labels': LABELS, 'test_labels': LABELS}
-  sizes = {'num_clients': 2, 'num_classes': 4}
-  assert refused(lambda: partition(**{**given, **changes}, **sizes)).startswith(
-    words
-  )

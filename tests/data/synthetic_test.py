@@ -1,7 +1,5 @@
 import numpy as np
-import pytest
 
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.datasets import load_dataset, peek
 from fedjax_pfl.data.images import Shape, Synthetic
 from fedjax_pfl.data.synthetic import make_synthetic
@@ -24,16 +22,3 @@ def test_shapes_and_balance():
   assert np.bincount(dataset.train.y).tolist() == [10] * 7
   assert np.bincount(dataset.test.y).tolist() == [3] * 7
 
-
-@pytest.mark.parametrize(
-  ('spec', 'message'),
-  [
-    (Synthetic(image_shape=(16, 16)), 'three positive sizes'),
-    (Synthetic(image_shape=(16, 0, 1)), 'three positive sizes'),
-    (Synthetic(num_classes=1), '^num_classes: got 1'),
-    (Synthetic(num_classes=20, test_size=10), 'classes of .*, from 2 to 10'),
-  ],
-)
-def test_sentences(spec, message):
-  with pytest.raises(BadInput, match=message):
-    make_synthetic(spec)

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.data.transforms import (
   FEDCONCAT,
@@ -153,15 +152,3 @@ def test_none_changes_nothing():
   for transform in make_transforms('none', (3, 3, 5)):
     assert transform(x, KEY(0)) is x
 
-
-@pytest.mark.parametrize(
-  ('name', 'shape', 'message'),
-  [
-    ('cifar', CIFAR, r'did you mean cifar10\?'),
-    ('cifar10', (32, 32, 1), r'expected \(height, width, 3\) for cifar10'),
-    ('mnist', (28, 28), r'expected \(height, width, 1\) for mnist'),
-  ],
-)
-def test_sentences(name, shape, message):
-  with pytest.raises(BadInput, match=message):
-    make_transforms(name, shape)

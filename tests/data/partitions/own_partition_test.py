@@ -1,9 +1,6 @@
 """A partition by a function of the user's own."""
 
 import numpy as np
-import pytest
-from helpers import refused
-
 from fedjax_pfl.data.partition import partition
 
 LABELS = np.arange(40) % 4
@@ -37,18 +34,3 @@ def test_a_client_has_the_same_class_in_both_splits():
   for own, tests, rows in zip(kept, test, other, strict=True):
     assert len(own) == 8 and set(own) | set(tests) == set(rows)
 
-
-REFUSED = [
-  (lambda y, k, r: [[0, 1]] * k, 'returns row 0 a second time'),
-  (lambda y, k, r: [[0], [1], [2], [40]], "40', expected a list of 4 vectors"),
-  (lambda y, k, r: [[0], [], [2], [3]], 'client 1 without a training'),
-  (lambda y, k, r: [[0], [1]], "list, of 2', expected a list of"),
-  (lambda y, k, r: None, 'returns NoneType'),
-  (lambda y, k, r: [1 / 0], 'own_partition_test.py, line '),
-]
-
-
-@pytest.mark.parametrize(('function', 'words'), REFUSED)
-def test_sentences(function, words):
-  message = refused(divide, function)
-  assert message.startswith('partition: got ') and words in message

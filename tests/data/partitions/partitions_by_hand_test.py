@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from helpers import refused
 from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.data.partition import partition
@@ -113,14 +112,3 @@ def test_a_natural_client_has_its_own_rows_in_their_order():
   _, test = natural((OWNERS, TESTS + 7), test_partition='whole')
   assert as_lists(test) == [[0, 1, 2]] * 3
 
-
-@pytest.mark.parametrize(
-  ('clients', 'num_clients', 'words'),
-  [
-    (None, 3, 'dataset=npz with an array `clients`'),
-    ((OWNERS, TESTS), 100, 'num_clients: got 100, expected 3, the clients of'),
-    ((OWNERS + 1, TESTS), 3, 'client 0 has no training example'),
-  ],
-)
-def test_natural_clients_sentences(clients, num_clients, words):
-  assert words in refused(natural, clients, num_clients)
