@@ -57,11 +57,8 @@ def read_cifar(
 
 def read_mnist(files: Files) -> Splits:
   """Return (train, test) of four IDX files, in the order of tfds."""
-  x_train, y_train, x_test, y_test = map(read_idx, files)
-  return (
-    _in_tfds_order('train', x_train, y_train),
-    _in_tfds_order('test', x_test, y_test),
-  )
+  *train, x, y = map(read_idx, files)
+  return _in_tfds_order('train', *train), _in_tfds_order('test', x, y)
 
 
 def read_emnist(files: Files) -> Splits:
@@ -107,18 +104,13 @@ def read_tiny_imagenet(files: Files) -> Splits:
     y_train = [name.split('/')[2] for name in train]
     y_test = [class_of[name.split('/')[-1]] for name in test]
     classes = sorted({*y_train})
-    return tuple(
-      _images(
-        np.stack(
-          [
-            np.asarray(Image.open(archive.open(n)).convert('RGB'))
-            for n in split
-          ]
-        ),
-        np.array([classes.index(one) for one in y]),
-      )
-      for split, y in ((train, y_train), (test, y_test))
-    )
+
+    def split(names: list[str], labels: list[str]) -> Images:
+      images = (Image.open(archive.open(n)).convert('RGB') for n in names)
+      y = np.array([classes.index(one) for one in labels])
+      return _images(np.stack([*map(np.asarray, images)]), y)
+
+    return split(train, y_train), split(test, y_test)
 
 
 def tfds_order(split: str, size: int) -> np.ndarray:

@@ -30,10 +30,17 @@ from fedjax_pfl.data.stored_arrays import data_root, write_entry
 # What a command line may say instead.
 SHORT_NAMES = {'emnist': 'emnist/byclass', 'svhn': 'svhn_cropped'}
 Log = Callable[[str], None]
-WANTED = {
-  'idx_files': 'one set of images in IDX files',
-  'leaf': "one set, and the folder with its files that LEAF's scripts wrote",
-  'text': 'one set, and the file of a play',
+# What a set may be made of, which sets, and the words for it.
+OWN = {
+  'idx_files': (
+    [name for name, read in READERS.items() if read is read_mnist],
+    'one set of images in IDX files',
+  ),
+  'leaf': (
+    [*READERS_OF_LEAF],
+    "one set, and the folder with its files that LEAF's scripts wrote",
+  ),
+  'text': (['shakespeare'], 'one set, and the file of a play'),
 }
 
 
@@ -96,16 +103,12 @@ def _own_files(
 ) -> tuple[list[pathlib.Path], Callable]:
   """Return the user's files of the one set that is prepared of them."""
   (kind, place), *others = places.items()
-  likely = {
-    'idx_files': [name for name, read in READERS.items() if read is read_mnist],
-    'leaf': [*READERS_OF_LEAF],
-    'text': ['shakespeare'],
-  }[kind]
+  likely, wanted = OWN[kind]
   if len(sets) != 1 or sets[0] not in likely or others or not place:
     raise bad_input(
       kind,
       got=f'{place or "nothing"} for {", ".join(sets) or "no set"}',
-      expected=WANTED[kind],
+      expected=wanted,
       choices=likely,
       cause='several sets in one command, or a set of another format',
     )
