@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 
 NUM_STARTS = 10  # of K-means, of which the best is used
 CAPPED_ITERATIONS = 100  # as in the public code: no test of convergence
@@ -18,15 +19,12 @@ CAPPED_ITERATIONS = 100  # as in the public code: no test of convergence
 def check_clusters(shares: np.ndarray, number: int) -> None:
   """Refuse more clusters than there are different clients."""
   different = len(np.unique(shares, axis=0))
-  if 1 <= number <= different:
-    return
-  raise bad_input(
-    'hp.clusters',
-    got=number,
-    expected=f'1 to {different}: {len(shares)} clients have {different} '
-    'different label distributions, and a cluster needs one',
-    cause='more clusters than clients, or a partition with few kinds of them',
-  )
+  Rule(
+    lambda value: 1 <= value <= different,
+    f'1 to {different}: {len(shares)} clients have {different} different label '
+    'distributions, and a cluster needs one',
+    'more clusters than clients, or a partition with few kinds of them',
+  ).check('hp.clusters', number)
 
 
 def cluster(

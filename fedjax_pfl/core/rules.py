@@ -160,14 +160,9 @@ def check_cross_entropy(task: Task, method: str) -> None:
 
 def check_sgd(optimizer: str, method: str, reason: str) -> None:
   """Refuse another local optimiser in a method whose equation needs SGD."""
-  if optimizer != 'sgd':
-    raise bad_input(
-      'optimizer',
-      got=optimizer,
-      expected=f'sgd with {method}: {reason}',
-      choices=['optimizer=sgd'],
-      cause='a comparison of methods under one optimiser',
-    )
+  cause = 'a comparison of methods under one optimiser'
+  rule = one_of(['sgd'], f'sgd with {method}: {reason}', cause)
+  rule.check('optimizer', optimizer)
 
 
 def equals(number: Any, value: float) -> bool:

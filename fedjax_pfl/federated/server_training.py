@@ -19,6 +19,7 @@ import numpy as np
 from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.algorithm import Stage, as_aggregated
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.trees import kinds, part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data.held_out import generator
@@ -69,13 +70,11 @@ def share(
 def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:
   """Return floor(p P) rows, uniform without replacement, from the seed."""
   number = math.floor(fraction * size + 1e-9)  # 0.29 * 100 is 28.999..
-  if number < 1:
-    raise bad_input(
-      'server_data_fraction',
-      got=fraction,
-      expected=f'0, or at least 1/{size}: one of the {size} examples',
-      cause='a percentage, or fewer examples than before',
-    )
+  Rule(
+    lambda value: number >= 1,
+    f'0, or at least 1/{size}: one of the {size} examples',
+    'a percentage, or fewer examples than before',
+  ).check('server_data_fraction', fraction)
   return generator(seed, STREAM).permutation(size)[:number]
 
 

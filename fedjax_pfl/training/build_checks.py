@@ -10,6 +10,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import (
   FORM,
@@ -102,14 +103,8 @@ def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
       cause='a method that keeps the features of all examples, or asks its '
       'models about images of noise',
     )
-  if scoring != 'exact':
-    raise bad_input(
-      'scoring',
-      got=scoring,
-      expected='exact: batches are of examples, and labels those of tokens',
-      choices=["scoring='exact'"],
-      cause='a protocol of images',
-    )
+  exact = 'exact: batches are of examples, and labels those of tokens'
+  one_of(['exact'], exact, 'a protocol of images').check('scoring', scoring)
 
 
 def check_own_method(
@@ -238,14 +233,12 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
     ('batch_size', settings.training.batch_size),
     ('finetune.batch_size', settings.finetune.batch_size),
   ):
-    if batch_size > largest:
-      raise bad_input(
-        name,
-        got=batch_size,
-        expected=f'at most {largest}: all clients have {size} training '
-        'examples, and a batch with fewer examples is padded and computed',
-        cause='a digit too many, or a data set that was shrunk',
-      )
+    Rule(
+      lambda value: value <= largest,
+      f'at most {largest}: all clients have {size} training examples, and a '
+      'batch with fewer examples is padded and computed',
+      'a digit too many, or a data set that was shrunk',
+    ).check(name, batch_size)
 
 
 def check_scoring(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 
 Indices = list[np.ndarray]  # one int64 vector for each client
 Rng = np.random.Generator
@@ -41,12 +41,10 @@ class Sizes(NamedTuple):
 
 def legacy_generator(seed: int) -> np.random.RandomState:
   """Return NumPy's legacy generator, whose stream never changes."""
-  if not 0 <= seed < 2**32:
-    raise bad_input(
-      'seed',
-      got=seed,
-      expected=f'from 0 to {2**32 - 1}: the authors of this partition drew '
-      "with NumPy's legacy generator, which takes no more",
-      cause='a seed made from the time or from a hash',
-    )
+  Rule(
+    lambda value: 0 <= value < 2**32,
+    f'from 0 to {2**32 - 1}: the authors of this partition drew with '
+    "NumPy's legacy generator, which takes no more",
+    'a seed made from the time or from a hash',
+  ).check('seed', seed)
   return np.random.RandomState(seed)

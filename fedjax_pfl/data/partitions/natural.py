@@ -8,6 +8,7 @@ Nothing is drawn, so the seed changes nothing.
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 
@@ -51,12 +52,10 @@ def _check_owners(sizes: Sizes) -> list[np.ndarray]:
       choices=['np.unique(clients, return_inverse=True)[1] leaves no gap'],
       cause='gaps, or numbers from 1, or a client with test examples only',
     )
-  if sizes.num_clients != number:
-    raise bad_input(
-      'num_clients',
-      got=sizes.num_clients,
-      expected=f'{number}, the clients of the data set',
-      choices=[f'num_clients={number}'],
-      cause='partition=natural divides as the data do, into no other number',
-    )
+  Rule(
+    lambda value: value == number,
+    f'{number}, the clients of the data set',
+    'partition=natural divides as the data do, into no other number',
+    [f'num_clients={number}'],
+  ).check('num_clients', sizes.num_clients)
   return owners
