@@ -28,7 +28,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
 
@@ -67,15 +67,13 @@ def make_mesh(devices: int = 0) -> Mesh | None:
   >>> round_fn = make_round(algorithm, mesh=make_mesh())
   """
   available = jax.local_device_count()
-  if devices > available:
-    raise bad_input(
-      'devices',
-      got=devices,
-      expected=f'a number of devices that this machine has: up to {available}',
-      choices=[0, *range(1, available + 1)],
-      cause='another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a '
-      'CPU more than it has cores (in a notebook: set jax_num_cpu_devices)',
-    )
+  Rule(
+    lambda value: value <= available,
+    f'a number of devices that this machine has: up to {available}',
+    'another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a CPU more '
+    'than it has cores (in a notebook: set jax_num_cpu_devices)',
+    range(available + 1),
+  ).check('devices', devices)
   used = [
     device
     for process in range(jax.process_count())

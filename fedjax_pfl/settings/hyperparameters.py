@@ -12,8 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule, is_int
+from fedjax_pfl.core.rules import Rule, is_int, one_of
 from fedjax_pfl.settings.schema import FIELDS, Settings
 from fedjax_pfl.settings.validate import check_size, flat_config, from_flat
 
@@ -45,14 +44,11 @@ def check_hyperparameters(
   }
   hints = typing.get_type_hints(fields)
   for name, value in given.items():
-    if name not in defaults:
-      raise bad_input(
-        'hp',
-        got=name,
-        expected=f'a hyperparameter of {method}',
-        choices=defaults,
-        cause='a setting of another method, or a typing error',
-      )
+    one_of(
+      defaults,
+      f'a hyperparameter of {method}',
+      'a setting of another method, or a typing error',
+    ).check('hp', name)
     Rule(
       lambda value, hint=hints[name]: _fits(value, hint),
       f'a value of the kind of its default, {defaults[name]!r}',

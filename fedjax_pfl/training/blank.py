@@ -6,7 +6,7 @@ is not prepared: no time, no memory and no program depends on their content.
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
@@ -52,14 +52,11 @@ def stand_in(name: str, shape: Shape) -> Dataset:
 
   which take no memory: all are one byte.
   """
-  if name not in SIZES:
-    raise bad_input(
-      'dataset',
-      got=name,
-      expected='a data set whose number of examples is known',
-      choices=SIZES,
-      cause='a folder of images, or a text, that is not there',
-    )
+  one_of(
+    SIZES,
+    'a data set whose number of examples is known',
+    'a folder of images, or a text, that is not there',
+  ).check('dataset', name)
   rng, classes = np.random.default_rng(0), shape.num_classes
   note = f'{name} is not prepared: {SIZES[name]} balanced labels stand in.'
   train, test = (

@@ -169,13 +169,11 @@ def check_inputs(
   """Refuse what is for images alone where the data are other inputs."""
   if dtype == IMAGE:
     return
-  if preprocessing != 'default':
-    raise bad_input(
-      'preprocessing',
-      got=preprocessing,
-      expected='default: `inputs` are what the model gets, as they are',
-      cause='a setting for images, which a file has under the name images',
-    )
+  one_of(
+    ['default'],
+    'default: `inputs` are what the model gets, as they are',
+    'a setting for images, which a file has under the name images',
+  ).check('preprocessing', preprocessing)
   wanted = 'float32', 3  # of images, height, width, channels
   if not is_code(name) and MODELS[name].tokens:
     wanted = 'int32', 1
