@@ -2,8 +2,8 @@
 
 digits         scikit-learn's 8x8 digits, part of the installation (digits.py)
 synthetic      generated, in any size (synthetic.py)
-cifar10, ...   arrays that experiments/prepare.py wrote (prepared.py), or files
-               of TensorFlow Datasets (tfds_reader.py)
+cifar10, ...   arrays that experiments/prepare.py wrote, or files of TensorFlow
+               Datasets (prepared.py)
 folder         image files in class folders (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
 """

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data import datasets, prepared, tfds_reader
+from fedjax_pfl.data import datasets, prepared
 
 SPLITS = {'train': 1100, 'test': 62}  # more than one chunk is decoded
 
@@ -51,7 +51,7 @@ def write_prepared(root, name, with_ids):
       }
     )
   info = {'name': stem, 'version': '3.0.2', 'splits': infos}
-  info['fileFormat'] = tfds_reader.FORMAT
+  info['fileFormat'] = prepared.RECORDS
   (folder / 'dataset_info.json').write_text(json.dumps(info))
   return images
 
@@ -97,7 +97,7 @@ def test_the_newest_readable_version_is_found(tmp_path):
     folder.mkdir(parents=True)
     info = json.dumps({'fileFormat': file_format})
     (folder / 'dataset_info.json').write_text(info)
-  found = tfds_reader.find_prepared('cifar10', tmp_path)
+  found = prepared.find_prepared('cifar10', tmp_path)
   assert found == tmp_path / 'cifar10' / '3.0.10'
 
 
