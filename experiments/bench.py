@@ -26,19 +26,14 @@ def main():
   import jax
 
   from experiments.benchmarks import bars
-  from fedjax_pfl.core.errors import check_known
+  from fedjax_pfl.core.rules import one_of
   from fedjax_pfl.core.machine import num_cores
 
   # For PyTorch's processes: ours have huge pages by themselves.
   os.environ.setdefault('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')
   names = [*bars.BARS] if BARS.value == ['all'] else BARS.value
-  check_known(
-    'bars',
-    names,
-    expected='names of bars',
-    choices=['all', *bars.BARS],
-    cause='a typing error',
-  )
+  for name in names:
+    one_of(['all', *bars.BARS], 'names of bars').check('bars', name)
   # Bars try one device a core, and a CPU has as many devices as JAX is told
   # before it looks for them.
   jax.config.update('jax_num_cpu_devices', num_cores())

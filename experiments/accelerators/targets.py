@@ -12,7 +12,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 
 PLATFORMS = tomllib.loads(
   Path(__file__).with_name('devices.toml').read_text(encoding='utf-8')
@@ -60,12 +61,9 @@ class Where(NamedTuple):
 
 def make_where(platform: str, topology: str, number: int) -> Where:
   """Return the devices; refuse a platform that is unknown or not installed."""
-  check_known(
-    'platform',
-    [platform],
-    expected='a platform of accelerators',
-    choices=PLATFORMS,
-    cause='a typing error; NVIDIA devices are cuda',
+  cause = 'a typing error; NVIDIA devices are cuda'
+  one_of(PLATFORMS, 'a platform of accelerators', cause).check(
+    'platform', platform
   )
   if missing := missing_packages(platform):
     raise bad_input(

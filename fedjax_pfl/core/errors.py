@@ -10,7 +10,7 @@ import difflib
 import os
 import pathlib
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 MAX_SHOWN = 800  # characters of a value that a message shows
 MAX_WORD = 100  # characters of a value that may be a misspelt choice
@@ -58,22 +58,6 @@ def _nearest(word: str, words: Iterable[str]) -> str | None:
   lower = {one.lower(): one for one in words}
   near = difflib.get_close_matches(word.lower(), lower, n=1)
   return lower[near[0]] if near else None
-
-
-def check_known(
-  name: str,
-  given: Iterable[object],
-  *,
-  expected: str,
-  choices: Collection[object],
-  cause: str,
-) -> None:
-  """Raise BadInput for the first of several values that is no choice."""
-  for one in given:
-    if one not in choices:
-      raise bad_input(
-        name, got=one, expected=expected, choices=choices, cause=cause
-      )
 
 
 def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:

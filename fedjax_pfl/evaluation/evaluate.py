@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
-from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import (
   Array,
   ClientData,
@@ -61,13 +61,9 @@ def view_shapes(
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
   """Raise BadInput for a view that the method does not have."""
-  check_known(
-    'view',
-    names,
-    expected='a view of this method',
-    choices=choices,
-    cause='a typing error, or fine-tuning that stops at other epochs',
-  )
+  cause = 'a typing error, or fine-tuning that stops at other epochs'
+  for name in names:
+    one_of(choices, 'a view of this method', cause).check('view', name)
 
 
 def make_evaluate(

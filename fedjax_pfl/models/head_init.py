@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 from jax.nn import initializers
 
-from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, Key, Params, Task
 
 GAIN = 2**0.5
@@ -55,9 +55,7 @@ def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
     ('head_bias', bias, HEAD_BIASES),
   ):
     expected = 'a known initialisation of the head'
-    check_known(
-      field, [value], expected=expected, choices=choices, cause='a typing error'
-    )
+    one_of(choices, expected).check(field, value)
   if init == bias == DEFAULT:
     return task
 

@@ -23,7 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import statistics
-from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.target import gradients_alone, target
 from fedjax_pfl.core.types import (
@@ -227,13 +227,11 @@ def _in_precision(fn: Callable, precision: str) -> Callable:
 
   Its results are float32 again in mixed precision.
   """
-  check_known(
-    'precision',
-    [precision],
-    expected='a known precision of products',
-    choices=PRECISIONS,
-    cause='a typing error; bfloat16 is "mixed": parameters stay float32',
-  )
+  one_of(
+    PRECISIONS,
+    'a known precision of products',
+    'a typing error; bfloat16 is "mixed": parameters stay float32',
+  ).check('precision', precision)
 
   @functools.wraps(fn)
   def run(params: PyTree, *args: PyTree) -> Any:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import flax.linen as nn
 
-from fedjax_pfl.core.errors import bad_input, check_known
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import ExampleLoss, Task, Transform
 from fedjax_pfl.models import (
   char_lstm,
@@ -97,13 +98,8 @@ def make_task(
   >>> task.features(params, jnp.zeros((5, 8, 8, 1)), jnp.ones(5)).shape
   (5, 64)
   """
-  check_known(
-    'model',
-    [name],
-    expected='a known model',
-    choices=MODELS,
-    cause='a typo; for a module of your own, use task_from_module',
-  )
+  cause = 'a typo; for a module of your own, use task_from_module'
+  one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)
   size = {'side': image_shape[0]} if model.sides else {}

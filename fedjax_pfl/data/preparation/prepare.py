@@ -5,12 +5,8 @@ import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.core.errors import (
-  BadInput,
-  bad_input,
-  check_known,
-  expand_home,
-)
+from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data import prepared
 from fedjax_pfl.data.images import digest, make_dataset
 from fedjax_pfl.data.preparation.download import (
@@ -62,13 +58,13 @@ def prepare(
   file of another play.
   """
   sets = [SHORT_NAMES.get(name, name) for name in names]
-  check_known(
-    'image set',
-    sets,
-    expected='an image set that can be downloaded',
-    choices=dict.fromkeys([*ARCHIVES, *SHORT_NAMES, *READERS_OF_LEAF]),
-    cause='a misspelt name; own images are dataset=folder or dataset=npz',
+  known = one_of(
+    dict.fromkeys([*ARCHIVES, *SHORT_NAMES, *READERS_OF_LEAF]),
+    'an image set that can be downloaded',
+    'a misspelt name; own images are dataset=folder or dataset=npz',
   )
+  for name in sets:
+    known.check('image set', name)
   root = data_root(data_dir)
   folder = root / 'downloads'
   places = {'idx_files': idx_files, 'leaf': leaf, 'text': text}

@@ -20,7 +20,7 @@ import jax
 from absl import logging
 from jax.extend import core
 
-from fedjax_pfl.core.errors import check_known
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import target
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.deferred import Layer, compute
@@ -81,13 +81,8 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
 
 def resolve(conv_impl: str) -> str:
   """Return the implementation; 'auto' is that of the target."""
-  check_known(
-    'conv_impl',
-    [conv_impl],
-    expected='a known implementation of convolutions',
-    choices=CONV_IMPLS,
-    cause='a typo',
-  )
+  known = 'a known implementation of convolutions'
+  one_of(CONV_IMPLS, known).check('conv_impl', conv_impl)
   return AUTO[target()] if conv_impl == 'auto' else conv_impl
 
 
