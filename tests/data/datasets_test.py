@@ -5,13 +5,11 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data.datasets import is_available, load_dataset
-from fedjax_pfl.data.images import Images, make_dataset
+from fedjax_pfl.data.datasets import is_available, load_dataset, peek
+from fedjax_pfl.data.images import Images, Shape, Synthetic, make_dataset
 from fedjax_pfl.data.prepared import folder_of
-from fedjax_pfl.data.stored_arrays import (
-  load_cached,
-  write_entry,
-)
+from fedjax_pfl.data.stored_arrays import load_cached, write_entry
+from fedjax_pfl.data.synthetic import make_synthetic
 
 
 def small_set(shape=(32, 32, 3), num_classes=10):
@@ -89,6 +87,27 @@ def test_another_set_under_this_name_sentence(tmp_path):
   store(tmp_path, shape=(16, 16, 3), num_classes=11)
   message = refused(lambda: load_dataset('cifar10', data_dir=str(tmp_path)))
   assert 'image_shape=(16, 16, 3)' in message and 'num_classes=11' in message
+
+
+# ---- generated images
+
+
+def test_equal_specs_give_equal_bits_and_seeds_differ():
+  one, two = (make_synthetic(Synthetic()) for _ in range(2))
+  assert one.fingerprint == two.fingerprint
+  np.testing.assert_array_equal(one.train.x, two.train.x)
+  other = make_synthetic(Synthetic(seed=1))
+  assert other.fingerprint != one.fingerprint
+
+
+def test_shapes_and_balance():
+  spec = Synthetic((9, 12, 3), 7, 70, 21)
+  dataset = load_dataset('synthetic', synthetic=spec)
+  assert peek('synthetic', synthetic=spec) == Shape((9, 12, 3), 7)
+  assert dataset.train.x.shape == (70, 9, 12, 3)
+  assert (dataset.train.x.dtype, dataset.train.y.dtype) == (np.uint8, np.int32)
+  assert np.bincount(dataset.train.y).tolist() == [10] * 7
+  assert np.bincount(dataset.test.y).tolist() == [3] * 7
 
 
 # ---- the cache of decoded images

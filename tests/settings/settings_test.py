@@ -2,6 +2,7 @@
 
 import math
 from functools import partial
+from pathlib import Path
 
 import helpers
 import pytest
@@ -16,6 +17,7 @@ from fedjax_pfl.settings import (
   Settings,
   changing,
   defaults,
+  document,
   flat_config,
   parse_config,
   replace,
@@ -222,3 +224,14 @@ def test_a_field_states_what_it_changes():
     *(name for name in FIELDS if name.startswith('finetune.')),
   }
   assert RESUMABLE == ('devices', 'clients_placement', 'tracker', 'debug')
+
+
+def test_the_page_is_that_of_the_code():
+  stored = (Path(__file__).parents[2] / 'docs' / 'settings.md').read_text()
+  assert stored == document.as_markdown(), (
+    'docs/settings.md: python experiments/settings.py --write'
+  )
+  lines = document.as_text().splitlines()
+  assert '  num_clients (100): registered clients, K' in lines
+  for name in FIELDS:
+    assert any(line.startswith(f'  {name} (') for line in lines), name

@@ -1,5 +1,7 @@
 """The rows of small partitions, worked out by hand."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
@@ -111,4 +113,29 @@ def test_a_natural_client_has_its_own_rows_in_their_order():
   # Who holds a test does not matter where all have all.
   _, test = natural((OWNERS, TESTS + 7), test_partition='whole')
   assert as_lists(test) == [[0, 1, 2]] * 3
+
+
+def one_class(labels, num_clients, rng):
+  """Give client k the rows of the class order[k]; drawn before any row."""
+  order = rng.permutation(4)
+  parts = [rng.permutation(np.flatnonzero(labels == c)) for c in order]
+  labels[:] = 0  # it cannot change those of the caller
+  return parts[:num_clients]
+
+
+def test_a_client_of_the_users_function_has_one_class_in_both_splits():
+  labels, tests = np.arange(40) % 4, np.arange(12) % 4
+  sizes = {'num_clients': 4, 'num_classes': 4}
+  divide = partial(partition, one_class, labels, tests, **sizes)
+  for seed in (0, 1):
+    train, test = divide(seed=seed)
+    for rows, held in zip(train, test, strict=True):
+      assert set(labels[rows]) == set(tests[held])
+      assert len(rows) == 10 and len(held) == 3 and rows.dtype == np.int64
+  other, _ = divide(seed=0)
+  assert any((a != b).any() for a, b in zip(train, other, strict=True))
+  # Equal seeds give equal rows, and tests may be a part of training.
+  kept, test = divide(test_partition='split', test_fraction=0.2)
+  for own, held, rows in zip(kept, test, other, strict=True):
+    assert len(own) == 8 and set(own) | set(held) == set(rows)
 
