@@ -27,7 +27,6 @@ class Server(NamedTuple):
 
 def download(server: Server, client: Client) -> Server:
   """Return clock and model, and nothing else that a method's server holds."""
-  del client
   return Server(server.round, server.params)
 
 

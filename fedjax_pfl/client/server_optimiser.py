@@ -104,7 +104,6 @@ def optimised(
 
 def _optimised(stage: Stage, optimiser: ServerOptimiser) -> Stage:
   def begin(server, rng, previous):
-    del rng, previous
     if not hasattr(server, 'params'):
       raise bad_input(
         'server_optimizer',

@@ -13,7 +13,6 @@ is_available = lambda where: True  # they are installed
 
 def peek(where: Where) -> Shape:
   """Return image shape and number of classes."""
-  del where
   return Shape((8, 8, 1), 10)
 
 

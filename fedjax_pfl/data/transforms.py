@@ -134,7 +134,6 @@ def make_transforms(
     )
 
   def normalise(x: Array, rng: Key) -> Array:
-    del rng
     dtype = jnp.result_type(float)
     mean, std = jnp.array(recipe.mean, dtype), jnp.array(recipe.std, dtype)
     return (x.astype(dtype) / 255 - mean) / std

@@ -203,7 +203,6 @@ def qsgd(how: Compression) -> Codec:
 
 def topk(how: Compression) -> Codec:
   def encode(x, key):
-    del key
     number = math.ceil(how.share * len(x) - 1e-9)  # 0.07 * 100 is 7.00..1
     _, places = lax.top_k(jnp.abs(x), number)
     return x[places], places.astype(np.min_scalar_type(len(x) - 1))
@@ -219,7 +218,6 @@ def topk(how: Compression) -> Codec:
 
 
 def drive(how: Compression) -> Codec:
-  del how
 
   def encode(x, key):
     seed = jax.random.bits(key, dtype=jnp.uint32)

@@ -58,7 +58,6 @@ class OneDevice:
 
   def to_host(self, clients: Client, num_clients: int) -> Client:
     """Return the states [K, ...] of all clients, for a file."""
-    del num_clients
     return clients
 
   def from_host(self, clients: Client) -> Client:

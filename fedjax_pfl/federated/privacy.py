@@ -109,7 +109,6 @@ def private(
     return copies, nobody, state
 
   def send(change, memory, rng):
-    del rng
     return change, memory, {}
 
   return exchanging(stage, 'privacy', send, receive, begin)

@@ -30,14 +30,12 @@ from fedjax_pfl.data.partitions import (
 
 def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
   """Return how rows are dealt: equally many classes for every client."""
-  del rng
   legacy_generator(sizes.seed)  # raises for a bad seed, before any draw
   lists = class_lists(
     sizes.num_clients, sizes.num_classes, classes_per_client, sizes.seed
   )
 
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
-    del rng
     return _hand_out(lists, labels, legacy_generator(sizes.seed))
 
   return replay, functools.partial(_hand_out, lists)

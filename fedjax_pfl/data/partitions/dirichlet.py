@@ -88,13 +88,11 @@ def dirichlet_capped(
   dirichlet_min_size: int = 10,  # training examples of the smallest client
 ) -> Deals:
   """Return how rows are dealt: proportions with a cap, and a least size."""
-  del rng
   plan = draw_plan(sizes, dirichlet_beta, dirichlet_min_size)
   counts = plan.counts + (plan.counts.sum(1, keepdims=True) == 0)
   shares = counts / counts.sum(1, keepdims=True)
 
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
-    del rng
     parts = [
       np.split(np.flatnonzero(labels == label)[plan.orders[label]], borders)
       for label, borders in enumerate(plan.borders)

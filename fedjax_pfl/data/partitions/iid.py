@@ -9,7 +9,6 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 def iid(sizes: Sizes, rng: Rng) -> Deals:
   """Return how rows are dealt: floor(P / K) of them to every client."""
-  del rng
   deal = functools.partial(deal_equally, sizes.num_clients)
   return deal, deal
 

@@ -14,7 +14,6 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 def natural(sizes: Sizes, rng: Rng) -> Deals:
   """Return how rows are dealt: each to its owner."""
-  del rng
   train, test = _check_owners(sizes)
 
   def rows_of(owners: np.ndarray) -> Indices:

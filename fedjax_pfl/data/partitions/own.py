@@ -27,7 +27,6 @@ def own(sizes: Sizes, rng: Rng, *, function: Divide) -> Deals:
   seed = int(rng.integers(2**63))  # of the random numbers of both splits
 
   def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    del rng
     # A copy: a function may write into what it is given.
     given = labels.copy(), sizes.num_clients, np.random.default_rng(seed)
     made = user_code.call(

@@ -39,14 +39,12 @@ def pathological(
   sizes: Sizes, rng: Rng, *, shards_per_client: int = 2
 ) -> Deals:
   """Return how blocks are dealt in a fixed order; the seed changes nothing."""
-  del rng
   number, each = sizes.num_clients, shards_per_client
   check_shards(number, each, sizes.num_classes)
   deck = np.arange(number * each) % sizes.num_classes
   assignment = deck.reshape(number, each)  # [K, s]
 
   def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    del rng
     return deal_blocks(labels, assignment, lambda i, j, left: 0)
 
   return deal, deal

@@ -84,7 +84,6 @@ class Events:
 
   def finish(self, result: Numbers | None) -> None:
     """Close the file; TensorBoard shows curves, and no result."""
-    del result
     with contextlib.suppress(OSError):  # a full disk
       self._writer.close()
 
