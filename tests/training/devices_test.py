@@ -65,13 +65,10 @@ HOST = {
     'validation_fraction': 0.3,
     'select': 'validation',
   },
-  'statistics that clients keep': {
-    'algorithm': 'fedper',
-    'norm_statistics': 'running_local',
-  },
-  # The rows of a client that is excluded are put back.
+  # The rows of a client that is excluded are put back, its statistics, too.
   'exclusion and unseen clients': {
     'algorithm': 'fedper',
+    'norm_statistics': 'running_local',
     'on_divergence': 'exclude',
     'client_fraction': 1.0,
     'unseen_clients': 3,

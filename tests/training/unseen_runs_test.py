@@ -7,6 +7,7 @@ import pytest
 from helpers import assert_same_bits
 from small_runs import make_experiment, restored
 
+from fedjax_pfl.evaluation.new_clients import with_new_clients
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
@@ -61,9 +62,9 @@ def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
 
 
 def test_their_scores_are_those_by_hand(finished):
-  """One round alone, from the last server, at the first rate; then as all."""
+  """What such a client does in its one round: evaluation/new_clients_test.py."""
   experiment, workdir, _ = finished
-  algorithm = experiment.stages[-1].algorithm
+  algorithm = with_new_clients(experiment.stages[-1]).algorithm
   server = restored(experiment, workdir).server
   key = random_streams(experiment.settings.seed)['evaluation']
   train_data, test = experiment.unseen
@@ -71,14 +72,7 @@ def test_their_scores_are_those_by_hand(finished):
   @jax.jit
   def logits_of(index, count, x, rng):
     own = train_data._replace(index=index, count=count)
-    client = algorithm.init_client(server, own, jax.random.fold_in(rng, 1))
-    client, _, _ = algorithm.local_update(
-      algorithm.download(server._replace(round=jnp.array(0)), client),
-      client,
-      own,
-      jax.random.fold_in(rng, 2),
-    )
-    views = algorithm.personalize(server, client, own, rng)
+    views = algorithm.personalize(server, (), own, rng)
     x = experiment.task.normalise(x, rng)
     return {
       view: algorithm.predict(views[view], x, jnp.ones(len(x)))
