@@ -221,20 +221,19 @@ def train_many(
     )
   from fedjax_pfl.training.share_programs import share_programs
 
-  results: dict[int, dict[str, Any] | None] = {}
+  results: list[dict[str, Any] | None] = [None] * len(experiments)
   experiments = list(map(placed_as_started, experiments, workdirs))
   for program, members in share_programs(experiments):
     memory_estimate.check_room(experiments[members[0]])
     shared = align([experiments[member] for member in members])
     log(_words_for([experiment.settings for experiment in shared]))
     for member, experiment in zip(members, shared, strict=True):
-      results[member] = None
       try:
         results[member] = train(experiment, workdirs[member], program)
       except divergence.Diverged as error:
         divergence.record(error)
         log(f'{error}')
-  return [results[member] for member in range(len(experiments))]
+  return results
 
 
 def _words_for(settings: Sequence[Settings]) -> str:
