@@ -172,10 +172,11 @@ def write_result(
   experiment, run = training.experiment, training.run
   data, select = experiment.settings.data, experiment.settings.evaluation.select
   result, test = evaluated[select], experiment.eval_data[1]
+  num_classes = experiment.dataset.num_classes
   ids, unseen = np.arange(data.num_clients), None
   if result.unseen:  # their ids go on where those of the others end
     own = experiment.unseen.train, experiment.unseen_eval_data[1]
-    counts = _counts(experiment, *own)
+    counts = _counts(num_classes, *own)
     unseen = Clients(
       ids[data.num_seen_clients :], scores=result.unseen, **counts
     )
@@ -183,7 +184,7 @@ def write_result(
   run.write_clients(
     result.scores,
     ids[: data.num_seen_clients],
-    **_counts(experiment, train, test),
+    **_counts(num_classes, train, test),
     unseen=unseen,
     validation=validation,
   )
@@ -231,10 +232,9 @@ def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
 
 
 def _counts(
-  experiment: Experiment, train: ClientData, test: ClientData
+  num_classes: int, train: ClientData, test: ClientData
 ) -> dict[str, np.ndarray]:
   """Return how many examples clients have: [K], and of each class [K, Y]."""
-  num_classes = experiment.dataset.num_classes
   return {
     'train_count': np.asarray(train.count),
     'train_classes': label_counts_of_clients(train, num_classes),
