@@ -18,9 +18,7 @@ from fedjax_pfl.core.algorithm import (
 from fedjax_pfl.core.types import PyTree
 
 # Functions of an `Algorithm` whose first argument is the server.
-READS_SERVER = (
-  *('init_client', 'download', 'personalize', 'respond', 'global_model'),
-)
+READS_SERVER = 'init_client download personalize respond global_model'.split()
 
 
 def with_state(

@@ -23,15 +23,8 @@ from fedjax_pfl.core.errors import bad_input
 LEAST, MOST = 0.2, 1e3  # noise multipliers
 PRECISION = 1e-3  # relative, of the one that is found
 # The series of smaller fractional orders may not converge.
-ORDERS = (
-  2,
-  *(x / 10 for x in range(25, 100)),
-  *range(10, 64),
-  128,
-  256,
-  512,
-  1024,
-)
+ORDERS = 2, *(x / 10 for x in range(25, 100)), *range(10, 64)
+ORDERS += 128, 256, 512, 1024
 # Fractional orders of fixed cohorts are only interpolated, and take seconds.
 ORDERS_OF_FIXED = (*range(2, 64), 128, 256)
 
