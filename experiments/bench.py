@@ -26,8 +26,8 @@ def main():
   import jax
 
   from experiments.benchmarks import bars
-  from fedjax_pfl.core.rules import one_of
   from fedjax_pfl.core.machine import num_cores
+  from fedjax_pfl.core.rules import one_of
 
   # For PyTorch's processes: ours have huge pages by themselves.
   os.environ.setdefault('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')

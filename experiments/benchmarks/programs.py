@@ -19,8 +19,8 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data.client_data import stack_clients
 from fedjax_pfl.data.images import Synthetic
-from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.data.synthetic import make_synthetic
+from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
 from fedjax_pfl.federated.rounds import begin, make_round

@@ -18,7 +18,7 @@ from fedjax_pfl.core.algorithm import (
 from fedjax_pfl.core.types import PyTree
 
 # Functions of an `Algorithm` whose first argument is the server.
-READS_SERVER = 'init_client download personalize respond global_model'.split()
+SERVED = 'init_client', 'download', 'personalize', 'respond', 'global_model'
 
 
 def with_state(
@@ -59,7 +59,7 @@ def with_state(
   algorithm = method._replace(
     init_server=init_server,
     aggregate=aggregate_both,
-    **{name: wrapped(getattr(method, name)) for name in READS_SERVER},
+    **{name: wrapped(getattr(method, name)) for name in SERVED},
   )
   if method.post_aggregate is not as_aggregated:
     algorithm = algorithm._replace(post_aggregate=post_aggregate)

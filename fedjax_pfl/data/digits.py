@@ -7,7 +7,6 @@ import numpy as np
 
 from fedjax_pfl.data.images import Dataset, Shape, Where, divide, make_dataset
 
-
 is_available = lambda where: True  # they are installed
 
 

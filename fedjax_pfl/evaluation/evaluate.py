@@ -16,13 +16,13 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import (
-  Array,
   ClientData,
   Key,
   PyTree,
   Scores,
   Transform,
 )
+from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import (
   TEST_BATCH,
   Metrics,
@@ -30,10 +30,13 @@ from fedjax_pfl.evaluation.metrics import (
   with_metrics,
 )
 from fedjax_pfl.federated.chunking import map_chunks
-from fedjax_pfl.data.client_data import client_of
-from fedjax_pfl.federated.client_map import map_on_mesh
+from fedjax_pfl.federated.client_map import (
+  deal_as_given,
+  map_on_mesh,
+  num_places,
+  pad_rows,
+)
 from fedjax_pfl.federated.cohort import is_on_host
-from fedjax_pfl.federated.client_map import deal_as_given, num_places, pad_rows
 from fedjax_pfl.federated.rounds import CLIENTS
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 

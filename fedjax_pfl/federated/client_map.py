@@ -124,7 +124,7 @@ def deal_at_home(ids: Array, count: Array, num_devices: int) -> Deal:
   return Deal(dealt, count[dealt], jnp.argsort(dealt)[ids], at_home=True)
 
 
-# ---- A function of all of them ------------------------------------------------
+# ---- A function of all of them -----------------------------------------------
 
 
 def map_on_mesh(

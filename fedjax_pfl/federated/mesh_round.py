@@ -1,8 +1,8 @@
 """A round whose clients, and their states, are divided over a mesh.
 
-  states of the cohort -> the devices that train them      reduce-scatter [C]
-  new states, metrics -> their owners                      all-gather [C]
-  aggregate(server, uploads divided over devices)          one all-reduce
+states of the cohort -> the devices that train them      reduce-scatter [C]
+new states, metrics -> their owners                      all-gather [C]
+aggregate(server, uploads divided over devices)          one all-reduce
 """
 
 import jax
@@ -14,20 +14,20 @@ from jax.sharding import PartitionSpec as Spec
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
-from fedjax_pfl.federated.client_map import map_on_mesh
+from fedjax_pfl.federated.client_map import (
+  Deal,
+  deal_at_home,
+  deal_in_turn,
+  map_on_mesh,
+  num_places,
+  pad_rows,
+)
 from fedjax_pfl.federated.cohort import (
   Cohort,
   all_send,
   client_update,
   server_update,
   work_of,
-)
-from fedjax_pfl.federated.client_map import (
-  Deal,
-  deal_at_home,
-  deal_in_turn,
-  num_places,
-  pad_rows,
 )
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.sharding import AXIS

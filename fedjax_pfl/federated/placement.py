@@ -24,8 +24,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, unchanged
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated import rounds
-from fedjax_pfl.federated.client_map import fetch, to_all
-from fedjax_pfl.federated.client_map import num_places, pad_rows
+from fedjax_pfl.federated.client_map import fetch, num_places, pad_rows, to_all
 from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host

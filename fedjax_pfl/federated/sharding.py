@@ -70,8 +70,8 @@ def make_mesh(devices: int = 0) -> Mesh | None:
   Rule(
     lambda value: value <= available,
     f'a number of devices that this machine has: up to {available}',
-    'another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a CPU more '
-    'than it has cores (in a notebook: set jax_num_cpu_devices)',
+    'another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a CPU '
+    'more than it has cores (in a notebook: set jax_num_cpu_devices)',
     range(available + 1),
   ).check('devices', devices)
   used = [

@@ -23,8 +23,8 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import statistics
-from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.losses import batch_loss
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import gradients_alone, target
 from fedjax_pfl.core.types import (
   Array,

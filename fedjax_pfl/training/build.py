@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
-from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.data.held_out import halves
+from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.evaluation.metrics import Metrics
 from fedjax_pfl.federated.cohort import cohort_size, poisson_places
 from fedjax_pfl.federated.placement import (

@@ -15,12 +15,15 @@ from fedjax_pfl.data.client_data import (
   stack_clients,
 )
 from fedjax_pfl.data.datasets import load_dataset
-from fedjax_pfl.data.images import Dataset, Images, scale_images
-from fedjax_pfl.data.partition import fingerprint, partition
-from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.data.held_out import hold_out, order_clients
-from fedjax_pfl.data.images import digest
-from fedjax_pfl.data.partition import OF_OWN, settings_of
+from fedjax_pfl.data.images import Dataset, Images, digest, scale_images
+from fedjax_pfl.data.partition import (
+  OF_OWN,
+  fingerprint,
+  partition,
+  settings_of,
+)
+from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training.build_checks import check_data
 

@@ -52,4 +52,3 @@ def test_counts_of_labels_leave_the_padding_out():
   shares = label_shares(np.array([[3, 1], [0, 0]]))
   assert shares.tolist() == [[0.75, 0.25], [0, 0]]
   assert shares.dtype == np.float64
-

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.images import Images, Shape, Synthetic, make_dataset
 from fedjax_pfl.data.prepared import folder_of

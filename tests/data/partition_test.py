@@ -9,8 +9,7 @@ import pytest
 from labels import shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data.partition import PARTITIONS, fingerprint, partition
-from fedjax_pfl.data.partition import split
+from fedjax_pfl.data.partition import PARTITIONS, fingerprint, partition, split
 from fedjax_pfl.data.partitions import dirichlet, semantic
 
 SIZES = {'num_clients': 4, 'num_classes': 10}
@@ -128,4 +127,3 @@ def test_sentences(monkeypatch, name, field, value, message):
   labels = shuffled_labels(10, 10), shuffled_labels(5, 10)
   with pytest.raises(BadInput, match=message):
     partition(name, *labels, **{**settings, field: value})
-

@@ -9,12 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.data.transforms import (
   FEDCONCAT,
   PAD,
   RECIPES,
   cropping,
+  make_transforms,
   rotate,
 )
 
@@ -151,4 +151,3 @@ def test_none_changes_nothing():
   x = np.random.default_rng(0).standard_normal((2, 3, 3, 5), np.float32)
   for transform in make_transforms('none', (3, 3, 5)):
     assert transform(x, KEY(0)) is x
-

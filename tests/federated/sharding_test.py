@@ -11,8 +11,7 @@ from helpers import ALGORITHMS, KEY, assert_same_bits, refused
 from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
-from fedjax_pfl.federated.client_map import map_on_mesh
-from fedjax_pfl.federated.client_map import deal_as_given
+from fedjax_pfl.federated.client_map import deal_as_given, map_on_mesh
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 

@@ -8,8 +8,7 @@ from helpers import refused
 from small_runs import settings_of
 
 from configs import fedbabu_cifar10
-from fedjax_pfl.data.images import Images
-from fedjax_pfl.data.images import make_dataset
+from fedjax_pfl.data.images import Images, make_dataset
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_data import first_examples
 from fedjax_pfl.training.build_method import peek_shape

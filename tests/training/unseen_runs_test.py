@@ -62,7 +62,7 @@ def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
 
 
 def test_their_scores_are_those_by_hand(finished):
-  """What such a client does in its one round: evaluation/new_clients_test.py."""
+  """What it does in its one round: evaluation/new_clients_test.py."""
   experiment, workdir, _ = finished
   algorithm = with_new_clients(experiment.stages[-1]).algorithm
   server = restored(experiment, workdir).server

@@ -138,4 +138,3 @@ def test_a_client_of_the_users_function_has_one_class_in_both_splits():
   kept, test = divide(test_partition='split', test_fraction=0.2)
   for own, held, rows in zip(kept, test, other, strict=True):
     assert len(own) == 8 and set(own) | set(held) == set(rows)
-
