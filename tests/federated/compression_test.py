@@ -90,7 +90,7 @@ def test_real_bits_are_counted(name):
 # ---- around a method
 
 
-@pytest.mark.parametrize('method', ['scaffold', 'fedper', 'fedconcat'])
+@pytest.mark.parametrize('method', ['scaffold', 'fedper', 'lg_fedavg'])
 def test_top_of_all_numbers_is_the_method(method):
   """Clients remember what they have not sent; that is nothing here."""
   stages = build(method)
