@@ -161,7 +161,7 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   if settings.dp.clip:
     from fedjax_pfl.training import privacy_budget
 
-    shape = peek_shape(settings.data).image_shape
+    shape = peek_shape(settings.data)
     stages = privacy_budget.private(stages, settings, shape)
   if not training.server_data_fraction:
     return stages

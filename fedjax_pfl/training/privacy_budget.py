@@ -13,7 +13,7 @@ from fedjax_pfl.settings import Settings
 
 
 def private(
-  stages: tuple[Stage, ...], settings: Settings, image_shape: tuple
+  stages: tuple[Stage, ...], settings: Settings, shape: Shape
 ) -> tuple[Stage, ...]:
   """Return the method with the noise that its settings ask for."""
   dp, plan = settings.dp, plan_of(settings, stages)
@@ -40,7 +40,7 @@ def private(
   independent = [mechanism._replace(bands=1) for mechanism in mechanisms]
   changes = privacy.changes_of(
     tuple(map(privacy.private, stages, independent)),
-    shapes_of_clients(settings.data, image_shape),
+    shapes_of_clients(shape, settings.data.num_seen_clients),
   )
   return tuple(map(privacy.private, stages, mechanisms, changes))
 
