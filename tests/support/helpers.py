@@ -44,11 +44,12 @@ FINETUNE = personalization.Finetuning(
 def every_method(short=None, names=ALGORITHMS):
   """Return a mark: for every method; with --short for so many of them.
 
-  These lie evenly in the list: more methods do not make the tests longer.
+  These lie evenly in the list: more methods do not make the tests longer. One
+  alone lies a little past the middle: FedPAC takes twice the time of FedPer.
   """
   short = short or len(names)
   step = len(names) / short
-  chosen = {int((place + 0.5) * step) for place in range(short)}
+  chosen = {int((place + 0.55) * step) for place in range(short)}
   return pytest.mark.parametrize(
     'name',
     [
