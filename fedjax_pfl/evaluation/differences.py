@@ -62,7 +62,7 @@ class Score(NamedTuple):
 
 
 def paired_difference(
-  ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray], *, seed: int = 0
+  ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> Difference:
   """Return the mean over seeds s of the mean over clients of a_sk - b_sk.
 
@@ -73,7 +73,6 @@ def paired_difference(
   Args:
     ours: for every seed a_s [K], by client; NaN for one without examples.
     theirs: b_s [K], of the same seeds and clients.
-    seed: of the bootstrap.
 
   >>> one = paired_difference([np.array([80.0, 70])], [np.array([75.0, 65])])
   >>> one.mean, one.low, one.high, one.sign
@@ -83,7 +82,7 @@ def paired_difference(
   differences = [gap[~np.isnan(gap)] for gap in gaps]
   if not all(gap.size for gap in differences):
     return Difference(math.nan)
-  rng, drawn = _draw_seeds(len(differences), seed)
+  rng, drawn = _draw_seeds(len(differences))
   means = np.empty(drawn.shape)
   for place, gap in enumerate(differences):
     size = (int((drawn == place).sum()), gap.size)
@@ -93,20 +92,16 @@ def paired_difference(
   return Difference(mean, *np.percentile(means.mean(axis=1), ENDS).tolist())
 
 
-def _draw_seeds(
-  number: int, seed: int
-) -> tuple[np.random.Generator, np.ndarray]:
+def _draw_seeds(number: int) -> tuple[np.random.Generator, np.ndarray]:
   """Return the generator, and the places of the drawn seeds [R, S]."""
-  rng = np.random.default_rng(seed)
+  rng = np.random.default_rng(0)
   return rng, rng.integers(0, number, (NUM_RESAMPLES, number))
 
 
 # ---- Many methods ------------------------------------------------------------
 
 
-def simultaneous_differences(
-  differences: np.ndarray, *, seed: int = 0
-) -> list[Difference]:
+def simultaneous_differences(differences: np.ndarray) -> list[Difference]:
   """Return the mean differences of [M, S, K]; their intervals hold together.
 
   Of methods m on the clients k of seeds s:
@@ -130,7 +125,7 @@ def simultaneous_differences(
   A client with NaN, one without test examples, is left out of its seed.
   """
   number, num_seeds, _ = differences.shape
-  rng, drawn = _draw_seeds(num_seeds, seed)
+  rng, drawn = _draw_seeds(num_seeds)
   resampled = np.empty((number, *drawn.shape))  # [M, R, S]
   means = np.empty((number, num_seeds))
   for place in range(num_seeds):

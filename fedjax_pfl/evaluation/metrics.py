@@ -161,8 +161,8 @@ def tally(logits: Array, y: Array, real: Array, num_bins: int) -> Tally:
   )
 
 
-def is_in_top_k(logits: Array, y: Array, k: int = TOP_K) -> Array:
-  """Return whether the class y has one of the k largest logits: [B] bool.
+def is_in_top_k(logits: Array, y: Array) -> Array:
+  """Return whether the class y has one of the TOP_K largest logits: [B] bool.
 
   Of equal logits that of the first class ranks higher, as in argmax. A NaN
   ranks lowest.
@@ -171,7 +171,7 @@ def is_in_top_k(logits: Array, y: Array, k: int = TOP_K) -> Array:
   own = jnp.take_along_axis(logits, y[:, None], 1)  # [B, 1]
   later = jnp.arange(num_classes) > y[:, None]  # [B, Y]
   beaten = (own > logits) | ((own == logits) & later)
-  return jnp.sum(beaten, -1) >= num_classes - k
+  return jnp.sum(beaten, -1) >= num_classes - TOP_K
 
 
 def shares(total: Tally, count: Array) -> tuple[Array, ...]:

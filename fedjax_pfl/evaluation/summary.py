@@ -110,12 +110,12 @@ def worst_decile(used: np.ndarray) -> float:
   return float(np.sort(used)[: math.ceil(used.size / 10)].mean())
 
 
-def bootstrap_interval(values: np.ndarray, *, seed: int = 0) -> list[float]:
+def bootstrap_interval(values: np.ndarray) -> list[float]:
   """Return the 95% percentile interval of the mean, [low, high].
 
   It covers the choice of clients, not the seed of the training.
   """
-  low, high = np.percentile(resampled_means(values, seed=seed), [2.5, 97.5])
+  low, high = np.percentile(resampled_means(values), [2.5, 97.5])
   return [float(low), float(high)]
 
 
