@@ -74,9 +74,9 @@ def test_the_page_has_the_number_of_trainings():
   trained = sum(run.settings.num_rounds > 0 for run in runs)
   text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
   assert (
-    f'{number:,} published numbers. {trained} trainings and '
+    f'{number:,} published numbers. For one seed, {trained} trainings and '
     f'{len(runs) - trained} runs that only evaluate (Table 9) answer all of '
-    'them for one seed'
+    'them'
   ) in text
 
 
