@@ -23,6 +23,7 @@ SHORT = {
   'comparison': dict(
     METHODS=('fedavg', 'fedper'), RATES='0.01', SEEDS=2, ROUNDS=1
   ),
+  'adapters': {'ROUNDS': 1, 'MORE': 1},
 }
 LARGEST = 60_000  # bytes of a picture
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -122,3 +123,11 @@ def test_comparison(tmp_path, monkeypatch, capsys, drawing):
   scope, figures = execute('comparison', tmp_path, monkeypatch)
   assert len(figures) == 1 and scope['means'].shape == (2, 2)
   assert capsys.readouterr().out.count('fedper') == 3  # rate and both tables
+
+
+@pytest.mark.long
+def test_adapters(tmp_path, monkeypatch, drawing):
+  scope, figures = execute('adapters', tmp_path, monkeypatch)
+  assert len(figures) == 1
+  assert scope['sent']['LoRA'] < scope['sent']['FedAvg'] / 5
+  assert np.isfinite([*scope['result'].values()]).all()
