@@ -79,13 +79,6 @@ def test_only_the_cohorts_rows_change():
   np.testing.assert_allclose(server.total, start()[0].total + sent, rtol=1e-6)
 
 
-@pytest.mark.parametrize('chunk', [2, 'auto'])
-def test_every_chunk_gives_the_same(chunk):
-  assert_same_bits(
-    one_round(clients_per_chunk=chunk), one_round(backend='loop')
-  )
-
-
 @pytest.mark.parametrize('backend', rounds.BACKENDS)
 def test_post_aggregate_follows_the_aggregation(backend):
   """It gets the data of all clients, and the key of client id K."""

@@ -7,18 +7,21 @@ Datasets stores them (`tfds_order`): a partition draws rows, so the same client
 has the same images only in the same order.
 """
 
+import gzip
 import hashlib
 import io
 import math
 import pathlib
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Sequence
+from typing import IO
 
 import numpy as np
 
-from fedjax_pfl.data.images import SPLITS, Images
-from fedjax_pfl.data.preparation.idx_files import read_idx
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data.images import SPLITS, Images, Shape
 from fedjax_pfl.data.preparation.texts import read_play
 
 CIFAR_SHAPE = (3, 32, 32)  # a colour after the other
@@ -27,6 +30,8 @@ CIFAR10 = [f'data_batch_{k}.bin' for k in range(1, 6)], ['test_batch.bin'], 1
 CIFAR100 = ['train.bin'], ['test.bin'], 2
 EMNIST = 'gzip/emnist-byclass-{}-{}-ubyte.gz'
 TINY = 'tiny-imagenet-200/'  # the folder in its archive
+GZIP, BYTES = b'\x1f\x8b', b'\0\0\x08'  # how files of these kinds begin
+RANKS = {'images': 3, 'labels': 1}
 Files = Sequence[pathlib.Path]
 Splits = tuple[Images, Images]
 
@@ -146,3 +151,88 @@ READERS = {
   'tiny_imagenet': read_tiny_imagenet,
   'shakespeare': read_play,
 }
+
+
+# ---- IDX files, the format of MNIST: 00 00, a type, a rank, sizes, bytes
+
+
+def read_idx(file: pathlib.Path | IO[bytes]) -> np.ndarray:
+  """Return the array of an IDX file of bytes, gzipped or not.
+
+  What is no such file, or cut short, raises one of NOT_IDX.
+  """
+  content = file.read_bytes() if isinstance(file, pathlib.Path) else file.read()
+  if content.startswith(GZIP):
+    content = gzip.decompress(content)
+  head = 4 + 4 * content[3] if len(content) > 3 else 4
+  if not content.startswith(BYTES) or len(content) < head:
+    raise ValueError(f'begins with {content[:4].hex(" ")}, not with 00 00 08')
+  sizes = np.frombuffer(content[4:head], '>u4').tolist()
+  if (held := len(content) - head) != math.prod(sizes):
+    of = 'x'.join(map(str, sizes))
+    raise ValueError(f'holds {held:,} bytes, by its header {of}')
+  return np.frombuffer(content, np.uint8, offset=head).reshape(sizes)
+
+
+NOT_IDX = ValueError, OSError, EOFError, zlib.error
+
+
+def find_files(folder: pathlib.Path, shape: Shape) -> list[pathlib.Path]:
+  """Return the files of a folder, checked: x and y, for training and testing.
+
+  Named as in MNIST's release, `train-images-idx3-ubyte` and so on; also with
+  .gz, or with a dot before `idx`, as some copies are. Refused are files that
+  are missing, and others than images of this shape, each with a known label.
+  """
+  files = []
+  for split in ('train', 't10k'):
+    pair = [_find(folder, split, kind) for kind in RANKS]
+    x, y = map(_read, pair)
+    files += pair
+    if x.shape != (len(y), *shape.image_shape[:2]) or y.ndim != 1 or not y.size:
+      sizes = ' and '.join('x'.join(map(str, array.shape)) for array in (x, y))
+      raise _refusal(f'{pair[0]} and the labels with {sizes} bytes', shape)
+    if y.max() >= shape.num_classes:
+      raise _refusal(f'{pair[1]} with the label {y.max()}', shape)
+  return files
+
+
+def _find(folder: pathlib.Path, split: str, kind: str) -> pathlib.Path:
+  names = [
+    f'{split}-{kind}{mark}idx{RANKS[kind]}-ubyte{end}'
+    for mark in '-.'
+    for end in ('', '.gz')
+  ]
+  for name in names:
+    if (folder / name).is_file():
+      return folder / name
+  raise bad_input(
+    'idx_files',
+    got=f'{folder}, which has no {names[0]}',
+    expected='a folder with the four files of the set',
+    choices=names,
+    cause='the folder above that of the files, or files of other names',
+  )
+
+
+def _read(file: pathlib.Path) -> np.ndarray:
+  try:
+    return read_idx(file)
+  except NOT_IDX as error:
+    raise bad_input(
+      'idx_files',
+      got=f'{file}: {error}',
+      expected='an IDX file of bytes, gzipped or not',
+      cause='a copy that was cut short, or a file of another format',
+    ) from error
+
+
+def _refusal(got: str, shape: Shape) -> BadInput:
+  height, width, _ = shape.image_shape
+  return bad_input(
+    'idx_files',
+    got=got,
+    expected=f'images of {height}x{width} bytes, and for each a label below '
+    f'{shape.num_classes}',
+    cause='the files of another set, or of two sets in one folder',
+  )

@@ -16,8 +16,7 @@ from fedjax_pfl.data.preparation.download import (
   fetch,
   writing,
 )
-from fedjax_pfl.data.preparation.formats import READERS, read_mnist
-from fedjax_pfl.data.preparation.idx_files import find_files
+from fedjax_pfl.data.preparation.formats import READERS, find_files, read_mnist
 from fedjax_pfl.data.preparation.leaf import READERS as READERS_OF_LEAF
 from fedjax_pfl.data.preparation.leaf import read_leaf
 from fedjax_pfl.data.preparation.texts import read_play
