@@ -78,7 +78,7 @@ class DryRun:
     costs = [self._forecast(one) for one in trainings]
     saved = [saved_round(one, results) for one in trainings]
     seconds = sum(
-      cost.seconds * (1 - rounds / max(one.settings.num_rounds, 1))
+      cost.seconds * (1 - rounds / max(one.settings.training.num_rounds, 1))
       for cost, rounds, one in zip(costs, saved, trainings, strict=True)
     )
     self.seconds += seconds

@@ -145,7 +145,7 @@ def state_of(step: Step, results: Results) -> State:
   state, missing, todo = what_is_left(step.evaluations, results)
   if state:
     return State(state)
-  rounds = sum(one.settings.num_rounds for one in todo)
+  rounds = sum(one.settings.training.num_rounds for one in todo)
   saved = sum(saved_round(one, results) for one in todo)
   left = step.entry.minutes * (1 - saved / rounds) if rounds else 0.0
   data = missing[0].settings.data

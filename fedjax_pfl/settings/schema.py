@@ -85,11 +85,6 @@ class Settings:
   evaluation: EvaluationSettings = EvaluationSettings()
   system: SystemSettings = SystemSettings()
 
-  @property
-  def num_rounds(self) -> int:
-    """Return the rounds of `training`."""
-    return self.training.num_rounds
-
 
 FIELDS: dict[str, Field] = fields_of('', Settings)
 for _section, _kind in SECTIONS.items():

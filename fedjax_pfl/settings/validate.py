@@ -161,7 +161,7 @@ class Mistake(NamedTuple):
 
 def _mistakes(settings: Settings) -> list[Mistake]:
   data, evaluation, system = settings.data, settings.evaluation, settings.system
-  training, rounds = settings.training, settings.num_rounds
+  training, rounds = settings.training, settings.training.num_rounds
   last, buffer_size = data.num_seen_clients - 1, training.buffer_size
   absent = [client for client in evaluation.save_clients if client > last]
   on_host = system.clients_placement == 'host'
@@ -291,7 +291,7 @@ def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
   given = [f'dp.{name}' for name in others if getattr(dp, name)]
   given += ['dp.bands'] * (dp.bands > 1)
   both = dp.noise_multiplier, dp.epsilon
-  clients, rounds = settings.data.num_seen_clients, settings.num_rounds
+  clients, rounds = settings.data.num_seen_clients, settings.training.num_rounds
   is_cyclic, rate = training.sampling == 'cyclic', training.client_fraction
   noise = 'dp.epsilon=8', 'dp.noise_multiplier=1'
   norms, share = settings.model.norm_statistics, training.server_data_fraction

@@ -57,7 +57,7 @@ def training_key(settings: Settings, data: str, start_key: str = '') -> str:
   >>> training_key(parse_config(config), 'images-clients')
   """
   fields = _differing(settings, TRAINED)
-  fields['rounds'] = settings.num_rounds
+  fields['rounds'] = settings.training.num_rounds
   if settings.data.validation_fraction:  # it chooses a round on the way
     finetune = {name for name in FIELDS if name.startswith('finetune.')}
     fields |= _differing(settings, finetune)

@@ -71,7 +71,7 @@ def test_the_page_has_the_number_of_trainings():
   """By their keys; a run of no rounds evaluates the model of another."""
   runs = distinct_trainings(plan(CELLS, (0,)))
   number = sum(cell.published.mean is not None for cell in CELLS)
-  trained = sum(run.settings.num_rounds > 0 for run in runs)
+  trained = sum(run.settings.training.num_rounds > 0 for run in runs)
   text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
   assert (
     f'{number:,} published numbers. For one seed, {trained} trainings and '

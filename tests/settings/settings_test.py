@@ -207,7 +207,7 @@ def test_rounds_are_given_or_follow_from_epochs():
     ({'total_epochs': 84}, 16),
     ({'rounds': 3}, 3),
   ):
-    assert parse_config(make_settings(**changes)).num_rounds == rounds
+    assert parse_config(make_settings(**changes)).training.num_rounds == rounds
 
 
 def test_a_field_states_what_it_changes():
