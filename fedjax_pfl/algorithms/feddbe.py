@@ -107,6 +107,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     clock, params = averaging.aggregate(server, up, senders)
     return Server(clock, params, server.mean)
 
+  def predict(view, x, mask):
+    if not isinstance(view, Shifted):
+      return task.logits(view, x, mask)
+    f = task.features(view.params, x, mask)
+    return task.classify(view.params, f + view.shift)
+
   algorithm = averaging._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: Client(jnp.zeros_like(server.mean)),
@@ -117,7 +123,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       'initial': server.params,
       'personal': Shifted(server.params, client.shift),
     },
-    predict=make_predict(task),
+    predict=predict,
   )
   first = algorithm._replace(local_update=measure, aggregate=with_mean)
   return (
@@ -147,15 +153,3 @@ def objective(
     }
 
   return loss
-
-
-def make_predict(task: Task):
-  """Return (view, x, mask) -> logits, of features shifted or as they are."""
-
-  def predict(view, x, mask):
-    if not isinstance(view, Shifted):
-      return task.logits(view, x, mask)
-    f = task.features(view.params, x, mask)
-    return task.classify(view.params, f + view.shift)
-
-  return predict

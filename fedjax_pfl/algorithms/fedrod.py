@@ -72,13 +72,20 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       'personal': Both(server.params, client.personal_head),
     }
 
+  def predict(view, x, mask):
+    if not isinstance(view, Both):
+      return task.logits(view, x, mask)
+    f = task.features(view.params, x, mask)
+    generic = task.classify(view.params, f)
+    return generic + task.classify(view.personal_head, f)
+
   algorithm = global_model.federated_averaging(task, hp, local_update)
   algorithm = algorithm._replace(
     init_client=lambda server, data, rng: Client(
       trees.select(server.params, task.is_head)
     ),
     personalize=personalize,
-    predict=make_predict(task),
+    predict=predict,
   )
   return (Stage('fedrod', hp.train.rounds, algorithm),)
 
@@ -99,15 +106,3 @@ def objective(task: Task, prior: Array) -> local_training.Loss:
     }
 
   return loss
-
-
-def make_predict(task: Task):
-  """Return (view, x, mask) -> the logits of one head, or the sum of both."""
-
-  def predict(view, x, mask):
-    if not isinstance(view, Both):
-      return task.logits(view, x, mask)
-    f = task.features(view.params, x, mask)
-    return task.classify(view.params, f) + task.classify(view.personal_head, f)
-
-  return predict
