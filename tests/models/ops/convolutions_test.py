@@ -90,6 +90,7 @@ def test_convolution_relu_and_pooling(case):
   check(fn, kernel, bias, x)
 
 
+@functools.partial(jax.jit, static_argnums=(0, 1))
 def run(fn, dtype, *args):
   """Return the result and the gradients in this precision."""
   y, pull = jax.vjp(fn, *(a.astype(dtype) for a in args))

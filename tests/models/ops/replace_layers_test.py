@@ -43,7 +43,7 @@ def test_flax_linen(conv_impl):
   def fn(params, x):
     return net.apply(params, x, train=True, rngs={'dropout': KEY(1)})
 
-  program = check(fn, net.init(KEY(0), x), x, conv_impl=conv_impl)
+  program = check(fn, jax.jit(net.init)(KEY(0), x), x, conv_impl=conv_impl)
   assert bool(convolutions(program)) == (conv_impl != 'gemm')
   if conv_impl == 'gemm':
     assert 'reduce_window' not in program
