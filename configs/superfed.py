@@ -84,13 +84,7 @@ BASELINES = {
   'pfedme': {'algorithm': 'pfedme', **METHODS['pfedme']},
 }
 EXPERIMENTS = {
-  'cifar10': {
-    **SUPERFED,
-    'hp': {
-      **FIRST_CODE,
-      **{'mixing': 'model', 'phase_start': 0.4, 'mu': 0.01, 'nu': 2.0},
-    },
-  },
+  'cifar10': SUPERFED,  # mixing begins after 0.4 of the rounds, by default
   'cifar100': {
     **SUPERFED,
     'hp': {**FIRST_CODE, 'phase_start': 0.5},
