@@ -5,8 +5,8 @@
       --workdir=runs/shakespeare_fedavg
 
 or another METHOD, `configs/shakespeare.py:METHOD`; FedAvg by default. Ten roles
-take part in a round, with the first half of their text. All six methods take
-some 12 minutes on 2 CPU cores, by the CPU time of two. Prints the accuracy of
+take part in a round, with the first half of their text. All six methods took 24
+minutes of CPU time beside other work, 12 of two cores. Prints the accuracy of
 the next character, and bits per character (bits_per_token).
 
 A round of local_only is an epoch of all roles.
