@@ -59,6 +59,13 @@ def open_run(
   """
   check_installed(tracker)
   path = pathlib.Path(workdir)
+  if not str(workdir).strip():
+    raise bad_input(
+      'workdir',
+      got=str(workdir),
+      expected='the name of a directory',
+      cause='a variable of the shell that is not set',
+    )
   now = identity.identify(config, data, num_devices)
   rules = resumable, defaults or {}
   try:

@@ -120,6 +120,8 @@ def test_a_path_of_something_else(tmp_path):
   for path in (tmp_path / 'file', tmp_path / 'file' / 'below'):
     message = refused(begin, path)
     assert 'a directory that can be created and written' in message
+  for blank in ('', ' '):
+    assert 'the name of a directory' in refused(begin, blank)
   assert snapshot(tmp_path) == {'file': b'mine'}
 
 
