@@ -64,6 +64,7 @@ def open_run(
       'workdir',
       got=str(workdir),
       expected='the name of a directory',
+      choices=['another --workdir'],
       cause='a variable of the shell that is not set',
     )
   now = identity.identify(config, data, num_devices)
