@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedjax_pfl.client import (
@@ -151,7 +152,8 @@ def check_clients(data: ClientData) -> None:
       choices=['algorithm=fedamp', 'fewer clients'],
       cause='a method for federations of some hundred clients',
     )
-  smallest = int(data.count[data.count > 0].min(initial=2))
+  count = np.asarray(data.count)
+  smallest = count[count > 0].min(initial=2)
   if smallest < 2:
     raise bad_input(
       'partition',
