@@ -66,11 +66,32 @@ class Senders(NamedTuple):
 
 
 # What most methods have; the engine knows some of them by their identity.
-as_aggregated = lambda server, data, rng: server
-unchanged = lambda server, clients, data: (server, clients)
-any_clients = lambda data: None
-as_stored = lambda server, data: data
-no_broadcast = lambda server: ()
+
+
+def as_aggregated(server: Server, data: ClientData, rng: Key) -> Server:
+  """Return the server as it is after the mean."""
+  return server
+
+
+def unchanged(
+  server: Server, clients: Client, data: ClientData
+) -> tuple[Server, Client]:
+  """Return the states in which the stage before ended."""
+  return server, clients
+
+
+def any_clients(data: ClientData) -> None:
+  """Accept all clients."""
+
+
+def as_stored(server: Server, data: ClientData) -> ClientData:
+  """Return the training data unchanged."""
+  return data
+
+
+def no_broadcast(server: Server) -> tuple:
+  """Return no leaf: nothing is sent before the rounds."""
+  return ()
 
 
 class Algorithm(NamedTuple):
