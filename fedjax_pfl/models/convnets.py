@@ -4,6 +4,8 @@ ReLU after all layers but the head. A dense layer reads the flattened (H, W, C)
 map.
 """
 
+import functools
+
 import flax.linen as nn
 
 from fedjax_pfl.core.types import Array
@@ -26,6 +28,10 @@ class ConvNet(layers.Network):
       x = layers.BatchNorm(name=f'bn{i}')(x, mask)
       x = layers.max_pool(nn.relu(x))
     return _flat(x)
+
+
+convnet3 = functools.partial(ConvNet, depth=3)
+convnet4 = functools.partial(ConvNet, depth=4)
 
 
 class SimpleCNN(layers.Network):

@@ -1,7 +1,10 @@
-"""The list of models, and how to make the Task of one by its name."""
+"""The list of models, and how to make the Task of one by its name.
 
+The file of a model is imported when the model is made.
+"""
+
+import importlib
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -9,56 +12,46 @@ import flax.linen as nn
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import ExampleLoss, Task, Transform
-from fedjax_pfl.models import (
-  char_lstm,
-  convnets,
-  mobilenet,
-  resnet,
-  transformer,
-)
 from fedjax_pfl.models.module_task import task_from_module
-from fedjax_pfl.models.ops import layers
 
 
 class Model(NamedTuple):
-  """How to make a model, and the images that it accepts."""
+  """Where a model is, and the images that it accepts."""
 
-  make: Callable[..., nn.Module]  # (num_classes=) -> module
+  place: str  # 'file.name', in models/, of (num_classes=) -> module
   min_side: int = 1  # of an image: its pooling leaves a pixel
   sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
   batch_independent: bool = False  # see Task
   # Inputs are whole numbers [L] below this, or below Y; 0: images.
   tokens: int = 0
 
-
-def _resnet(block: type, *blocks: int, **inits) -> Model:
-  return Model(partial(resnet.ResNet, block=block, blocks=blocks, **inits))
+  def make(self, **sizes: int) -> nn.Module:
+    file, _, name = self.place.partition('.')
+    module = importlib.import_module(f'fedjax_pfl.models.{file}')
+    return getattr(module, name)(**sizes)
 
 
 MODELS = {
-  'char_lstm': Model(char_lstm.CharLSTM, tokens=100),
+  'char_lstm': Model('char_lstm.CharLSTM', tokens=100),
   'char_transformer': Model(
-    transformer.CharTransformer,
+    'transformer.CharTransformer',
     batch_independent=True,
     tokens=1,  # below Y
   ),
-  'convnet3': Model(partial(convnets.ConvNet, depth=3), 2**3),
-  'convnet4': Model(partial(convnets.ConvNet, depth=4), 2**4),
-  'fedavg_cnn': Model(convnets.FedAvgCNN, 16, batch_independent=True),
-  'mobilenet': Model(mobilenet.MobileNet),
-  'resnet10': _resnet(resnet.BasicBlock, 1, 1, 1, 1),
-  'resnet18': _resnet(resnet.BasicBlock, 2, 2, 2, 2),
-  'resnet50': _resnet(resnet.Bottleneck, 3, 4, 6, 3),
-  # As FedConcat's code begins it.
-  'resnet50_he': _resnet(resnet.Bottleneck, 3, 4, 6, 3, inits=layers.he_normal),
-  'simple_cnn': Model(convnets.SimpleCNN, 16, batch_independent=True),
+  'convnet3': Model('convnets.convnet3', 2**3),
+  'convnet4': Model('convnets.convnet4', 2**4),
+  'fedavg_cnn': Model('convnets.FedAvgCNN', 16, batch_independent=True),
+  'mobilenet': Model('mobilenet.MobileNet'),
+  'resnet10': Model('resnet.resnet10'),
+  'resnet18': Model('resnet.resnet18'),
+  'resnet50': Model('resnet.resnet50'),
+  'resnet50_he': Model('resnet.resnet50_he'),
+  'simple_cnn': Model('convnets.SimpleCNN', 16, batch_independent=True),
   'superfed_cnn': Model(
-    convnets.SuperFedCNN,
-    sides=(*convnets.SUPERFED_SIDES,),
-    batch_independent=True,
+    'convnets.SuperFedCNN', sides=(28, 32, 64), batch_independent=True
   ),
-  'vgg9': Model(convnets.VGG9, 8, batch_independent=True),
-  'vit_tiny': Model(transformer.ViT, 4, batch_independent=True),
+  'vgg9': Model('convnets.VGG9', 8, batch_independent=True),
+  'vit_tiny': Model('transformer.ViT', 4, batch_independent=True),
 }
 
 

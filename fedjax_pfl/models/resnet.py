@@ -14,6 +14,8 @@ weights): norm_statistics 'running'.
 scale 1 and shift 0, also that of a block's last convolution.
 """
 
+import functools
+
 import flax.linen as nn
 
 from fedjax_pfl.core.types import Array
@@ -89,3 +91,10 @@ class ResNet(layers.Network):
       how = blocks, WIDTHS[s - 1], min(s, 2), self.inits
       x = Stage(self.block, *how, name=f'stage{s}')(x, mask)
     return x.mean((1, 2))
+
+
+resnet10 = functools.partial(ResNet, block=BasicBlock, blocks=(1, 1, 1, 1))
+resnet18 = functools.partial(ResNet, block=BasicBlock, blocks=(2, 2, 2, 2))
+resnet50 = functools.partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3))
+# As FedConcat's code begins it.
+resnet50_he = functools.partial(resnet50, inits=layers.he_normal)
