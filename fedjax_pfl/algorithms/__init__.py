@@ -8,7 +8,13 @@ from types import ModuleType
 from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.user_code import FORM, is_code, load_code, value_of
+from fedjax_pfl.core.user_code import (
+  FORM,
+  is_code,
+  load_code,
+  value_of,
+  without_digest,
+)
 
 
 def available() -> tuple[str, ...]:
@@ -24,13 +30,14 @@ def available() -> tuple[str, ...]:
 
 
 def paper_name(name: str) -> str:
-  """Return what the paper calls a method; of another file the name given.
+  """Return what the paper calls a method; of the user's own, its name.
 
   Its docstring begins with it. The file is read and not imported.
 
-  >>> paper_name('knn_per'), paper_name('mine')
-  ('kNN-Per', 'mine')
+  >>> paper_name('knn_per'), paper_name('nap.py:fednap#4f0c8e21ab37')
+  ('kNN-Per', 'fednap')
   """
+  name = without_digest(name).rpartition('.py:')[2]
   if name not in available():
     return name
   text = (pathlib.Path(__path__[0]) / f'{name}.py').read_text(encoding='utf-8')

@@ -1,4 +1,4 @@
-"""Centralised training (Oh, Kim and Yun 2022): one client holds all data.
+"""Centralized (Oh, Kim and Yun 2022): one client holds all data.
 
   m <- beta m + (g + decay w)      for every batch, epoch after epoch
   w <- w - eta m

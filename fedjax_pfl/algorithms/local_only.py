@@ -1,4 +1,4 @@
-"""Local-only (Oh, Kim and Yun 2022): each client trains alone.
+"""Local only (Oh, Kim and Yun 2022): each client trains alone.
 
   w_i <- w                                      before round 0, for all i
   w_i, m_i <- SGD_tau(w_i, m_i; data of i)      momentum m_i is never reset

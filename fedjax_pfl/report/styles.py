@@ -15,11 +15,11 @@ from fedjax_pfl.core.user_code import without_digest
 
 
 class Style(NamedTuple):
-  name: str  # as its paper writes it
   colour: str  # on white
   dark: str  # on a dark background, of the same hue
   dash: Any  # linestyle of matplotlib
   marker: str
+  name: str = ''  # as its paper writes it
 
 
 SOLID = '-'
@@ -30,24 +30,24 @@ LONG = (0, (9, 2))
 DOUBLE = (0, (5, 1.2, 1, 1.2, 1, 1.2))
 
 STYLES = {
-  'fedavg': Style('FedAvg', '#0072B2', '#317DBA', SOLID, 'o'),
-  'fedbabu': Style('FedBABU', '#D55E00', '#E47433', DASHED, 's'),
-  'fedprox': Style('FedProx', '#661100', '#C0583E', DASHDOT, '^'),
-  'fedper': Style('FedPer', '#44AA99', '#1BAAA5', DOTTED, 'D'),
-  'lg_fedavg': Style('LG-FedAvg', '#DDCC77', '#E3D27F', DASHDOT, 'v'),
-  'fedrep': Style('FedRep', '#117733', '#5FAD6E', LONG, 'P'),
-  'per_fedavg': Style('Per-FedAvg', '#332288', '#8161DF', DOTTED, '<'),
-  'ditto': Style('Ditto', '#56B4E9', '#5DB9ED', DASHED, '>'),
-  'pfedme': Style('pFedMe', '#CC79A7', '#DE8CB9', DOUBLE, 'h'),
-  'local_only': Style('Local only', '#AA3377', '#C34F77', DOUBLE, 'X'),
-  'centralized': Style('Centralized', '#000000', '#E9E9E9', LONG, '*'),
-  'superfed': Style('SuPerFed', '#009E73', '#25B385', SOLID, 'p'),
-  'apfl': Style('APFL', '#EE7733', '#F97828', DASHED, 'd'),
-  'fedconcat': Style('FedConcat', '#CC3311', '#DD3D15', SOLID, 'H'),
-  'scaffold': Style('SCAFFOLD', '#882255', '#C24D88', DASHED, '8'),
-  'moon': Style('MOON', '#E69F00', '#ECA410', DASHDOT, '^'),
-  'fedrs': Style('FedRS', '#88CCEE', '#8BCEF0', LONG, 'v'),
-  'fedlc': Style('FedLC', '#CC6677', '#C7596C', DOTTED, 'D'),
+  'fedavg': Style('#0072B2', '#317DBA', SOLID, 'o'),
+  'fedbabu': Style('#D55E00', '#E47433', DASHED, 's'),
+  'fedprox': Style('#661100', '#C0583E', DASHDOT, '^'),
+  'fedper': Style('#44AA99', '#1BAAA5', DOTTED, 'D'),
+  'lg_fedavg': Style('#DDCC77', '#E3D27F', DASHDOT, 'v'),
+  'fedrep': Style('#117733', '#5FAD6E', LONG, 'P'),
+  'per_fedavg': Style('#332288', '#8161DF', DOTTED, '<'),
+  'ditto': Style('#56B4E9', '#5DB9ED', DASHED, '>'),
+  'pfedme': Style('#CC79A7', '#DE8CB9', DOUBLE, 'h'),
+  'local_only': Style('#AA3377', '#C34F77', DOUBLE, 'X'),
+  'centralized': Style('#000000', '#E9E9E9', LONG, '*'),
+  'superfed': Style('#009E73', '#25B385', SOLID, 'p'),
+  'apfl': Style('#EE7733', '#F97828', DASHED, 'd'),
+  'fedconcat': Style('#CC3311', '#DD3D15', SOLID, 'H'),
+  'scaffold': Style('#882255', '#C24D88', DASHED, '8'),
+  'moon': Style('#E69F00', '#ECA410', DASHDOT, '^'),
+  'fedrs': Style('#88CCEE', '#8BCEF0', LONG, 'v'),
+  'fedlc': Style('#CC6677', '#C7596C', DOTTED, 'D'),
 }
 SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
 
@@ -59,7 +59,7 @@ def style_of(algorithm: str) -> Style:
   of the user's own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
   """
   if algorithm in STYLES:
-    return STYLES[algorithm]
+    return STYLES[algorithm]._replace(name=paper_name(algorithm))
   method, bracket, rest = algorithm.partition(' (')
   if bracket:
     first = style_of(method)
@@ -70,7 +70,7 @@ def style_of(algorithm: str) -> Style:
   number = zlib.crc32(name.encode())  # hash() differs between processes
   listed = list(STYLES.values())[number % len(STYLES)]
   dash = SPARE_DASHES[number // 32 % len(SPARE_DASHES)]
-  return Style(paper_name(name), listed.colour, listed.dark, dash, 'X')
+  return Style(listed.colour, listed.dark, dash, 'X', paper_name(name))
 
 
 def spare_dashes(style: Style) -> list[Any]:

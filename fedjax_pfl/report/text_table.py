@@ -4,9 +4,8 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.evaluation.metrics import TAKEN
-from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
-from fedjax_pfl.report.styles import display_name
 
 TEST_BEST = (
   'test_best is chosen by the tests, which is optimistic; - without its view '
@@ -32,7 +31,7 @@ def table(results: Sequence[Result]) -> str:
   one and the best one on the tests. Clients who came after training have a
   table of their own.
   """
-  named = [(display_name(result['algorithm']), result) for result in results]
+  named = [(paper_name(result['algorithm']), result) for result in results]
   views = list(dict.fromkeys(v for result in results for v in result['views']))
   if 'finetuned' in views:
     views = [view for view in views if not view.startswith('finetuned_')]
@@ -118,6 +117,8 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
 
 def _choices(named: Sequence[tuple[str, Result]]) -> list[str]:
   """Return the table of the rounds that may be chosen, and what was."""
+  from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
+
   rows, lines = [('round chosen by', *KINDS, 'result')], []
   for name, result in named:
     cells = map(mean_and_std, summaries_by_choice(result).values())

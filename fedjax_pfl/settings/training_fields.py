@@ -2,7 +2,6 @@
 
 from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.client.optimisers import OPTIMISERS
-from fedjax_pfl.client.server_optimiser import SERVER_OPTIMISERS
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
@@ -198,7 +197,9 @@ class TrainingSettings:
   )
   server_optimizer: str = field(
     'none',
-    one_of(('none', *SERVER_OPTIMISERS), 'an optimiser of the server'),
+    one_of(
+      ('none', 'sgd', 'adagrad', 'adam', 'yogi'), 'an optimiser of the server'
+    ),
     'takes the mean change of a round as its gradient; none: the mean itself',
   )
   server_learning_rate: float = field(

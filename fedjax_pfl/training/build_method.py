@@ -12,8 +12,6 @@ import numpy as np
 from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
-from fedjax_pfl.client.running_statistics import kept_by_clients
-from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.statistics import NORM_STATISTICS
@@ -140,14 +138,18 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     build_checks.check_tokens(settings.algorithm, module, scoring)
   stages = module.build(task, hp)
   if training.server_optimizer != 'none':
-    how = ServerOptimiser(
+    from fedjax_pfl.client import server_optimiser
+
+    how = server_optimiser.ServerOptimiser(
       training.server_optimizer,
       training.server_learning_rate,
       training.server_momentum,
     )
-    stages = optimised(stages, how)
+    stages = server_optimiser.optimised(stages, how)
   if settings.model.norm_statistics == 'running_local':
-    stages = kept_by_clients(stages, task)
+    from fedjax_pfl.client import running_statistics
+
+    stages = running_statistics.kept_by_clients(stages, task)
   if training.compression != 'none':
     from fedjax_pfl.federated import compression
 
