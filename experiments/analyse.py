@@ -21,9 +21,9 @@ CLIENTS = flags.DEFINE_integer(
 def main(overrides):
   from fedjax_pfl.analysis.id_ood import analyse
   from fedjax_pfl.core import progress
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
 
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   edit, log = commandline.make_edit(overrides), progress.log
   path = analyse(RUN.value, OUTPUT.value, CLIENTS.value, log, edit)
   log(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')

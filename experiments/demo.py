@@ -62,10 +62,10 @@ def main():
   from fedjax_pfl.report import overview, page
   from fedjax_pfl.report.text_table import table
   from fedjax_pfl.runs import run_dir
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning.train_all import train_groups
 
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   form = load_form('demo')
   groups = [
     settings_of_seeds(form, method, rate, views)

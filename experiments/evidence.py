@@ -46,11 +46,11 @@ def main():
   from fedjax_pfl.leaderboard import fill_form as leaderboard
   from fedjax_pfl.reproduction.evidence import work_through
   from fedjax_pfl.reproduction.queue import load_queue, show_queue
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
 
   queue = load_queue(Path(QUEUE.value), load_table)
   configs = load_configs()
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   forms = [load_form(name) for name in queue.leaderboards]
 
   def follow(folder):

@@ -21,9 +21,9 @@ OUTPUT = flags.DEFINE_string('output', None, 'the file: .npz, a new one')
 def main(overrides):
   from fedjax_pfl.analysis.export import export
   from fedjax_pfl.core import progress
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
 
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   export(
     RUN.value,
     CLIENT.value,

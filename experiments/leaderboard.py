@@ -39,11 +39,11 @@ def main():
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import board, fill_form
   from fedjax_pfl.reproduction.evidence import deadline
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
 
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
   others = board.read(AGAINST.value) if AGAINST.value else ()
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   with deadline(MINUTES.value):
     fill_form.run(form, FOLDER.value, progress.log, others)
 

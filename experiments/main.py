@@ -60,12 +60,12 @@ def main(overrides):
 def run_experiment(settings):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report.text_table import table
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
 
   if not FORECAST.value:
-    startup.cache_programs(progress.log)
+    compile_cache.cache_programs(progress.log)
   experiment = build_experiment(settings, progress.log)
   if FORECAST.value:
     log_memory(experiment, progress.log)

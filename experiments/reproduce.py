@@ -47,9 +47,9 @@ def main():
   from fedjax_pfl.reproduction.execute import execute
   from fedjax_pfl.reproduction.plan import plan
   from fedjax_pfl.reproduction.results import Results
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
 
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
   table, seeds = load_table(TABLE.value), range(SEEDS.value)
   cells = filter_cells(table.cells, WHERE.value)

@@ -44,7 +44,7 @@ PAGE = flags.DEFINE_string('page', None, 'the report of all runs, a .html file')
 def main(overrides):
   from fedjax_pfl.core import progress
   from fedjax_pfl.report import page
-  from fedjax_pfl.training import startup
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning import sweep as sweeps
   from fedjax_pfl.tuning.choose import best_on_validation
   from fedjax_pfl.tuning.train_all import train_groups
@@ -56,7 +56,7 @@ def main(overrides):
     commandline.read_settings(CONFIG.value, {**overrides, **own})
     for own in combinations
   ]
-  startup.cache_programs(progress.log)
+  compile_cache.cache_programs(progress.log)
   sweep = sweeps.plan_sweep(
     combinations, configs, SEEDS.value, tunes=bool(TUNE.value)
   )

@@ -36,7 +36,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import rules, statistics, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
@@ -121,7 +121,7 @@ def mix(private: Params, shared: Params, alpha: Array) -> Params:
     shared,
     is_leaf=lambda leaf: leaf is None,
   )
-  return statistics.taken_from(private, mixed)
+  return norm_stats.taken_from(private, mixed)
 
 
 def fit_together(task, hp, server, client, data, rng):

@@ -24,7 +24,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import statistics, trees
+from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, Params, Task
@@ -56,7 +56,7 @@ class Upload(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
   trainable = part_mask(task, hp.trainable)
-  sent = statistics.with_all(trainable)
+  sent = norm_stats.with_all(trainable)
 
   def make_tx(clock):
     return optimisers.freeze_except(hp.train.sgd(clock), trainable)

@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import losses, rules, statistics, trees
+from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Senders, Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -97,7 +97,7 @@ def squared_distances(models: Params) -> Array:
 
   From differences: products would cancel where models are alike.
   """
-  models = statistics.learned(models)
+  models = norm_stats.learned(models)
 
   def to_all(own):
     return sum(

@@ -37,7 +37,7 @@ from fedjax_pfl.client import (
   own_examples,
   personalization,
 )
-from fedjax_pfl.core import losses, rules, statistics, trees
+from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import fold_examples
@@ -148,7 +148,7 @@ def fisher_trace(
     return losses.masked_cross_entropy(logits, batch)
 
   def add(total, batch):
-    grads = statistics.learned(jax.grad(loss)(params, batch))
+    grads = norm_stats.learned(jax.grad(loss)(params, batch))
     return total + sum(jnp.sum(g**2) for g in jax.tree.leaves(grads))
 
   zero = jnp.zeros((), jax.tree.leaves(params)[0].dtype)

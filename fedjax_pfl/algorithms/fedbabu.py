@@ -4,7 +4,8 @@
   b_i <- SGD_tau(b; data of client i, head h)   for i in the cohort S
   b   <- sum_i a_i b_i / sum_i a_i              a_i = 1 or n_i
 
-Gradients pass through the fixed head, whose bias is random and fixed, too.
+Gradients pass through the fixed head, whose bias is random and fixed, too
+(`freeze_except` of client/optimisers.py).
 After the rounds a client fine-tunes body and head, or one of them, as
 `finetune.trainable` says.
 

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import losses, rules, statistics
+from fedjax_pfl.core import losses, norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -86,7 +86,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     change = jax.tree.map(lambda own, w: own - w, up, server.params)
     total = jax.tree.map(jnp.add, server.total, senders.sum(change))
     params = jax.tree.map(lambda w, v: w + v / senders.num_clients, mean, total)
-    params = statistics.taken_from(mean, params)
+    params = norm_stats.taken_from(mean, params)
     return Server(clock, params, total, server.mean_count)
 
   def initialize(server, clients, data):
@@ -112,7 +112,7 @@ def objective(
 
   def loss(params, batch, rng):
     cross_entropy = task.loss(params, batch, rng)
-    pair = statistics.learned(drift), statistics.learned(params)
+    pair = norm_stats.learned(drift), norm_stats.learned(params)
     products = jax.tree.map(lambda v, u: jnp.sum(v * u), *pair)
     linear = sum(jax.tree.leaves(products))
     squared = 0.5 * losses.sum_squares(params, anchor)

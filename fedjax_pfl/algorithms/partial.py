@@ -36,7 +36,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import rules, statistics, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Mask, Task
 
@@ -119,7 +119,7 @@ def parts_of(task: Task, hp: HParams) -> tuple[Mask, Mask]:
     named = _matches(task, hp, 'shared')
     rest = jax.tree.map(lambda left, own: left and own, rest, named)
   shared = jax.tree.map(
-    lambda own, other: own and not other, statistics.with_all(rest), personal
+    lambda own, other: own and not other, norm_stats.with_all(rest), personal
   )
   names = trees.leaf_names(trees.select(task.is_head, shared))
   trees.path_mask(task.is_head, lambda name: name in names, 'hp.shared')

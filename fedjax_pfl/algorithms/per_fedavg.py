@@ -34,7 +34,7 @@ from fedjax_pfl.client import (
   optimisers,
   personalization,
 )
-from fedjax_pfl.core import rules, statistics, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Batch, ClientData, Params, Task
@@ -217,7 +217,7 @@ def fit_second_order(task, hp, beta, server, data, rng):
     rngs = jax.random.split(rng)
     grads = jax.grad(task.loss)(params, a, rngs[0])
     adapted = jax.tree.map(lambda w, g: w - alpha * g, params, grads)
-    adapted = statistics.taken_from(params, adapted)  # move by b alone
+    adapted = norm_stats.taken_from(params, adapted)  # move by b alone
     return task.loss(adapted, b, rngs[1])
 
   outer = hp.train._replace(learning_rate=beta)

@@ -35,7 +35,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import losses, rules, statistics
+from fedjax_pfl.core import losses, norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -83,7 +83,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     loss, tx = objective(task, hp.lam), make_optimiser(hp, clock)
     tree, info = hp.train.fit(task, start, data, rng, clock, loss, tx, batching)
     has_trained = client.has_trained | (info.num_steps > 0)
-    shared = statistics.taken_from(tree.personal, tree.shared)
+    shared = norm_stats.taken_from(tree.personal, tree.shared)
     return Client(tree.personal, has_trained), shared, info.metrics()
 
   averaging = global_model.federated_averaging(task, hp, local_update)
@@ -93,7 +93,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     params = jax.tree.map(
       lambda w, mean: (1 - hp.beta) * w + hp.beta * mean, server.params, mean
     )
-    return global_model.Server(clock, statistics.taken_from(mean, params))
+    return global_model.Server(clock, norm_stats.taken_from(mean, params))
 
   algorithm = averaging._replace(
     init_client=lambda server, data, rng: Client(

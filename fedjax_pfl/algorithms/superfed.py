@@ -46,7 +46,7 @@ from typing import NamedTuple
 import jax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import losses, rules, statistics, trees
+from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task
@@ -250,7 +250,7 @@ def twin_mask(task: Task, twice: str) -> Mask:
     return name.split('/')[-1] == 'kernel'
 
   if twice == 'all' or all(map(is_kernel, trees.leaf_names(task.is_head))):
-    return trees.invert(statistics.mask(task.is_head))
+    return trees.invert(norm_stats.mask(task.is_head))
   return trees.path_mask(task.is_head, is_kernel)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from fedjax_pfl.client import optimisers, personalization
-from fedjax_pfl.core import statistics, trees
+from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Algorithm, Client
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
@@ -54,7 +54,7 @@ def sgd_update(
       task, server.params, data, rng, server.round, loss, tx
     )
     if part is not None:
-      params = trees.select(params, statistics.with_all(part))
+      params = trees.select(params, norm_stats.with_all(part))
     return client, params, info.metrics()
 
   return local_update

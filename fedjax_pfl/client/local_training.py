@@ -255,12 +255,12 @@ def _make_epoch(loss, data, rng, tx, batching, steps, limit):
   return run_epoch
 
 
-class Diverged(ArithmeticError):
+class NotFinite(ArithmeticError):
   """A step with a value that is not finite; the message names its place."""
 
 
 def _check_step(epoch, position, loss, grads, tree):
-  """Raise Diverged if the loss, a gradient or a parameter is not finite.
+  """Raise NotFinite if the loss, a gradient or a parameter is not finite.
 
   Where training runs in Python: a compiled program has no values to check.
   """
@@ -272,7 +272,7 @@ def _check_step(epoch, position, loss, grads, tree):
       is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
       if is_floating and not bool(jnp.isfinite(leaf).all()):
         where = what if part is loss else f'{what} ({name or "loss"})'
-        raise Diverged(
+        raise NotFinite(
           f'step {int(position) + 1} of epoch {int(epoch) + 1}, in its {where}'
         )
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.core import statistics
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.algorithm import Client, Stage, unchanged
 from fedjax_pfl.core.types import Array, PyTree, Task
 
@@ -25,7 +25,7 @@ def moving(
 
   These enter neither momentum nor the norm of a gradient, and are not frozen.
   """
-  is_statistic = statistics.mask(tree)
+  is_statistic = norm_stats.mask(tree)
   if not any(jax.tree.leaves(is_statistic)):
     return tx
 
@@ -38,7 +38,7 @@ def moving(
       params,
     )
     updates = jax.tree.map(
-      lambda moves, u, g: -statistics.MOMENTUM * g if moves else u,
+      lambda moves, u, g: -norm_stats.MOMENTUM * g if moves else u,
       is_statistic,
       updates,
       grads,
@@ -65,26 +65,26 @@ def kept_by_clients(stages: tuple[Stage, ...], task: Task) -> tuple[Stage, ...]:
   its model is no model to evaluate. Where a method keeps models of its own,
   these have their own statistics.
   """
-  names = statistics.names_of(task.is_head)
+  names = norm_stats.names_of(task.is_head)
   return tuple(_kept(stage, names) for stage in stages)
 
 
 def _kept(stage: Stage, names: list[str]) -> Stage:
-  method, begin, put = stage.algorithm, stage.initialize, statistics.put_into
-  found_in = partial(statistics.found_in, names=names)
+  method, begin, put = stage.algorithm, stage.initialize, norm_stats.put_into
+  found_in = partial(norm_stats.found_in, names=names)
 
   def init_client(server, data, rng):
     return Keeper(method.init_client(server, data, rng), found_in(server))
 
   def download(server, client):
-    return statistics.learned(method.download(server, client.own))
+    return norm_stats.learned(method.download(server, client.own))
 
   def local_update(down, client, data, rng):
     down = put(down, client.statistics)
     own, up, metrics = method.local_update(down, client.own, data, rng)
     sent, old = found_in(up), client.statistics
     kept = {name: sent.get(name, old[name]) for name in old}
-    return Keeper(own, kept), statistics.learned(up), metrics
+    return Keeper(own, kept), norm_stats.learned(up), metrics
 
   def whole(server, up, senders):
     """Return uploads in which the server's values stand for what is missing."""

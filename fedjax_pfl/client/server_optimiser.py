@@ -22,7 +22,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core import rules, statistics
+from fedjax_pfl.core import norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.server_state import with_state
@@ -73,7 +73,7 @@ def step(
   if optimiser.name == 'sgd':
     m = jax.tree.map(lambda m, d: beta_1 * m + d, state.m, change)
     moved = jax.tree.map(lambda w, m: w + rate * m, params, m)
-    return statistics.taken_from(mean, moved), State(m, state.v)
+    return norm_stats.taken_from(mean, moved), State(m, state.v)
 
   def second_moment(v: Array, d: Array) -> Array:
     square, share = d**2, 1 - optimiser.beta_2
@@ -88,7 +88,7 @@ def step(
   moved = jax.tree.map(
     lambda w, m, v: w + rate * m / (jnp.sqrt(v) + optimiser.tau), params, m, v
   )
-  return statistics.taken_from(mean, moved), State(m, v)
+  return norm_stats.taken_from(mean, moved), State(m, v)
 
 
 # ---- As a wrapper of a method ------------------------------------------------

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.core.statistics import learned
+from fedjax_pfl.core.norm_stats import learned
 from fedjax_pfl.core.types import Array, Batch, ExampleLoss, PyTree
 
 

@@ -1,4 +1,4 @@
-"""A server that keeps something more, around any method.
+"""One more field for the state of the server, around any method.
 
 The record of the method's server gets one more field, which the functions of
 the method do not see.

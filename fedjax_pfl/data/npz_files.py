@@ -38,7 +38,7 @@ NUMBER = 'np.unique(names, return_inverse=True)[1]'
 refuse = functools.partial(bad_input, 'data_dir')
 
 
-class Rule(NamedTuple):
+class ArrayRule(NamedTuple):
   """What an array has to be, and the words for another; P is put into {P}."""
 
   header: str  # a pattern for 'int64[12]'
@@ -48,39 +48,39 @@ class Rule(NamedTuple):
 
 
 RULES = {
-  'images': Rule(
+  'images': ArrayRule(
     r'uint8\[[1-9]\d*(, [1-9]\d*){2,3}\]',
     'images uint8 [P, H, W, ch] or [P, H, W], at least one',
     'images that were divided by 255 already, pixels that were flattened, or '
     'images of unlike sizes; an input of the model goes under the name inputs',
   ),
-  'inputs': Rule(
+  'inputs': ArrayRule(
     r'(float|int|uint)\d+\[[1-9]\d*(, [1-9]\d*)+\]',
     'inputs [P, ...] of floats or whole numbers, with one axis or more '
     'behind that of the examples',
     'rows of unlike lengths, which have to be padded to one; words, which '
     'have to be numbered; or one number for each example: [:, None]',
   ),
-  'labels': Rule(
+  'labels': ArrayRule(
     r'u?int\d+\[{P}(, {L})?\]',
     'labels [{P}], a whole number from 0 for each image; of tokens [{P}, L], '
     '-1 for none',
     'one-hot or float labels, names of classes: number them with '
     f'{NUMBER}; or -1 for "no label"',
   ),
-  'split': Rule(
+  'split': ArrayRule(
     r'text\[{P}\]',
     "split [{P}], the word 'train' or 'test' for each image",
     "numbers: write np.where(is_test, 'test', 'train'); other words; or a "
     'column of pandas without .astype(str)',
   ),
-  'num_classes': Rule(
+  'num_classes': ArrayRule(
     r'u?int\d+\[\]',
     'num_classes as one whole number above 0',
     'the names or the counts of the classes',
     least=1,
   ),
-  'clients': Rule(
+  'clients': ArrayRule(
     r'u?int\d+\[{P}\]',
     'clients [{P}], a whole number from 0 for each image',
     f'names of clients: number them with {NUMBER}; or the clients of one '

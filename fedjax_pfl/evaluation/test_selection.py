@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.types import Array, PyTree, Scores
-from fedjax_pfl.evaluation.grid import families, grid
 from fedjax_pfl.evaluation.summary import other_measures
+from fedjax_pfl.evaluation.view_families import families, grid
 
 
 class Best(NamedTuple):

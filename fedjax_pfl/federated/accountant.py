@@ -1,6 +1,6 @@
 """The budget (epsilon, delta) of rounds with noise, by Renyi DP.
 
-  PLAN         rounds of one kind after another: how clients are drawn for each
+  Plan         rounds of one kind after another: how clients are drawn for each
   epsilon_of   noise multiplier, delta -> epsilon
   find_noise   epsilon, delta -> the least noise multiplier, by bisection
 

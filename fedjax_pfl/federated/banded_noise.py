@@ -1,4 +1,4 @@
-"""Noise that takes back what earlier rounds added: banded factorisation.
+"""Privacy noise that takes back what earlier rounds added: bands.
 
   C    lower triangular, Toeplitz, b bands c_0 .. c_{b-1}, columns of norm 1
   c    ~  the first b coefficients of (1 - x)^(-1/2)

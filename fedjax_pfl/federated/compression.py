@@ -40,7 +40,7 @@ import numpy as np
 from flax import struct
 from jax import lax
 
-from fedjax_pfl.core import statistics, trees
+from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
@@ -140,7 +140,7 @@ def check_uploads(
 def encode(codec: Codec, change: PyTree, rng: Key) -> PyTree:
   """Return the tree with leaves that are `Packed` where that is smaller."""
   leaves, structure = jax.tree.flatten(change)
-  as_it_is = jax.tree.leaves(statistics.mask(change))
+  as_it_is = jax.tree.leaves(norm_stats.mask(change))
 
   def sent(number, leaf):
     is_float = jnp.issubdtype(leaf.dtype, jnp.floating)

@@ -3,7 +3,7 @@
   f_i     ~   Bernoulli(p), with the key fold_in(client key, STREAM)
   sent_i  =   not f_i
   sent_i  &=  client i joins                      of a Poisson cohort
-  sent_i  &=  client i had time for a step   if there is a deadline (timing.py)
+  sent_i  &=  client i had time for a step  if there is a deadline (sim_time.py)
   sent_i  &=  loss, state and upload of client i are finite   if these exclude
   rows, uploads <- those of the clients that have sent
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.sharding import Mesh
 
-from fedjax_pfl.client.local_training import Diverged
+from fedjax_pfl.client.local_training import NotFinite
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.core.errors import bad_input
@@ -323,7 +323,7 @@ def _named(who, stage, server):
   try:
     with jax.disable_jit():
       yield
-  except Diverged as error:
+  except NotFinite as error:
     raise bad_input(
       'training',
       got=f'NaN or infinity: {who}, round {int(server.round) + 1} of {stage}, '

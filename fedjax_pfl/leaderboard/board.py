@@ -1,4 +1,4 @@
-"""A partition as rows of numbers: what its CSV has, and what is said of them.
+"""The rows of one partition: their CSV, and their verdicts in words.
 
 All comparisons with a baseline in one partition share a level of 95 %; so do,
 apart from these, the comparisons of all pairs of methods. A value is None where

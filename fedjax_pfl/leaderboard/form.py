@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.evaluation.grid import families
+from fedjax_pfl.evaluation.view_families import families
 from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.field import MAX_SEED

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from fedjax_pfl.core import statistics
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
 from fedjax_pfl.models import lora
@@ -118,8 +118,8 @@ def with_statistics(params: Params, batch_norms: set) -> Params:
   params = flatten_dict(params)
   for path in batch_norms:
     bias = params[*path, 'bias']
-    params[*path, statistics.MEAN] = jnp.zeros_like(bias)
-    params[*path, statistics.VAR] = jnp.ones_like(bias)
+    params[*path, norm_stats.MEAN] = jnp.zeros_like(bias)
+    params[*path, norm_stats.VAR] = jnp.ones_like(bias)
   return unflatten_dict(params)
 
 

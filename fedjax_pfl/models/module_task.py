@@ -22,7 +22,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core import statistics
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import gradients_alone, target
@@ -237,7 +237,7 @@ def _in_precision(fn: Callable, precision: str) -> Callable:
   def run(params: PyTree, *args: PyTree) -> Any:
     if precision == 'mixed':  # the cast keeps gradients alone
       low, *rest = _cast((params, *args), jnp.bfloat16)
-      low = statistics.taken_from(params, low)  # averages: not to be rounded
+      low = norm_stats.taken_from(params, low)  # averages: not to be rounded
       return _cast(fn(low, *rest), jnp.float32)
     with jax.default_matmul_precision(JAX_NAMES[precision]):
       return fn(gradients_alone(params), *args)

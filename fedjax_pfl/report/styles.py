@@ -1,4 +1,4 @@
-"""The name and the line style of each method, the same in all figures.
+"""Name, colour and line style of each method, the same in all figures.
 
 Colours are from Okabe and Ito (2008) and Paul Tol's schemes, for colour-blind
 readers. They are assigned so that methods compared in one paper stay apart

@@ -30,7 +30,7 @@ from fedjax_pfl.reproduction.execute import (
   saved_round,
   what_is_left,
 )
-from fedjax_pfl.reproduction.plan import Evaluation, Training, evaluation_of
+from fedjax_pfl.reproduction.plan import Evaluation, PlannedRun, evaluation_of
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.training.blank import build_blank
@@ -89,7 +89,7 @@ class DryRun:
     state = ', '.join(dict.fromkeys(words))
     return state, duration(seconds), f'{memory:,.0f} MiB'
 
-  def _forecast(self, training: Training) -> Forecast:
+  def _forecast(self, training: PlannedRun) -> Forecast:
     program = program_of(training.settings)
     if program not in self._measured:
       name = display_name(training.settings.algorithm)

@@ -1,4 +1,4 @@
-"""Work through a queue until all is done, or until the time is up.
+"""Train the queue of published cells until all is done, or the time is up.
 
 The time ends by SIGTERM, as before a machine is taken away: a training that is
 under way saves a checkpoint after the round that it is in, and continues from

@@ -28,7 +28,7 @@ from fedjax_pfl.reproduction.cells import OF_BEST_ROUND, OF_CLASSES, Reading
 from fedjax_pfl.reproduction.compare import find
 from fedjax_pfl.reproduction.plan import (
   Evaluation,
-  Training,
+  PlannedRun,
   distinct_trainings,
   group_seeds,
 )
@@ -85,7 +85,7 @@ def lacking(evaluation: Evaluation, results: Results) -> list[Reading]:
 
 def what_is_left(
   evaluations: Sequence[Evaluation], results: Results
-) -> tuple[str, list[Evaluation], list[Training]]:
+) -> tuple[str, list[Evaluation], list[PlannedRun]]:
   """Return 'done', 'diverged' or '', what is missing, and what is to train."""
   missing = [one for one in evaluations if lacking(one, results)]
   finite = [one for one in missing if not results.diverged(one.training)]
@@ -95,13 +95,13 @@ def what_is_left(
   return '', finite, [one for one in trainings if not is_trained(one, results)]
 
 
-def is_trained(training: Training, results: Results) -> bool:
+def is_trained(training: PlannedRun, results: Results) -> bool:
   """Return whether a run of the training is finished."""
   path = results.path_of(training)
   return path is not None and run_dir.is_finished(path)
 
 
-def saved_round(training: Training, results: Results) -> int:
+def saved_round(training: PlannedRun, results: Results) -> int:
   """Return the round of the last checkpoint of a training; 0 without one."""
   path = results.path_of(training)
   steps = checkpoint.steps(path / 'checkpoints') if path else []
@@ -109,7 +109,7 @@ def saved_round(training: Training, results: Results) -> int:
 
 
 def train_missing(
-  group: Sequence[Training], results: Results, log: Log
+  group: Sequence[PlannedRun], results: Results, log: Log
 ) -> None:
   """Train the seeds of a config that are not finished, in one program."""
   todo = []
@@ -147,7 +147,7 @@ def evaluate_missing(
 
 
 def _begin(
-  training: Training, results: Results, log: Log
+  training: PlannedRun, results: Results, log: Log
 ) -> tuple[Experiment, pathlib.Path]:
   """Return the experiment of a training, and the directory of its run.
 
@@ -168,7 +168,7 @@ def _begin(
 
 
 def _with_start(
-  settings: Settings, training: Training, results: Results
+  settings: Settings, training: PlannedRun, results: Results
 ) -> Settings:
   """Return the settings with the path of the run at init_from."""
   if training.init_from is None:

@@ -16,15 +16,15 @@ Config = Mapping[str, Any]
 INIT_FROM = 'a run of this plan'
 
 
-class Training(NamedTuple):
+class PlannedRun(NamedTuple):
   """One run, of one seed."""
 
   settings: Settings  # with INIT_FROM where it starts from another run
   identity: str  # a hash of them, and of those of the run at init_from
-  init_from: 'Training | None' = None  # the run whose model it starts from
+  init_from: 'PlannedRun | None' = None  # the run whose model it starts from
 
   @property
-  def chain(self) -> list['Training']:
+  def chain(self) -> list['PlannedRun']:
     """Return this training, preceded by those that it starts from."""
     return [*(self.init_from.chain if self.init_from else []), self]
 
@@ -32,7 +32,7 @@ class Training(NamedTuple):
 class Evaluation(NamedTuple):
   """One way to evaluate the last models of a training."""
 
-  training: Training
+  training: PlannedRun
   settings: Settings  # of the training, with fields of evaluation replaced
   key: str
   readings: tuple[Reading, ...]
@@ -40,13 +40,13 @@ class Evaluation(NamedTuple):
 
 def training_of(
   config: Config, init_from: Config | None, seed: int
-) -> Training:
+) -> PlannedRun:
   """Return the training of a config with this seed, and what it starts from."""
   first = training_of(init_from, None, seed) if init_from else None
   start = {'init_from': INIT_FROM} if init_from else {}
   settings = parse_config({**config, 'seed': seed, **start})
   identity = keys.training_key(settings, '', first.identity if first else '')
-  return Training(settings, identity, first)
+  return PlannedRun(settings, identity, first)
 
 
 def evaluation_of(cell: Cell, seed: int) -> Evaluation:
@@ -70,17 +70,17 @@ def plan(cells: Sequence[Cell], seeds: Sequence[int]) -> list[Evaluation]:
   return list(merged.values())
 
 
-def distinct_trainings(evaluations: Sequence[Evaluation]) -> list[Training]:
+def distinct_trainings(evaluations: Sequence[Evaluation]) -> list[PlannedRun]:
   """Return the trainings, each once, after those that they start from."""
-  ordered: dict[str, Training] = {}
+  ordered: dict[str, PlannedRun] = {}
   for evaluation in evaluations:
     ordered |= {one.identity: one for one in evaluation.training.chain}
   return list(ordered.values())
 
 
-def group_seeds(trainings: Sequence[Training]) -> list[list[Training]]:
+def group_seeds(trainings: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
   """Return trainings that differ only in the seed in one group."""
-  groups: dict[str, list[Training]] = {}
+  groups: dict[str, list[PlannedRun]] = {}
   for training in trainings:
     shared = repr([replace(one.settings, seed=0) for one in training.chain])
     groups.setdefault(shared, []).append(training)

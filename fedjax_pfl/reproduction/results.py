@@ -16,7 +16,7 @@ import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.reproduction.plan import Training
+from fedjax_pfl.reproduction.plan import PlannedRun
 from fedjax_pfl.reproduction.stored_runs import (
   StoredEvaluation,
   StoredRun,
@@ -115,7 +115,7 @@ class Results:
         return one
     return None
 
-  def key_of(self, training: Training) -> str:
+  def key_of(self, training: PlannedRun) -> str:
     """Return the key of a training, on the data that it was run with.
 
     '' if it was not begun: then its key is known when its data is built.
@@ -134,11 +134,11 @@ class Results:
         return key
     return ''
 
-  def path_of(self, training: Training) -> pathlib.Path | None:
+  def path_of(self, training: PlannedRun) -> pathlib.Path | None:
     """Return the run directory of a training; None if it was not begun."""
     return self.paths.get(self.key_of(training))
 
-  def diverged(self, training: Training) -> str:
+  def diverged(self, training: PlannedRun) -> str:
     """Return the sentence of a training, or of its start, that diverged; ''."""
     paths = filter(None, map(self.path_of, training.chain))
     return next(filter(None, map(divergence.sentence_of, paths)), '')

@@ -1,1 +1,1 @@
-"""The files that a run writes, and the database of all results."""
+"""The files of a run: directory, lock, checkpoints, models, scores, logs."""

@@ -1,5 +1,9 @@
 """The typed settings, and every field of a config by its name.
 
+The fields, their defaults and rules are in data_fields.py, training_fields.py
+(model, training, fine-tuning, privacy) and run_fields.py (evaluation, system);
+those below `hp` are the HParams of each method.
+
 From here come the typed `Settings`, the sentence for a bad value,
 docs/settings.md, --help, and the keys by which runs are recognised.
 """

@@ -3,8 +3,8 @@
 from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.client.optimisers import OPTIMISERS
 from fedjax_pfl.core import rules
+from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
-from fedjax_pfl.core.statistics import NORM_STATISTICS
 from fedjax_pfl.federated.cohort import SAMPLINGS
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS

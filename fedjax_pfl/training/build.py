@@ -188,19 +188,19 @@ def build_timing(
   training, num_clients = settings.training, settings.data.num_seen_clients
   if training.client_speeds == 'none':
     return None
-  from fedjax_pfl.federated import timing
+  from fedjax_pfl.federated import sim_time
 
   if training.client_speeds == DRAWN_SPEEDS:
     sigma = training.speed_sigma
-    speeds = timing.draw_speeds(settings.seed, sigma, num_clients)
+    speeds = sim_time.draw_speeds(settings.seed, sigma, num_clients)
   else:
-    speeds = timing.read_speeds(training.client_speeds, num_clients)
+    speeds = sim_time.read_speeds(training.client_speeds, num_clients)
   if training.buffer_size:
     at_work = cohort_size(num_clients, training.client_fraction)
-    sizes = at_work, training.buffer_size
-    return timing.make_buffers(stages, train, speeds, sizes, settings.seed, log)
+    how = (at_work, training.buffer_size), settings.seed
+    return sim_time.make_buffers(stages, train, speeds, *how, log)
   how = training.deadline, training.late_clients
-  return timing.make_timing(stages, train, speeds, *how, log)
+  return sim_time.make_timing(stages, train, speeds, *how, log)
 
 
 def placed(experiment: Experiment) -> Experiment:

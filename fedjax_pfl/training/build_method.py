@@ -13,8 +13,8 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.statistics import NORM_STATISTICS
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, is_code, value_of

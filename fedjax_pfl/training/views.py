@@ -7,7 +7,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation import evaluate
-from fedjax_pfl.evaluation.grid import families
+from fedjax_pfl.evaluation.view_families import families
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
 

@@ -23,7 +23,7 @@ from small_runs import make_settings
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.client.running_statistics import kept_by_clients
-from fedjax_pfl.core import statistics
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import parse_config
@@ -45,7 +45,7 @@ def task():
 
 
 def averages(params):
-  return statistics.found_in(params, statistics.names_of(task().is_head))
+  return norm_stats.found_in(params, norm_stats.names_of(task().is_head))
 
 
 @functools.cache
@@ -66,7 +66,7 @@ def test_the_terms_of_a_method_do_not_move_them(name):
 
 @every_method(3)
 def test_with_running_local_no_statistics_are_uploaded(name):
-  kinds = getattr(load(name), 'NORM_STATISTICS', statistics.NORM_STATISTICS)
+  kinds = getattr(load(name), 'NORM_STATISTICS', norm_stats.NORM_STATISTICS)
   if 'running_local' not in kinds:
     config = make_settings(algorithm=name, norm_statistics='running_local')
     message = refused(make_stages, parse_config(config), task())
@@ -75,7 +75,7 @@ def test_with_running_local_no_statistics_are_uploaded(name):
   stages = kept_by_clients(build(name, task()), task())
   for stage, server, clients in stage_shapes(stages, DATA):
     sent = messages(stage, server, clients, DATA)
-    assert not statistics.names_of((sent.up, sent.down))
+    assert not norm_stats.names_of((sent.up, sent.down))
     after = jax.eval_shape(
       stage.algorithm.local_update,
       *(sent.down, sent.state, client_of(DATA, 0), KEY(0)),
@@ -91,7 +91,7 @@ def test_clients_that_keep_them_are_tested_by_their_own():
   assert len(np.unique(np.round(kept[:, 0], 9))) == 4
   assert_close(averages(server), averages(task().init(KEY(0))))
   plain, _, _ = play(build('fedavg', task()), DATA, cohort=COHORT)
-  without = [statistics.learned(one.params) for one in (server, plain)]
+  without = [norm_stats.learned(one.params) for one in (server, plain)]
   assert_close(*without)  # training normalises by the batch
   _, models = evaluate(stages, server, clients, DATA, DATA, task())
   shown = averages(models['initial'])['bn/running_var']

@@ -10,9 +10,9 @@ from flax.traverse_util import flatten_dict
 
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import calibration, test_selection
-from fedjax_pfl.evaluation.grid import grid
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.evaluation.summary import other_measures
+from fedjax_pfl.evaluation.view_families import grid
 
 NAMES = {'loss': 'ce'}  # what the case calls otherwise
 

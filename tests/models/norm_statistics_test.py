@@ -7,7 +7,7 @@ import pytest
 from helpers import KEY, TRAIN, refused
 from norm_task import norm_task
 
-from fedjax_pfl.core import statistics
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch, ClientData
 from fedjax_pfl.models.registry import make_task
@@ -41,7 +41,7 @@ def test_two_steps_and_a_test_are_those_of_pytorch(how):
     epochs=1, shuffle=False, learning_rate=lambda clock: rate
   )
   params, _ = train.fit(task, params, data, KEY(0), jnp.zeros((), int))
-  want = {'scale': SCALE, statistics.MEAN: MEAN, statistics.VAR: VAR}
+  want = {'scale': SCALE, norm_stats.MEAN: MEAN, norm_stats.VAR: VAR}
   for name, value in want.items():
     np.testing.assert_allclose(params['bn'][name], value, rtol=1e-9)
   mask = jnp.ones(2)
@@ -66,7 +66,7 @@ def test_each_way_of_computing_gives_the_same_statistics(how, platform):
   want = slopes('lax')
   with compiling_for(platform):
     got = slopes(how)
-  assert len(statistics.names_of(got)) == 10
+  assert len(norm_stats.names_of(got)) == 10
   for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 
@@ -74,9 +74,9 @@ def test_each_way_of_computing_gives_the_same_statistics(how, platform):
 def test_half_precision_rounds_no_average():
   task = norm_task(precision='mixed')
   params = jax.tree.map(lambda leaf: leaf.astype('float32'), task.init(KEY(0)))
-  params['bn'][statistics.MEAN] = fine = jnp.full(2, 1.0001, 'float32')
+  params['bn'][norm_stats.MEAN] = fine = jnp.full(2, 1.0001, 'float32')
   batch = Batch(jnp.zeros((2, 4, 4, 1)), jnp.zeros(2, int), jnp.ones(2))
-  slope = jax.grad(task.loss)(params, batch, KEY(0))['bn'][statistics.MEAN]
+  slope = jax.grad(task.loss)(params, batch, KEY(0))['bn'][norm_stats.MEAN]
   bias = params['conv']['bias'].astype('bfloat16').astype('float32')
   np.testing.assert_allclose(slope, fine - bias, rtol=1e-6)
 
@@ -85,11 +85,11 @@ def test_without_them_the_program_has_none():
   """Of 'batch' the functions of statistics return what they are given."""
   task = norm_task(running_statistics=False)
   params = jax.eval_shape(task.init, KEY(0))
-  assert not statistics.names_of(params)
-  both = task.is_head, statistics.with_all(task.is_head)
+  assert not norm_stats.names_of(params)
+  both = task.is_head, norm_stats.with_all(task.is_head)
   assert both[0] == both[1]
-  assert statistics.taken_from(params, params) == params
-  program = str(jax.make_jaxpr(statistics.learned)(params))
+  assert norm_stats.taken_from(params, params) == params
+  program = str(jax.make_jaxpr(norm_stats.learned)(params))
   assert program == str(jax.make_jaxpr(lambda tree: tree)(params))
 
 

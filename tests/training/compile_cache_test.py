@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedjax_pfl.training import startup
+from fedjax_pfl.training import compile_cache
 
 NAMES = (
   'jax_compilation_cache_dir',
@@ -30,7 +30,7 @@ def cache(tmp_path, monkeypatch):
 
 def enable():
   logged = []
-  startup.cache_programs(logged.append)
+  compile_cache.cache_programs(logged.append)
   jax.experimental.compilation_cache.compilation_cache.reset_cache()
   return logged
 
@@ -48,7 +48,7 @@ def test_a_program_is_stored_in_a_folder_of_this_machine(cache, capfd):
   assert not enable()
   assert compute() == 41
   (entry,) = entries(cache)
-  assert entry.parent.name == startup.machine()
+  assert entry.parent.name == compile_cache.machine()
   assert entry.parent.stat().st_mode & 0o077 == 0  # no one else's code
   before = entry.stat().st_mtime_ns
   assert compute() == 41
@@ -100,7 +100,7 @@ def test_what_was_used_the_longest_ago_goes_first(tmp_path):
   for age in range(6):
     (folder / f'{age}').write_bytes(b'0' * 100)
     os.utime(folder / f'{age}', (1000 - age, 1000 - age))
-  startup.prune(tmp_path, limit=600)
+  compile_cache.prune(tmp_path, limit=600)
   assert len(list(folder.iterdir())) == 6
-  startup.prune(tmp_path, limit=599)
+  compile_cache.prune(tmp_path, limit=599)
   assert sorted(path.name for path in folder.iterdir()) == ['0', '1']

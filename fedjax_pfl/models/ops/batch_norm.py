@@ -106,7 +106,7 @@ def lags(
 ) -> Running | None:
   """Return running statistics minus those of a batch: the unbiased variance.
 
-  For `core/statistics.py`. The biased variance and the mean are over `number`
+  For `core/norm_stats.py`. The biased variance and the mean are over `number`
   pixels.
   """
   if running is None:

@@ -16,7 +16,7 @@ import jax
 from jax import lax
 from jax.nn import initializers
 
-from fedjax_pfl.core import statistics
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.types import Array, Key
 from fedjax_pfl.models.ops.batch_norm import masked_batch_norm, normalise_by
 
@@ -146,7 +146,7 @@ class BatchNorm(nn.Module):
 
   Mean and biased variance are over space and the rows of the mask [B] only;
   the output of other rows is zero, so that their values cannot grow from layer
-  to layer. If its parameters have running statistics (`core/statistics.py`),
+  to layer. If its parameters have running statistics (`core/norm_stats.py`),
   testing, which has no stream `TRAINING`, normalises by these.
   """
 
@@ -155,11 +155,11 @@ class BatchNorm(nn.Module):
     shape = x.shape[-1:]
     scale = self.param('scale', ones, shape)
     bias = self.param('bias', zeros, shape)
-    if not self.has_variable('params', statistics.MEAN):
+    if not self.has_variable('params', norm_stats.MEAN):
       return masked_batch_norm(x, scale, bias, mask)
     running = tuple(
       self.get_variable('params', name)
-      for name in (statistics.MEAN, statistics.VAR)
+      for name in (norm_stats.MEAN, norm_stats.VAR)
     )
     if self.has_rng(TRAINING):
       return masked_batch_norm(x, scale, bias, mask, running)

@@ -1,4 +1,4 @@
-"""A chart with its words: what the page shows as a figure, and files do."""
+"""A chart with its title and caption, for the page and for a file."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -19,7 +19,7 @@ from helpers import (
 )
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.federated import timing
+from fedjax_pfl.federated import sim_time
 from fedjax_pfl.federated.failures import HAS_SENT, with_failures
 from fedjax_pfl.federated.rounds import begin, make_round
 
@@ -41,7 +41,7 @@ def with_work(work):
   [('drop', [10, 0, 0, 0, 4]), ('partial', [10, 3, 0, 0, 4])],
 )
 def test_shares_give_the_steps_that_fit(policy, possible):
-  work = timing.shares(STEPS, SPEEDS, 10.0, policy)
+  work = sim_time.shares(STEPS, SPEEDS, 10.0, policy)
   assert np.floor(work * STEPS).tolist() == possible
   assert (work == 1).tolist() == [True, False, False, True, True]
 
@@ -50,21 +50,22 @@ def test_a_round_lasts_as_long_as_the_slowest_sender():
   """Or until the deadline, where somebody sends nothing."""
   cohorts, steps = np.array([[0, 4], [0, 1]]), np.array([[10, 4], [10, 3]])
   missing = np.array([[False, False], [False, True]])
-  assert timing.Timing(SPEEDS).advance(1.0, 2, cohorts, steps, missing) == 21.0
-  until = timing.Timing(SPEEDS, deadline=12.0)
+  always = sim_time.Timing(SPEEDS)
+  assert always.advance(1.0, 2, cohorts, steps, missing) == 21.0
+  until = sim_time.Timing(SPEEDS, deadline=12.0)
   assert until.advance(1.0, 2, cohorts, steps, missing) == 23.0
 
 
 def test_speeds_are_those_of_the_seed_or_of_the_file(tmp_path):
-  drawn = timing.draw_speeds(3, 0.5, 4000)
+  drawn = sim_time.draw_speeds(3, 0.5, 4000)
   assert np.log(drawn).std() == pytest.approx(0.5, rel=0.05)
-  assert not np.array_equal(drawn, timing.draw_speeds(4, 0.5, 4000))
+  assert not np.array_equal(drawn, sim_time.draw_speeds(4, 0.5, 4000))
   (tmp_path / 'speeds').write_text('1 2.5\n3')
-  assert timing.read_speeds(tmp_path / 'speeds', 3).tolist() == [1, 2.5, 3]
+  assert sim_time.read_speeds(tmp_path / 'speeds', 3).tolist() == [1, 2.5, 3]
   assert '3 numbers, from 1 on' in refused(
-    timing.read_speeds, tmp_path / 'speeds', 4
+    sim_time.read_speeds, tmp_path / 'speeds', 4
   )
-  assert 'No such file' in refused(timing.read_speeds, tmp_path / 'none', 4)
+  assert 'No such file' in refused(sim_time.read_speeds, tmp_path / 'none', 4)
 
 
 # ---- partial work
@@ -98,10 +99,10 @@ def test_every_method_does_no_more_than_fits(name):
   *got, _ = round_fn(*states, cohort, with_work(np.ones(7)), KEY(2))
   assert_close(tuple(got), tuple(want))
   steps = np.asarray(plain['num_steps'])
-  planned = timing.planned_steps(stage, *states, DATA)
+  planned = sim_time.planned_steps(stage, *states, DATA)
   assert planned[list(COHORT)].tolist() == steps.tolist()
   for possible in (0, 1, 5):
-    part = timing.shares(planned, np.ones(7), possible + 1e-3, 'partial')
+    part = sim_time.shares(planned, np.ones(7), possible + 1e-3, 'partial')
     *_, some = round_fn(*states, cohort, with_work(part), KEY(2))
     most = np.minimum(steps, possible)
     assert (np.asarray(some['num_steps']) <= most).all()
@@ -141,6 +142,6 @@ def test_order_chunks_and_dropout_do_not_change_who_is_late():
 def test_a_deadline_that_no_client_meets_is_refused(policy, words):
   stages = build('fedavg', train=TRAIN)
   message = refused(
-    timing.make_timing, stages, DATA, np.full(7, 0.5), 1.5, policy, print
+    sim_time.make_timing, stages, DATA, np.full(7, 0.5), 1.5, policy, print
   )
   assert words in message and 'deadline=' in message
