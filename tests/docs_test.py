@@ -92,7 +92,11 @@ def test_commands_have_their_file_and_flags(page):
 @every_page
 def test_fields_exist(page, fields):
   for name in FIELD.findall(page.read_text()):
-    if name != 'FIELD':
+    if name not in (
+      'FIELD',
+      'hp.beta',
+      'hp.NAME',
+    ):  # of a method that is a file
       assert name in fields, name
 
 

@@ -102,9 +102,12 @@ def check_loaded(config: Mapping[str, Any], every: bool = False) -> None:
     got=', '.join(itertools.chain(*absent.values())),
     expected='code that your own command line or program has named: nothing '
     'that a run directory or another file names is run',
-    choices=[' '.join(flags), 'build_experiment(load_code(config))'],
-    cause='a run with code of its own that is opened again: name its file '
-    'once more, if you trust it',
+    choices=[
+      f'{" ".join(flags)} on a command line',
+      'build_experiment(load_code(config)) in a program',
+    ],
+    cause='a program that has not loaded its code, or a run that is opened '
+    'again: name its file once more, if you trust it',
   )
 
 
@@ -127,12 +130,13 @@ def call(field: str, run: Callable[[], Any], *, of: Any, cause: str) -> Any:
   except Exception as error:  # somebody's program: anything
     module = sys.modules.get(getattr(of, '__module__', name_of(of)))
     place = _place(error, getattr(module, '__file__', None))
+    who = pathlib.Path(of.__file__).name if of is module else name_of(of)
     # JAX appends a page of advice to the first line of its errors.
     text = str(error).strip().partition('\n')[0]
     raise bad_input(
       field,
       got=f'{place}{type(error).__name__}: {text}',
-      expected=f'{name_of(of)} to run without an error',
+      expected=f'{who} to run without an error',
       cause=cause,
     ) from error
 

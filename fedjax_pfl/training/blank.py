@@ -35,7 +35,7 @@ def build_blank(settings: Settings) -> Experiment:
   stages, names_only = (
     build_stages(settings, own) for own in (task, outline(task))
   )
-  build_checks.check_method(settings, names_only, shape)
+  build_checks.check_method(settings, names_only, task, shape)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = stand_in(data.dataset, shape)

@@ -141,7 +141,7 @@ def build_experiment(
   stages = build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   names_only = make_stages(settings, outline(task))
-  build_checks.check_method(settings, names_only, shape)
+  build_checks.check_method(settings, names_only, task, shape)
   if settings.dp.clip:
     if settings.training.compression != 'none':
       # By the names of a method's uploads; what arrives of them is the same.

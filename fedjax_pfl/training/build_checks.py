@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Stage, private_names
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, one_of
-from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.types import ClientData, PyTree, Task
 from fedjax_pfl.core.user_code import (
   FORM,
   NAME,
@@ -24,6 +24,7 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.metrics import Metrics, check_metrics
+from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import EvaluationSettings, Settings
@@ -36,7 +37,7 @@ SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
 def check_method(
-  settings: Settings, stages: tuple[Stage, ...], shape: Shape
+  settings: Settings, stages: tuple[Stage, ...], task: Task, shape: Shape
 ) -> None:
   """Refuse what this method has not got; it is traced on shapes.
 
@@ -44,7 +45,7 @@ def check_method(
   """
   data = shapes_of_clients(shape, settings.data.num_seen_clients)
   if is_code(settings.algorithm):
-    check_own_method(settings.algorithm, stages, data)
+    check_own_method(settings.algorithm, stages, task, data)
   if (compressor := settings.training.compression) != 'none':
     from fedjax_pfl.federated import compression
 
@@ -108,39 +109,72 @@ def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
 
 
 def check_own_method(
-  name: str, stages: tuple[Stage, ...], data: ClientData
+  name: str, stages: tuple[Stage, ...], task: Task, data: ClientData
 ) -> None:
   """Refuse a method of the user's own whose functions do not fit together.
 
   A round of each stage is traced, on shapes: what clients keep, and the server,
-  stay of the same kind.
+  stay of the same kind, and the clock goes on. What the file declares private
+  is there, and the last stage does not upload it.
   """
+  method = value_of('algorithm', name)
 
-  def refuse(problem):
+  def refuse(problem, cause):
     raise bad_input(
       'algorithm',
       got=f'{name} with {problem}',
       expected='build(task, hp) -> (Stage, ...), rounds that keep the shapes '
       'of server and clients, and metrics with loss and num_steps',
-      cause='a function that returns something else than core/algorithm.py '
-      'says',
+      cause=cause,
     )
 
+  def with_clock(algorithm):
+    def aggregate(server, up, senders):
+      after = algorithm.aggregate(server, up, senders)
+      if getattr(after, 'round', None) is server.round:
+        words = 'a copy of the server without round=server.round + 1'
+        refuse('aggregate that leaves server.round as it is', words)
+      return after
+
+    return algorithm._replace(aggregate=aggregate)
+
   def trace():
+    other = 'a function that returns something else than core/algorithm.py says'
     for stage, *states in stage_shapes(stages, data):
-      round_fn = make_round(stage.algorithm, clients_per_chunk=1, mesh=None)
+      algorithm = with_clock(stage.algorithm)
+      round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
       cohort, key = jnp.zeros(1, int), jax.random.key(0)
       *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
-      if trees.kinds(after) != trees.kinds(states):
-        refuse(f'another kind of state after a round of {stage.name}')
+      for who, new, old in zip(
+        ('server', 'client'), after, states, strict=True
+      ):
+        if trees.kinds(new) != trees.kinds(old):
+          odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}
+          found = ', '.join(sorted(odd)) or 'of another shape, dtype or record'
+          refuse(f'another {who} after a round of {stage.name}: {found}', other)
       if not {'loss', 'num_steps'} <= {*metrics}:
-        refuse(f'the metrics {", ".join(metrics)} in {stage.name}')
+        refuse(f'the metrics {", ".join(metrics)} in {stage.name}', other)
+    sent = messages(stage, *states, data)
+    uploaded, kept = map(_folders, (sent.up, (sent.state, states[0])))
+    declared = getattr(method, 'PRIVATE_LEAVES', ())
+    if not isinstance(declared, tuple):
+      refuse(f'PRIVATE_LEAVES {declared!r}', 'a tuple without its comma')
+    for part in private_names(declared, task):
+      if f'/{part}/' in uploaded:
+        refuse(f'private leaves {part} in the upload', 'a mask the wrong way')
+      if f'/{part}/' not in kept:
+        refuse(f'private leaves {part}, which nobody has', 'a typing error')
 
   if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
-    refuse(f'build that returns {describe(stages)}')
-  of = value_of('algorithm', name)
+    cause = 'a stage alone: write (stage,), with a comma'
+    refuse(f'build that returns {describe(stages)}', cause)
   cause = 'a mistake in that file, or a state of another kind than before'
-  call('algorithm', trace, of=of, cause=cause)
+  call('algorithm', trace, of=method, cause=cause)
+
+
+def _folders(tree: PyTree) -> str:
+  """Return the paths of all leaves in one text, each within slashes."""
+  return ' '.join(f'/{path}/' for path in trees.leaf_names(tree))
 
 
 def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:

@@ -1,9 +1,11 @@
 """A method of one's own is one file outside the package, and a flag."""
 
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 from helpers import refused
 
@@ -15,59 +17,17 @@ from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.keys import training_key
 
 CONFIG = 'configs/digits.py:fedavg,quick'
-METHOD = '''
-"""FedNap: the head is frozen in every nap-th round t.
-
-  w <- sum_i a_i/a SGD_tau(w; head frozen if nap divides t)
-"""
-
-from typing import NamedTuple
-
-import jax
-import jax.numpy as jnp
-
-from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core.algorithm import Stage
-
-
-class HParams(NamedTuple):
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-  nap: int = 2
-
-
-def build(task, hp):
-  def loss_of(server, client, data):
-    is_frozen = (server.round + 1) % hp.nap == 0
-
-    def loss(params, batch, rng):
-      params = jax.tree.map(
-        lambda head, leaf: jnp.where(
-          head & is_frozen, jax.lax.stop_gradient(leaf), leaf
-        ),
-        task.is_head,
-        params,
-      )
-      return task.loss(params, batch, rng)
-
-    return loss
-
-  def local_update(server, client, data, rng):
-    client, params, metrics = update(server, client, data, rng)
-    return client, params, metrics
-
-  update = global_model.sgd_update(task, hp, loss_of)
-  algorithm = global_model.federated_averaging(task, hp, local_update)
-  return (Stage('fednap', hp.train.rounds, algorithm),)
-'''
+PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'howto' / 'own_method.md'
+(METHOD,) = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+PRIVATE = 'PRIVATE_LEAVES = ('
 
 
 @pytest.fixture
 def method(tmp_path):
-  """Return 'FILE.py:FedNap'."""
-  path = tmp_path / 'nap.py'
+  """Return 'FILE.py:FedAvgM'."""
+  path = tmp_path / 'avgm.py'
   path.write_text(METHOD)
-  return f'{path}:FedNap'
+  return f'{path}:FedAvgM'
 
 
 def build(method, **hp):
@@ -77,30 +37,32 @@ def build(method, **hp):
 
 
 def test_it_runs_from_the_command_line(method, quick_compiler):
-  experiment = build(method, nap='1')
+  experiment = build(method, beta='0.5')
   (stage,) = experiment.stages
-  key = jax.random.key(0)
-  server, clients = pfl.begin(stage, experiment.train, key)
+  key, cohort = jax.random.key(0), jnp.array([3])
+  states = pfl.begin(stage, experiment.train, key)
   round_fn = pfl.make_round(stage.algorithm, clients_per_chunk=1)
-  cohort = jnp.array([3])
-  after, _, metrics = round_fn(server, clients, cohort, experiment.train, key)
-  assert after.round == 1 and jnp.isfinite(metrics['loss']).all()
-  moved = jax.tree.map(
-    lambda one, other: bool((one != other).any()), server.params, after.params
-  )
-  assert not any(moved['head'].values())  # it is frozen in all rounds
-  assert moved['conv1']['kernel'] and moved['bn3']['scale']
+  for _ in range(2):
+    before, (*states, metrics) = (
+      states[0],
+      round_fn(*states, cohort, experiment.train, key),
+    )
+  server, norm = states[0], optax.tree.norm
+  assert server.round == 2 and jnp.isfinite(metrics['loss']).all()
+  step = jax.tree.map(jnp.subtract, server.params, before.params)
+  assert abs(norm(step) / norm(server.velocity) - 1) < 1e-4
+  assert norm(before.velocity) > 0
 
 
 def test_it_is_called_by_its_name_and_known_by_its_content(method):
   first = build(method).settings
-  assert display_name(first.algorithm) == 'FedNap'
+  assert display_name(first.algorithm) == 'FedAvgM'
   path = pathlib.Path(method.partition(':')[0])
   path.write_text(f'{METHOD}\n')
   second = build(method).settings
   stored = parse_config({'algorithm': str(first.algorithm)})  # runs no file
   assert training_key(first, '') != training_key(second, '')
-  assert display_name(stored.algorithm) == 'FedNap'
+  assert display_name(stored.algorithm) == 'FedAvgM'
   message = refused(build_experiment, stored)
   assert f'--config.algorithm={method}' in message
 
@@ -108,12 +70,21 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
 @pytest.mark.parametrize(
   ('old', 'new', 'words'),
   [
-    ('def build(', 'def make(', 'expected a name that nap.py defines'),
+    ('def build(', 'def make(', 'expected a name that avgm.py defines'),
     ('def build(task, hp)', 'def build(task)', 'with build(task)'),
-    ('(NamedTuple):', ':', 'no NamedTuple HParams'),
-    ('sgd_update(', 'sgd_updte(', "no attribute 'sgd_updte'"),
-    ('return client, params', 'return rng, params', 'pytree structure error'),
-    ('hp.nap == 0', '(1 // 0) == 0', 'nap.py, line 2'),
+    ('HParams(NamedTuple):', 'HParams:', 'no NamedTuple HParams'),
+    ('.federated_ave', '.federated_avv', "no attribute 'federated_avvraging'"),
+    ('hp.beta * v', '1 // 0 * v', 'avgm.py, line 37'),
+    (
+      'velocity)\n\n  a',
+      '())\n\n  a',
+      'another server after a round of fedavgm',
+    ),
+    ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
+    ('server.round + 1', 'server.round', 'leaves server.round as it is'),
+    ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),
+    ('class H', f'{PRIVATE}"hed",)\n\nclass H', 'hed, which nobody has'),
+    ('class H', f'{PRIVATE}"hed")\n\nclass H', "PRIVATE_LEAVES 'hed'"),
   ],
 )
 def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
@@ -126,4 +97,4 @@ def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
 
 def test_a_misspelt_method_or_hyperparameter_has_its_choices(method):
   assert '(did you mean fedavg?)' in refused(build, 'fedavgg')
-  assert 'Choices: nap' in refused(lambda: build(method, naps='3'))
+  assert 'Choices: beta' in refused(lambda: build(method, betas='3'))
