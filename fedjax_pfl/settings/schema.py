@@ -14,6 +14,7 @@ from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.rules import Rule, is_int, one_of
+from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import (
   MAX_SEED,
@@ -88,6 +89,12 @@ class Settings:
   finetune: FinetuneSettings = FinetuneSettings()
   evaluation: EvaluationSettings = EvaluationSettings()
   system: SystemSettings = SystemSettings()
+
+  @property
+  def num_drawn(self) -> int:
+    """Return how many clients are drawn for a round, or are at work at once."""
+    fraction = self.training.client_fraction
+    return cohort_size(self.data.num_seen_clients, fraction)
 
 
 FIELDS: dict[str, Field] = fields_of('', Settings)

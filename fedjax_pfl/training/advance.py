@@ -221,11 +221,8 @@ def evaluate(
   scores, models = evaluate_and_keep(evaluator, number, training.states, views)
   done, chosen = training.done, state.chosen
   numbers = {}
-  if experiment.settings.dp.clip:
-    from fedjax_pfl.training import privacy_budget
-
-    own = experiment.settings, experiment.stages
-    numbers['epsilon'] = privacy_budget.spent(*own, done)
+  if experiment.privacy:
+    numbers['epsilon'] = experiment.privacy.spent(done)
   best = update_test_best(state.test_best, scores, done, models)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)

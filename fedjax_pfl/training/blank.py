@@ -10,16 +10,10 @@ from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
-from fedjax_pfl.models.outline import outline
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training import build_checks
-from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build import Experiment, stages_and_budget
 from fedjax_pfl.training.build_data import build_data, examples_of
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
+from fedjax_pfl.training.build_method import build_task, peek_shape
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
@@ -32,16 +26,13 @@ def build_blank(settings: Settings) -> Experiment:
   """
   data, shape = settings.data, peek_shape(settings.data)
   task = build_task(settings, *shape)
-  stages, names_only = (
-    build_stages(settings, own) for own in (task, outline(task))
-  )
-  build_checks.check_method(settings, names_only, task, shape)
+  stages, budget = stages_and_budget(settings, task, shape, lambda text: None)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = stand_in(data.dataset, shape)
     dataset = examples_of(data, dataset)
   found = build_data(settings, lambda text: None, dataset)
-  return Experiment(settings, *found, task, stages)
+  return Experiment(settings, *found, task, stages, privacy=budget)
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

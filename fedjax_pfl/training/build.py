@@ -12,9 +12,9 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data.held_out import halves
-from fedjax_pfl.data.images import Dataset
+from fedjax_pfl.data.images import Dataset, Shape
 from fedjax_pfl.evaluation.metrics import Metrics
-from fedjax_pfl.federated.cohort import cohort_size, poisson_places
+from fedjax_pfl.federated.cohort import poisson_places
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
@@ -27,7 +27,6 @@ from fedjax_pfl.settings import (
   Settings,
   flat_config,
   parse_config,
-  replace,
 )
 from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 from fedjax_pfl.training import build_checks
@@ -54,7 +53,15 @@ class Experiment(NamedTuple):
   stages: tuple[Stage, ...]
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
+  privacy: Any = None  # a `Budget`, if uploads are clipped and noised
   timing: Any = None  # a `Timing`, if time is simulated
+
+  def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
+    """Return the stages of settings that differ in traced numbers alone."""
+    stages = make_stages(settings, self.task)
+    for own in filter(None, (self.privacy, self.timing)):
+      stages = own.around(stages)
+    return stages
 
   @property
   def rounds(self) -> int:
@@ -69,7 +76,7 @@ class Experiment(NamedTuple):
     if training.sampling != 'fixed':
       group = data.num_seen_clients // self.settings.dp.bands
       return poisson_places(group, self.joining_rate)
-    return cohort_size(data.num_seen_clients, training.client_fraction)
+    return self.settings.num_drawn
 
   @property
   def joining_rate(self) -> float:
@@ -138,19 +145,7 @@ def build_experiment(
       settings.init_from, settings.model.name, shape.image_shape, task, log
     )
     task = warm_start.begun(task, start)
-  stages = build_stages(settings, task)
-  # The names of its views do not depend on what the model computes.
-  names_only = make_stages(settings, outline(task))
-  build_checks.check_method(settings, names_only, task, shape)
-  if settings.dp.clip:
-    if settings.training.compression != 'none':
-      # By the names of a method's uploads; what arrives of them is the same.
-      plain = replace(settings, compression='none')
-      names_only = make_stages(plain, outline(task))
-    from fedjax_pfl.training import privacy_budget
-
-    for words in privacy_budget.checked(settings, names_only, shape):
-      log(words)
+  stages, budget = stages_and_budget(settings, task, shape, log)
   data = build_data(settings, log)
   if fraction := settings.training.server_data_fraction:
     from fedjax_pfl.federated import server_training
@@ -173,9 +168,25 @@ def build_experiment(
     )
   times = build_timing(settings, stages, data.train, log)
   stages = times.around(stages) if times else stages
-  return placed(
-    Experiment(settings, *data, task, stages, metrics=metrics, timing=times)
-  )
+  whole = Experiment(settings, *data, task, stages)
+  return placed(whole._replace(metrics=metrics, privacy=budget, timing=times))
+
+
+def stages_and_budget(
+  settings: Settings, task: Task, shape: Shape, log: Callable[[str], None]
+) -> tuple[tuple[Stage, ...], Any]:
+  """Return the method, checked on shapes, and its privacy; None without."""
+  stages = build_stages(settings, task)
+  # The names of its views do not depend on what the model computes.
+  quick = outline(task)
+  names_only = make_stages(settings, quick)
+  build_checks.check_method(settings, names_only, task, shape)
+  if not settings.dp.clip:
+    return stages, None
+  from fedjax_pfl.training import privacy_budget
+
+  budget = privacy_budget.make_budget(settings, quick, shape, log)
+  return budget.around(stages), budget
 
 
 def build_timing(
@@ -196,8 +207,7 @@ def build_timing(
   else:
     speeds = sim_time.read_speeds(training.client_speeds, num_clients)
   if training.buffer_size:
-    at_work = cohort_size(num_clients, training.client_fraction)
-    how = (at_work, training.buffer_size), settings.seed
+    how = (settings.num_drawn, training.buffer_size), settings.seed
     return sim_time.make_buffers(stages, train, speeds, *how, log)
   how = training.deadline, training.late_clients
   return sim_time.make_timing(stages, train, speeds, *how, log)
@@ -224,7 +234,5 @@ def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
 
   Its data and its model are the same.
   """
-  stages = build_stages(settings, experiment.task)
-  if experiment.timing:
-    stages = experiment.timing.around(stages)
+  stages = experiment.stages_of(settings)
   return experiment._replace(settings=settings, stages=stages)

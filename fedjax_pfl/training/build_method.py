@@ -1,7 +1,8 @@
 """From a config to its task and its stages: the model, the method, wrappers.
 
 Around a method go, from the inside: the server's optimiser, clients that keep
-running statistics, compression, privacy, training on the server's own data.
+running statistics, compression, training on the server's own data. What holds
+more than its settings comes later (`Experiment.stages_of`).
 What few runs need is imported when it is wanted.
 """
 
@@ -160,11 +161,6 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     )
     # What is clipped is what arrives.
     stages = compression.compressed(stages, how, decoded=settings.dp.clip > 0)
-  if settings.dp.clip:
-    from fedjax_pfl.training import privacy_budget
-
-    shape = peek_shape(settings.data)
-    stages = privacy_budget.private(stages, settings, shape)
   if not training.server_data_fraction:
     return stages
   from fedjax_pfl.federated import server_training

@@ -199,11 +199,8 @@ def write_result(
     more['sim_seconds'] = float(training.state.sim_seconds)
   if families := best_views(result.scores, train.count):
     more['test_best_view'] = families
-  if experiment.settings.dp.clip:
-    from fedjax_pfl.training import privacy_budget
-
-    own = experiment.settings, experiment.stages
-    more['privacy'] = privacy_budget.summary(*own)
+  if experiment.privacy:
+    more['privacy'] = experiment.privacy.summary()
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised
   run.write_result(

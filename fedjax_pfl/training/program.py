@@ -41,7 +41,6 @@ from fedjax_pfl.settings.hyperparameters import (
   with_numbers,
 )
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.build_method import make_stages
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 SEED = 'seed'
@@ -73,7 +72,7 @@ class Program:
     if not numbers:
       return self.experiment.stages
     settings = with_numbers(self.experiment.settings, numbers)
-    return make_stages(settings, self.experiment.task)
+    return self.experiment.stages_of(settings)
 
   # ---- rounds
 

@@ -19,8 +19,9 @@ from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import Experiment, placed
 from fedjax_pfl.training.build_data import build_data
-from fedjax_pfl.training.build_method import build_stages
+from fedjax_pfl.training.build_method import build_stages, peek_shape
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.privacy_budget import make_budget
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
@@ -52,9 +53,12 @@ def make_experiment(**changes) -> Experiment:
   settings = parse_config(make_settings(**changes))
   has_averages = settings.model.norm_statistics != 'batch'
   task = norm_task((8, 8, 1), 10) if has_averages else TASK
-  stages = build_stages(settings, task)
+  stages, privacy = build_stages(settings, task), None
+  if settings.dp.clip:
+    privacy = make_budget(settings, task, peek_shape(settings.data), print)
+    stages = privacy.around(stages)
   data = build_data(settings, lambda text: None)
-  return placed(Experiment(settings, *data, task, stages))
+  return placed(Experiment(settings, *data, task, stages, privacy=privacy))
 
 
 def with_algorithm(experiment, **functions):
