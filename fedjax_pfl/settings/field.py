@@ -27,7 +27,7 @@ class Field(NamedTuple):
   help: str
   changes: frozenset[str] = TRAINS
   resumable: bool = False  # may differ between two parts of one run
-  traced: bool = False  # a number that changes no shape: see hyperparameters.py
+  traced: bool = False  # a number that changes no shape: see validate.py
   name: str = ''  # on the command line
   section: str = ''  # '' where it stands in Settings itself
   attribute: str = ''  # of the section

@@ -1,24 +1,23 @@
-"""The hyperparameters of a method, checked as its record declares them.
-
-And the numbers that a compiled program can have as arguments. They change no
-shape and no number of steps: the fields that are `traced` (field.py), and the
-hyperparameters that the method's record declares as float.
-"""
+"""The hyperparameters of a method, checked as its record declares them."""
 
 import math
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, is_int, one_of
-from fedjax_pfl.settings.schema import FIELDS, Settings
-from fedjax_pfl.settings.validate import check_size, flat_config, from_flat
+from fedjax_pfl.core.user_code import UserCode, is_code
+from fedjax_pfl.settings.schema import Settings
 
+# Hyperparameters that are records of other fields of the config.
+SHARED_RECORDS = 'train', 'finetune'
+MAX_INT = 2**31 - 1  # whole numbers on a device have 32 bits
+MAX_FLOAT = 3.4e38  # floats as well
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
-TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
-HP = 'hp.'
 UNIONS = types.UnionType, typing.Union
 SMALL = Rule(
   lambda value: not is_int(value) or abs(value) <= MOST,
@@ -27,23 +26,47 @@ SMALL = Rule(
 )
 
 
-def check_hyperparameters(
-  method: str,
-  given: Mapping[str, Any],
-  fields: type,
-  others: Collection[str] = (),
-) -> None:
+def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
+  """Refuse numbers that 32 bits do not hold, also inside a list."""
+  for one in value if isinstance(value, tuple | list) else (value,):
+    is_whole = isinstance(one, int) and abs(one) > largest
+    is_real = isinstance(one, float) and MAX_FLOAT < abs(one) < math.inf
+    if is_whole or is_real:
+      raise bad_input(
+        name,
+        got=value,
+        expected=f'whole numbers up to {largest}, others up to {MAX_FLOAT}: '
+        'what 32 bits hold',
+        cause='a digit too many',
+      )
+
+
+def check_method(settings: Settings) -> None:
   """Refuse what the method has not got, and values of another kind.
 
-  `fields` is the method's record; those named in `others` are no settings.
+  Of a method of the user's own once it is loaded: a stored config only names
+  its file.
   """
+  method, kind = settings.algorithm, settings.model.norm_statistics
+  if is_code(method) and not isinstance(method, UserCode):
+    return
+  module = algorithms.load(method)
+  if kind != 'batch':
+    one_of(
+      getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
+      f'statistics of BatchNorm that {method} can keep',
+      'a method that averages something else than models, or whose clients use '
+      'models of others',
+    ).check('norm_statistics', kind)
+  if not settings.hp:
+    return
+  hints = typing.get_type_hints(module.HParams)
   defaults = {
     name: value
-    for name, value in fields()._asdict().items()
-    if name not in others
+    for name, value in module.HParams()._asdict().items()
+    if name not in SHARED_RECORDS
   }
-  hints = typing.get_type_hints(fields)
-  for name, value in given.items():
+  for name, value in settings.hp.items():
     one_of(
       defaults,
       f'a hyperparameter of {method}',
@@ -84,41 +107,3 @@ def _fits(value: Any, hint: Any) -> bool:
   if hint is float and type(value) is float:
     return math.isfinite(value)
   return type(value) is (int if hint is float else hint)
-
-
-# ---- numbers of a compiled program -------------------------------------------
-
-
-def flat_settings(settings: Settings) -> dict[str, Any]:
-  """Return every field by name, hyperparameters with the method's defaults.
-
-  >>> flat_settings(settings)['hp.mu']
-  0.01
-  """
-  fields = flat_config(settings)
-  given = fields.pop('hp')
-  defaults = algorithms.load(settings.algorithm).HParams()._asdict()
-  hp = {**defaults, **given}
-  return fields | {f'{HP}{name}': value for name, value in hp.items()}
-
-
-def traced_names(settings: Settings) -> tuple[str, ...]:
-  """Return the names of the numbers that a program may have as arguments."""
-  hints = typing.get_type_hints(algorithms.load(settings.algorithm).HParams)
-  fields = flat_settings(settings)
-  floats = (
-    f'{HP}{name}'
-    for name, hint in hints.items()
-    if float in (hint, *typing.get_args(hint))
-  )
-  return tuple(
-    name for name in (*TRACED, *floats) if type(fields[name]) in (int, float)
-  )
-
-
-def with_numbers(settings: Settings, numbers: Mapping[str, Any]) -> Settings:
-  """Return the settings with traced numbers, which no rule is asked of."""
-  flat = {**flat_config(settings), **numbers}
-  of_hp = [name for name in flat if name.startswith(HP)]
-  own = {name.removeprefix(HP): flat.pop(name) for name in of_hp}
-  return from_flat({**flat, 'hp': {**settings.hp, **own}})

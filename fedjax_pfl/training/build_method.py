@@ -14,8 +14,6 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.norm_stats import NORM_STATISTICS
-from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
@@ -26,12 +24,7 @@ from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.settings import DataSettings, Settings
-from fedjax_pfl.settings.hyperparameters import check_hyperparameters
 from fedjax_pfl.training import build_checks
-
-# Hyperparameters that are records of other fields of the config.
-SHARED_RECORDS = 'train', 'finetune'
-
 
 # ---- the model ---------------------------------------------------------------
 
@@ -87,18 +80,14 @@ def build_task(
 
 
 def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the stages of the config's method, hyperparameters filled in."""
-  module = algorithms.load(settings.algorithm)
-  check_hyperparameters(
-    settings.algorithm, settings.hp, module.HParams, SHARED_RECORDS
-  )
+  """Return the stages of the config's method, checked against its task."""
   part_mask(task, settings.finetune.trainable, 'finetune.trainable')
   if not is_code(settings.algorithm):
     return make_stages(settings, task)
   return call(
     'algorithm',
     lambda: make_stages(settings, task),
-    of=module,
+    of=algorithms.load(settings.algorithm),
     cause='a mistake in its build(task, hp)',
   )
 
@@ -106,7 +95,7 @@ def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
 def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   """Return the stages of a config that `build_stages` has checked.
 
-  Its numbers may be traced: see settings/hyperparameters.py.
+  Its numbers may be traced: see settings/validate.py.
   """
   module, training = algorithms.load(settings.algorithm), settings.training
   rounds = training.num_rounds
@@ -127,13 +116,6 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   hp = module.HParams(train=local, finetune=finetune, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
-  if (kind := settings.model.norm_statistics) != 'batch':
-    one_of(
-      getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
-      f'statistics of BatchNorm that {settings.algorithm} can keep',
-      'a method that averages something else than models, or whose clients use '
-      'models of others',
-    ).check('norm_statistics', kind)
   if task.num_labels > 1:
     scoring = settings.evaluation.scoring
     build_checks.check_tokens(settings.algorithm, module, scoring)

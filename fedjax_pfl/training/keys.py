@@ -40,7 +40,7 @@ from fedjax_pfl.settings import (
   parse_config,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.training.build_method import SHARED_RECORDS
+from fedjax_pfl.settings.hyperparameters import SHARED_RECORDS
 from fedjax_pfl.training.views import candidate_views, final_views
 
 # The number of rounds stands for total_epochs, the key of a run for its path.

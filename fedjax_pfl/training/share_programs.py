@@ -15,7 +15,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.settings.hyperparameters import flat_settings, traced_names
+from fedjax_pfl.settings.validate import flat_settings, traced_names
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import SEED, Program
 

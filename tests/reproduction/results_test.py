@@ -75,7 +75,7 @@ def runs(tmp_path_factory):
   folder = tmp_path_factory.mktemp('results')
   views = VIEWS[:2]
   made = [
-    make_run(folder / 'runs' / 'a', views=views, hp={'mu': 0.5}),
+    make_run(folder / 'runs' / 'a', views=views, hp={'trainable': 'full'}),
     make_run(folder / 'runs' / 'b', views=views, seed=1, dirichlet_beta=0.3),
   ]
   return folder, made
@@ -104,7 +104,7 @@ def test_a_row_for_every_client_and_view(runs):
   first = frame.iloc[0]
   wanted = {
     **{'algorithm': 'fedbabu', 'dataset': 'digits', 'num_clients': 20},
-    **{'shards_per_client': 2, 'rounds': 16, 'hp': 'mu=0.5'},
+    **{'shards_per_client': 2, 'rounds': 16, 'hp': 'trainable=full'},
     'finetune_epochs': '5',
   }
   assert {name: first[name] for name in wanted} == wanted

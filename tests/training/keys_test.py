@@ -29,9 +29,9 @@ def finetune(**changes):
 
 
 def test_a_key_is_that_of_what_config_json_gives_back():
-  config = make_settings(hp={'mu': 1.0, 'clip': float('inf')})
+  config = make_settings(algorithm='fedprox', hp={'mu': 1.0})
   key = keys.training_key(parse_config(config), 'a-b')
-  plain = {**config, 'hp': {'clip': 'inf', 'mu': 1}}
+  plain = {**config, 'hp': {'mu': 1}}
   plain = json.loads(json.dumps(dict(reversed(plain.items()))))
   assert isinstance(plain['lr_milestones'], list)
   assert keys.training_key(parse_config(plain), 'a-b') == key
@@ -58,7 +58,7 @@ def test_the_same_training(same):
   [
     {'data': 'a-c'},
     {'seed': 1},
-    {'hp': {'protocol': 'released'}},
+    {'hp': {'trainable': 'head'}},
     {'start_key': training()},
     {'eval_every': 3},  # the best of other rounds
     {'test_partition': 'whole'},

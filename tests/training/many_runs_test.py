@@ -21,7 +21,7 @@ from small_runs import (
 from configs import digits
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import replace, to_config
-from fedjax_pfl.settings.hyperparameters import flat_settings, traced_names
+from fedjax_pfl.settings.validate import flat_settings, traced_names
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.loop import train, train_many
