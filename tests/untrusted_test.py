@@ -170,6 +170,7 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
     tmp_path / 'theirs' / 'runs' / 'run',
     data=HOSTILE,
     data_dir=HOSTILE,
+    algorithm='superfed',
     hp={'protocol': HOSTILE},
     views=('initial', HOSTILE.replace('/', '')),
     result={'note': HOSTILE},
