@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import nnx
 from helpers import COUNTS, KEY, build, client_of, every_method, refused
@@ -12,12 +13,16 @@ from fedjax_pfl.federated.rounds import stage_shapes
 
 WORDS, T, Y = 9, 4, 3
 INSIDE = ('fedlc', 'fedrod', 'fedrs')  # they change the logits of the loss
-INDEX = jnp.arange(len(COUNTS) * max(COUNTS)).reshape(len(COUNTS), -1)
+ROWS = np.arange(len(COUNTS) * max(COUNTS), dtype=np.int32)
 DATA = pfl.ClientData(
-  jnp.arange(INDEX.size * T).reshape(-1, T) % WORDS,
-  jnp.arange(INDEX.size) % Y,
-  INDEX,
-  jnp.array(COUNTS),
+  *jax.device_put(
+    (
+      np.arange(ROWS.size * T, dtype=np.int32).reshape(-1, T) % WORDS,
+      ROWS % Y,
+      ROWS.reshape(len(COUNTS), -1),
+      np.array(COUNTS, np.int32),
+    )
+  )
 )
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

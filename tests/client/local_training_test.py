@@ -13,6 +13,7 @@ from helpers import (
   client_of,
   make_data,
   make_task,
+  params_of,
 )
 
 from fedjax_pfl.client import local_training
@@ -20,7 +21,7 @@ from fedjax_pfl.core.types import Batch
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, QUIET, DATA = make_task(), make_task(noise=0), make_data()
-PARAMS = TASK.init(KEY(7))
+PARAMS = params_of(TASK)
 
 
 def fit(task, data, epochs, tx, *, shuffle=False, **options):

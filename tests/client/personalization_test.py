@@ -15,6 +15,7 @@ from helpers import (
   from_lists,
   make_data,
   make_task,
+  params_of,
 )
 
 from fedjax_pfl.client import local_training, personalization
@@ -23,7 +24,7 @@ from fedjax_pfl.core.trees import PARTS
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()
-PARAMS = TASK.init(KEY(7))
+PARAMS = params_of(TASK)
 ONE = client_of(DATA, 4)
 
 

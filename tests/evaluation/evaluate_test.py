@@ -3,6 +3,8 @@
 Single predictions are compared with scikit-learn's in tests/properties.
 """
 
+import functools
+
 import jax
 import numpy as np
 import pytest
@@ -17,6 +19,7 @@ from helpers import (
   client_of,
   make_data,
   make_task,
+  params_of,
 )
 
 from fedjax_pfl.core import trees
@@ -26,14 +29,18 @@ from fedjax_pfl.federated.rounds import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK = make_task()
-PARAMS = TASK.init(KEY(7))
+PARAMS = params_of(TASK)
 TRAIN, TEST = make_data(), make_data(TEST_COUNTS, seed=1)
 VIEWS = ('initial', 'finetuned')
 ALGORITHM = build('fedavg')[0].algorithm
-STATES = init_states(ALGORITHM, TRAIN, KEY(1))
 EVALUATE = make_evaluate(
   ALGORITHM, TASK.normalise, VIEWS, batch_size=4, keep_models=True
 )
+
+
+@functools.cache
+def states():
+  return init_states(ALGORITHM, TRAIN, KEY(1))
 
 
 def numpy_logits(params, data, count, size):
@@ -58,7 +65,7 @@ def evaluate(test=TEST):
   def keep(ids, models):
     blocks.append((ids.tolist(), models))
 
-  given = VIEWS, *STATES, TRAIN, test, KEY(5)
+  given = VIEWS, *states(), TRAIN, test, KEY(5)
   scores = evaluate_clients(EVALUATE, *given, on_models=keep)
   ((ids, models),) = blocks
   assert ids == [*range(7)]
@@ -75,7 +82,7 @@ def test_models_are_those_of_each_client(found):
   personalize = jax.jit(ALGORITHM.personalize)
   for i in range(len(COUNTS)):
     rng = jax.random.fold_in(KEY(5), i)
-    want = personalize(STATES[0], (), client_of(TRAIN, i), rng)
+    want = personalize(states()[0], (), client_of(TRAIN, i), rng)
     got = trees.gather(found[1], i)
     assert_close(got, {view: want[view] for view in VIEWS})
 

@@ -13,11 +13,9 @@ COUNT, CLASSES, SIZE = 12, 7, 5  # 5 + 5 + 2
 RNG = np.random.default_rng(3)
 LOGITS = np.round(2 * RNG.normal(size=(COUNT + 3, CLASSES)))  # with ties
 Y = RNG.integers(0, CLASSES, COUNT + 3)  # the last three are padding
+ALL = np.arange(COUNT + 3)
 TEST = ClientData(
-  jnp.arange(COUNT + 3),
-  jnp.asarray(Y, jnp.int32),
-  jnp.arange(COUNT + 3),
-  jnp.asarray(COUNT),
+  *jax.device_put((ALL, Y.astype(np.int32), ALL, np.asarray(COUNT)))
 )
 
 

@@ -9,8 +9,8 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import test_selection
 
 # Correct predictions of each of three clients in rounds 0 to 3.
-ROUNDS = jnp.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]])
-COUNT = jnp.array([4, 4, 4])
+ROUNDS = np.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]])
+COUNT = np.array([4, 4, 4])
 UPDATE = jax.jit(
   test_selection.update_best, static_argnames=('replace_ties', 'shared_round')
 )

@@ -19,11 +19,14 @@ from fedjax_pfl.federated.chunking import (
 )
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-ARGUMENTS = (*start(), jnp.array(COHORT), DATA, KEY(2))
+
+
+def arguments():
+  return *start(), jnp.array(COHORT), DATA, KEY(2)
 
 
 def test_auto_is_one_on_a_cpu():
-  sizes = [chunk_size(own, counting(), *ARGUMENTS) for own in ('auto', 3, 30)]
+  sizes = [chunk_size(own, counting(), *arguments()) for own in ('auto', 3, 30)]
   assert sizes == [1, 3, len(COHORT)]
 
 
@@ -81,9 +84,9 @@ def test_the_chunk_is_halved_until_it_fits():
   round_fn = with_oom_backoff(
     small_memory(2, tried), 'auto', lambda *args: len(args[2]), lines.append
   )
-  want = rounds.make_round(counting(), clients_per_chunk=2)(*ARGUMENTS)
+  want = rounds.make_round(counting(), clients_per_chunk=2)(*arguments())
   for _ in range(2):  # the chunk is not searched again
-    assert_same_bits(round_fn(*ARGUMENTS), want)
+    assert_same_bits(round_fn(*arguments()), want)
   assert tried == [5, 2, 2]
   assert len(lines) == 1 and '5 clients' in lines[0] and 'with 2' in lines[0]
 
@@ -96,6 +99,6 @@ def test_no_chunk_fits(chunk, holds, choice):
   """No client fits, or not as many as the user asks for."""
   round_fn = with_oom_backoff(small_memory(holds, []), chunk, lambda *args: 5)
   with pytest.raises(BadInput, match='at a time as fit into memory') as error:
-    round_fn(*ARGUMENTS)
+    round_fn(*arguments())
   assert choice in str(error.value)
   assert 'RESOURCE_EXHAUSTED' in str(error.value)

@@ -2,19 +2,18 @@
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import nnx
 from flax.traverse_util import flatten_dict, unflatten_dict
-from helpers import KEY, assert_same_bits, refused
+from helpers import KEY, assert_same_bits, normal, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.core.trees import leaf_names
 from fedjax_pfl.models.lora import A, B
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-X, MASK = jax.random.normal(KEY(0), (3, 6, 8)), jnp.ones(3)
+X, MASK = normal(3, 6, 8), jax.device_put(np.ones(3, np.float32))
 
 
 class Linen(nn.Module):
@@ -61,7 +60,7 @@ def test_a_module_with_adapters(module, kernels):
   assert_same_bits(logits, jax.jit(base.logits)(plain, X, MASK))
 
   for place in places:
-    params[*place, B] = jax.random.normal(KEY(2), params[*place, B].shape)
+    params[*place, B] = normal(*params[*place, B].shape)
     change = 1.5 * (params[*place, A] @ params[*place, B])
     shared[*place, 'kernel'] += change.reshape(shared[*place, 'kernel'].shape)
   got = jax.jit(task.logits)(unflatten_dict(params), X, MASK)

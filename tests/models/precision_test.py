@@ -4,8 +4,9 @@ import re
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import assert_same_bits
+from helpers import assert_same_bits, normal
 
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.module_task import PRECISIONS
@@ -13,9 +14,9 @@ from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BATCH = Batch(
-  jax.random.normal(jax.random.key(1), (6, 8, 8, 1)),
-  jnp.arange(6) % 3,
-  jnp.ones(6),
+  normal(6, 8, 8, 1),
+  np.arange(6, dtype=np.int32) % 3,
+  np.ones(6, np.float32),
 )
 every_way = pytest.mark.parametrize('conv_impl', ['lax', 'fused', 'gemm'])
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from compiler import counting
 from flax import nnx
-from helpers import KEY, refused
+from helpers import KEY, normal, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.core import trees
@@ -15,9 +15,9 @@ from fedjax_pfl.models.module_task import make_user_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 Y, T, WORDS = 3, 6, 20
-SENSOR = jax.random.normal(KEY(0), (4, 16, 2))
-TOKENS = jnp.arange(4 * T).reshape(4, T) % WORDS
-MASK = jnp.ones(4)
+SENSOR = normal(4, 16, 2)
+TOKENS = np.arange(4 * T, dtype=np.int32).reshape(4, T) % WORDS
+MASK = jax.device_put(np.ones(4, np.float32))
 
 
 class Line(nn.Module):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from claim_runs import judge, make_run, write_summary
 from helpers import refused
+from printed import load_table
 
-from configs.tables.common import load_configs, load_table
+from configs.tables.common import load_configs
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from helpers import refused
+from printed import load_table
 
 from configs.leaderboard import load_form
-from configs.tables.common import load_table
 from fedjax_pfl.reproduction.queue import load_queue
 
 QUEUE = Path(__file__).parents[2] / 'results' / 'queue.toml'

@@ -9,9 +9,9 @@ import re
 import shlex
 
 import pytest
+from printed import load_table
 
 from configs import common
-from configs.tables.common import load_table
 from experiments.commandline import read_settings
 from fedjax_pfl.reproduction.cells import OF_SERVER
 from fedjax_pfl.reproduction.plan import evaluation_of

@@ -76,6 +76,12 @@ def cheap_noise(key, shape):
   return jnp.sin(1e4 * high + (1 + 9 * low) * places).reshape(shape)
 
 
+def normal(*shape, seed=0):
+  """Return numbers of a normal distribution; nothing is compiled."""
+  drawn = np.random.default_rng(seed).normal(size=shape)
+  return jax.device_put(drawn.astype(jnp.result_type(float)))
+
+
 @functools.cache  # its `init` is compiled once
 def make_task(
   hidden=5, noise=0.1, shape=SHAPE, classes=CLASSES, normalised=True
@@ -145,6 +151,12 @@ def make_task(
   )
 
 
+def params_of(task: Task):
+  """Return parameters of a normal distribution; nothing is compiled."""
+  shapes = jax.eval_shape(task.init, KEY(7))
+  return jax.tree.map(lambda leaf: normal(*leaf.shape), shapes)
+
+
 def make_data(counts=COUNTS, seed=0, shape=SHAPE, classes=CLASSES):
   """Return clients with random images; the last row of the pool is poison."""
   rng = np.random.default_rng(seed)
@@ -156,20 +168,18 @@ def make_data(counts=COUNTS, seed=0, shape=SHAPE, classes=CLASSES):
   rows = np.split(rng.permutation(total), ends[:-1])
   for line, own in zip(index, rows, strict=True):
     line[: len(own)] = own
-  return ClientData(
-    jnp.asarray(x),
-    jnp.asarray(rng.integers(0, classes, total + 1), jnp.int32),
-    jnp.asarray(index),
-    jnp.asarray(counts, jnp.int32),
-  )
+  y = rng.integers(0, classes, total + 1).astype(np.int32)
+  # Nothing is compiled: every process that collects the tests does this.
+  return ClientData(*jax.device_put((x, y, index, np.array(counts, np.int32))))
 
 
 def pad(data: ClientData, width: int, row: int = 0) -> ClientData:
   """Return the clients in `width` columns; all padding shows pool row `row`."""
   index = np.full((len(data.index), width), row % len(data.x), np.int32)
-  for line, own, count in zip(index, data.index, data.count, strict=True):
+  rows = map(np.asarray, (index, data.index, data.count))
+  for line, own, count in zip(*rows, strict=True):
     line[:count] = own[:count]
-  return data._replace(index=jnp.asarray(index))
+  return data._replace(index=jax.device_put(index))
 
 
 def from_lists(*clients) -> ClientData:
@@ -187,7 +197,9 @@ def from_lists(*clients) -> ClientData:
 
 def client_of(data: ClientData, i: int) -> ClientData:
   """Return the data of client i: index [N], count []."""
-  return data._replace(index=data.index[i], count=data.count[i])
+  rows = np.asarray(data.index)[i], np.asarray(data.count)[i]
+  index, count = jax.device_put(rows)
+  return data._replace(index=index, count=count)
 
 
 def build(name: str, task: Task | None = None, **hp):
