@@ -2,10 +2,13 @@
 
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
+from fedjax_pfl.settings.run_fields import (
+  EvaluationSettings,
+  FinetuneSettings,
+  SystemSettings,
+)
 from fedjax_pfl.settings.schema import FIELDS, RESUMABLE, Settings, changing
 from fedjax_pfl.settings.training_fields import (
-  FinetuneSettings,
   ModelSettings,
   PrivacySettings,
   TrainingSettings,

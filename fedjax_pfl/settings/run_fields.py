@@ -1,13 +1,21 @@
-"""The sections `evaluation` and `system`: what a run evaluates, how it runs."""
+"""The sections `finetune`, `evaluation`, `system`: what is evaluated, how."""
 
 from fedjax_pfl.core import rules, user_code
-from fedjax_pfl.core.rules import boolean, count, is_int, one_of
+from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.federated.chunking import CHUNKS
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
-from fedjax_pfl.settings.field import EVALUATES, NOTHING, field, record
+from fedjax_pfl.settings.field import (
+  BATCH_SIZE,
+  EVALUATES,
+  LEARNING_RATE,
+  MOMENTUM,
+  NOTHING,
+  field,
+  record,
+)
 
 ON_DIVERGENCE = ('stop', 'exclude')
 SELECT = ('last', 'validation')
@@ -17,6 +25,46 @@ VIEWS = rules.tuple_of(
   'names of views, such as "initial" and "finetuned"',
   "a single name: write ('initial',)",
 )
+
+
+@record
+class FinetuneSettings:
+  """Fine-tuning of the global model by each client, for evaluation."""
+
+  epochs: tuple[int, ...] = field(
+    (5,),
+    Rule(
+      lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) > 0
+        and all(is_int(v) and v >= 1 for v in value)
+      ),
+      'whole numbers of epochs, 1 or more',
+      'epoch 0, which is the view "initial"; or a single number: write (5,)',
+    ),
+    'several: one fine-tuning, evaluated at each of them',
+    EVALUATES,
+  )
+  trainable: str = field(
+    'full',
+    # Whether the model has these layers is checked when the model is known.
+    Rule(
+      lambda value: isinstance(value, str) and all(value.split('+')),
+      "'full', 'body', 'head', or names of layers joined by '+'",
+      'a list of layers: write "conv1+bn1"',
+    ),
+    "full, body, head, or layers: 'conv1+bn1'",
+    EVALUATES,
+  )
+  learning_rate: float = field(
+    1e-3,
+    LEARNING_RATE,
+    'the last learning rate of the rounds',
+    EVALUATES,
+    traced=True,
+  )
+  momentum: float = field(0.9, MOMENTUM, 'of SGD', EVALUATES, traced=True)
+  batch_size: int = field(50, BATCH_SIZE, 'examples of a step', EVALUATES)
 
 
 @record

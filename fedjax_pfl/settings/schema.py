@@ -25,9 +25,12 @@ from fedjax_pfl.settings.field import (
   path,
   record,
 )
-from fedjax_pfl.settings.run_fields import EvaluationSettings, SystemSettings
-from fedjax_pfl.settings.training_fields import (
+from fedjax_pfl.settings.run_fields import (
+  EvaluationSettings,
   FinetuneSettings,
+  SystemSettings,
+)
+from fedjax_pfl.settings.training_fields import (
   ModelSettings,
   PrivacySettings,
   TrainingSettings,

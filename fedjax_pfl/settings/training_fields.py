@@ -1,4 +1,4 @@
-"""The sections `model`, `training`, `dp`, `finetune`: what is trained, how."""
+"""The sections `model`, `training`, `dp`: what is trained, and how."""
 
 from fedjax_pfl.client.local_training import AGGREGATIONS
 from fedjax_pfl.client.optimisers import OPTIMISERS
@@ -12,7 +12,6 @@ from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings.field import (
   BATCH_SIZE,
-  EVALUATES,
   LEARNING_RATE,
   MOMENTUM,
   NOTHING,
@@ -283,43 +282,3 @@ class PrivacySettings:
     'of noise that takes back some of the rounds before, with sampling=cyclic; '
     '1: independent',
   )
-
-
-@record
-class FinetuneSettings:
-  """Fine-tuning of the global model by each client, for evaluation."""
-
-  epochs: tuple[int, ...] = field(
-    (5,),
-    Rule(
-      lambda value: (
-        isinstance(value, tuple | list)
-        and len(value) > 0
-        and all(is_int(v) and v >= 1 for v in value)
-      ),
-      'whole numbers of epochs, 1 or more',
-      'epoch 0, which is the view "initial"; or a single number: write (5,)',
-    ),
-    'several: one fine-tuning, evaluated at each of them',
-    EVALUATES,
-  )
-  trainable: str = field(
-    'full',
-    # Whether the model has these layers is checked when the model is known.
-    Rule(
-      lambda value: isinstance(value, str) and all(value.split('+')),
-      "'full', 'body', 'head', or names of layers joined by '+'",
-      'a list of layers: write "conv1+bn1"',
-    ),
-    "full, body, head, or layers: 'conv1+bn1'",
-    EVALUATES,
-  )
-  learning_rate: float = field(
-    1e-3,
-    LEARNING_RATE,
-    'the last learning rate of the rounds',
-    EVALUATES,
-    traced=True,
-  )
-  momentum: float = field(0.9, MOMENTUM, 'of SGD', EVALUATES, traced=True)
-  batch_size: int = field(50, BATCH_SIZE, 'examples of a step', EVALUATES)
