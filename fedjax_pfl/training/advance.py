@@ -26,7 +26,6 @@ from fedjax_pfl.training import divergence
 from fedjax_pfl.training.best_rounds import (
   choose,
   evaluate_and_keep,
-  update_test_best,
 )
 from fedjax_pfl.training.state import Place, Training, cohorts_of, save_state
 
@@ -218,12 +217,12 @@ def evaluate(
   if not only and stage is not experiment.stages[-1]:
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
-  scores, models = evaluate_and_keep(evaluator, number, training.states, views)
   done, chosen = training.done, state.chosen
+  own = number, training.states, views, state.test_best, done
+  scores, best = evaluate_and_keep(evaluator, *own)
   numbers = {}
   if experiment.privacy:
     numbers['epsilon'] = experiment.privacy.spent(done)
-  best = update_test_best(state.test_best, scores, done, models)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)
     numbers[f'{view}/accuracy'] = summary['mean']

@@ -24,8 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Client, Server, Stage, View
-from fedjax_pfl.core.types import Array, PyTree, Scores
+from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.types import Array, Scores
 from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.evaluation.test_selection import Best, init_best, update_best
@@ -55,21 +55,6 @@ class Chosen(NamedTuple):
 def has_candidates(experiment: Experiment, stage: Stage) -> bool:
   """Return whether validation may choose a round of this stage."""
   return experiment.validation is not None and stage is experiment.stages[-1]
-
-
-def init_chosen(
-  experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> Chosen | tuple[()]:
-  """Return the choice before the first round; () where there is none.
-
-  Of the states only the shapes matter; the result takes no memory.
-  """
-  if not has_candidates(experiment, stage):
-    return ()
-  # On a mesh there are more rows, for an equal share of each device.
-  rows = slice(experiment.settings.data.num_seen_clients)
-  clients = jax.eval_shape(lambda own: trees.gather(own, rows), clients)
-  return _chosen(-1, 0, -1.0, *shapes_on_host((server, clients)))
 
 
 def choose(
@@ -132,63 +117,6 @@ class TestBest(NamedTuple):
   together: Best
 
 
-def kept_models(
-  experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> dict[str, PyTree]:
-  """Return {view: models [K, ...] without memory} of what the stage keeps."""
-  if stage.keep_best is None:
-    return {}
-  view = stage.keep_best.view
-  shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
-  num_clients = experiment.settings.data.num_seen_clients
-  models = jax.eval_shape(
-    jax.vmap(lambda one: one, axis_size=num_clients, in_axes=None), shapes[view]
-  )
-  return {view: shapes_on_host(models)}
-
-
-def init_test_best(
-  experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> dict[str, TestBest]:
-  """Return the best rounds of a stage before any was evaluated."""
-  evaluation = experiment.settings.evaluation
-  dtype = jnp.int32 if evaluation.scoring == 'exact' else float
-  num_clients = experiment.settings.data.num_seen_clients
-  first = jax.tree.map(np.asarray, init_best(num_clients, dtype=dtype))
-  models = kept_models(experiment, stage, server, clients)
-  return {
-    view: TestBest(first._replace(models=models.get(view, ())), first)
-    for view in evaluation.eval_views
-  }
-
-
-def update_test_best(
-  test_best: dict[str, TestBest],
-  scores: dict[str, Scores],
-  done: int,
-  models: Mapping[str, PyTree],
-) -> dict[str, TestBest]:
-  """Return the best rounds after the evaluation of round `done`.
-
-  `models` {view: [K, ...]} are those of this round, where clients keep them;
-  of equal ones they keep the last.
-  """
-  updated = {
-    view: TestBest(
-      update_best(
-        test_best[view].each,
-        score,
-        done,
-        models.get(view, ()),
-        replace_ties=view in models,
-      ),
-      update_best(test_best[view].together, score, done, shared_round=True),
-    )
-    for view, score in scores.items()
-  }
-  return {**test_best, **jax.tree.map(np.asarray, updated)}
-
-
 def summarise_best(
   test_best: dict[str, TestBest],
   test_count: Array,
@@ -221,22 +149,41 @@ def evaluate_and_keep(
   place: int,
   states: tuple[Server, Client],
   views: Sequence[str],
-) -> tuple[dict[str, Scores], dict[str, View]]:
-  """Return the scores of these views, and {view: models [K, ...]} to keep."""
-  stage = evaluator.experiment.stages[place]
+  test_best: dict[str, TestBest],
+  done: int,
+) -> tuple[dict[str, Scores], dict[str, TestBest]]:
+  """Return the scores of these views, and the best rounds up to this one.
+
+  Where clients keep models {view: [K, ...]}, of equal rounds that of the last.
+  """
+  stage, models = evaluator.experiment.stages[place], {}
   if stage.keep_best is None:
-    return evaluator.clients(place, states, views), {}
-  view, blocks = stage.keep_best.view, []
+    scores = evaluator.clients(place, states, views)
+  else:
+    view, blocks = stage.keep_best.view, []
 
-  def add(ids, models):
-    blocks.append(jax.tree.map(np.asarray, models[view]))
+    def add(ids, models):
+      blocks.append(jax.tree.map(np.asarray, models[view]))
 
-  scores = evaluator.clients(place, states, views, on_models=add)
-  num_clients = len(scores[view].count)  # the last block is filled up
-  models = jax.tree.map(
-    lambda *rows: np.concatenate(rows)[:num_clients], *blocks
-  )
-  return scores, {view: models}
+    scores = evaluator.clients(place, states, views, on_models=add)
+    num_clients = len(scores[view].count)  # the last block is filled up
+    models[view] = jax.tree.map(
+      lambda *rows: np.concatenate(rows)[:num_clients], *blocks
+    )
+  updated = {
+    view: TestBest(
+      update_best(
+        test_best[view].each,
+        score,
+        done,
+        models.get(view, ()),
+        replace_ties=view in models,
+      ),
+      update_best(test_best[view].together, score, done, shared_round=True),
+    )
+    for view, score in scores.items()
+  }
+  return scores, {**test_best, **jax.tree.map(np.asarray, updated)}
 
 
 def evaluate_finished(
@@ -265,3 +212,48 @@ def _stored_models(stage: Stage) -> Stage:
     personalize=lambda server, client, data, rng: {view: client}
   )
   return stage._replace(algorithm=algorithm)
+
+
+# ---- before the first round --------------------------------------------------
+
+
+def begin_best(
+  experiment: Experiment, stage: Stage, server: Server, clients: Client
+) -> tuple[dict[str, TestBest], Chosen | tuple[()]]:
+  """Return the best rounds of a stage on the tests, and the one chosen.
+
+  Before any was evaluated; () where none is chosen. Of the states only the
+  shapes matter; models and states take no memory.
+  """
+  evaluation = experiment.settings.evaluation
+  num_clients = experiment.settings.data.num_seen_clients
+  dtype = jnp.int32 if evaluation.scoring == 'exact' else float
+  first = jax.tree.map(np.asarray, init_best(num_clients, dtype=dtype))
+  models = {}
+  if stage.keep_best is not None:
+    view = stage.keep_best.view
+    shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
+    rows = jax.vmap(lambda one: one, axis_size=num_clients, in_axes=None)
+    models[view] = shapes_on_host(jax.eval_shape(rows, shapes[view]))
+  best = {
+    view: TestBest(first._replace(models=models.get(view, ())), first)
+    for view in evaluation.eval_views
+  }
+  if not has_candidates(experiment, stage):
+    return best, ()
+  # On a mesh there are more rows, for an equal share of each device.
+  clients = jax.eval_shape(
+    lambda own: trees.gather(own, slice(num_clients)), clients
+  )
+  return best, _chosen(-1, 0, -1.0, *shapes_on_host((server, clients)))
+
+
+def bytes_of_best(
+  experiment: Experiment, stage: Stage, server: Server, clients: Client
+) -> int:
+  """Return the memory of what is kept, while a better one replaces it."""
+  best, chosen = begin_best(experiment, stage, server, clients)
+  models = [own.each.models for own in best.values()]
+  states = chosen and (chosen.server, chosen.clients)
+  models, states = trees.num_bytes(models), trees.num_bytes(states)
+  return MODEL_COPIES * models + STATE_COPIES * states

@@ -32,12 +32,7 @@ from fedjax_pfl.federated.chunking import (
   shapes_of,
 )
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.training.best_rounds import (
-  MODEL_COPIES,
-  STATE_COPIES,
-  has_candidates,
-  kept_models,
-)
+from fedjax_pfl.training.best_rounds import bytes_of_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import block_size, make_evaluation
 from fedjax_pfl.training.views import final_views
@@ -173,9 +168,7 @@ def _known(
   )
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
-  best = MODEL_COPIES * trees.num_bytes(kept_models(experiment, stage, *states))
-  if has_candidates(experiment, stage):
-    best += STATE_COPIES * (server + clients)
+  best = bytes_of_best(experiment, stage, *states)
   if placement.on_host:
     share = experiment.size_of(stage) / num_clients
     own, host = int(share * clients), clients + rows

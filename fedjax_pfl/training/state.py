@@ -25,8 +25,7 @@ from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import (
   Chosen,
   TestBest,
-  init_chosen,
-  init_test_best,
+  begin_best,
 )
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
@@ -170,8 +169,7 @@ def _state_of(
   return State(
     *states,
     before.seconds if before else np.zeros(()),
-    init_test_best(experiment, stage, *states),
-    init_chosen(experiment, stage, *states),
+    *begin_best(experiment, stage, *states),
     before.sim_seconds if before else no_time,
   )
 
