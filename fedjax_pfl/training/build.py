@@ -144,15 +144,9 @@ def build_experiment(
     start = warm_start.load_start(
       settings.init_from, settings.model.name, shape.image_shape, task, log
     )
-    task = warm_start.begun(task, start)
+    task = start.begin(task)
   stages, budget = stages_and_budget(settings, task, shape, log)
   data = build_data(settings, log)
-  if fraction := settings.training.server_data_fraction:
-    from fedjax_pfl.federated import server_training
-
-    size = len(data.dataset.train.y)
-    rows = server_training.shared_rows(settings.seed, fraction, size)
-    log(f'server: {len(rows):,} of the {size:,} training examples')
   for stage in stages:
     stage.validate_clients(data.train)
   if settings.system.clients_placement == 'host':
@@ -160,12 +154,7 @@ def build_experiment(
 
     host_offload.check_stages(stages, data.train)
   if start:
-    data_id = warm_start.identity_with(settings.algorithm, data, start)
-    data = data._replace(data_id=data_id)
-  for own in filter(None, (data, data.unseen)):
-    build_checks.check_scoring(
-      settings.evaluation, settings.training.batch_size, own.test
-    )
+    data = data._replace(data_id=start.identify(settings.algorithm, data))
   times = build_timing(settings, stages, data.train, log)
   stages = times.around(stages) if times else stages
   whole = Experiment(settings, *data, task, stages)

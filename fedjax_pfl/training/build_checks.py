@@ -273,10 +273,9 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
     ).check(name, batch_size)
 
 
-def check_scoring(
-  settings: EvaluationSettings, size: int, test: ClientData
-) -> None:
+def check_scoring(settings: Settings, test: ClientData) -> None:
   """Refuse clients whose tests fill no batch, where only such count."""
+  settings, size = settings.evaluation, settings.training.batch_size
   counts = np.asarray(test.count)  # [K]
   if settings.adapt_on == 'test_half':
     counts = counts - counts // 2

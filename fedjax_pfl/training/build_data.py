@@ -1,6 +1,5 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
-import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,11 +24,10 @@ from fedjax_pfl.data.partition import (
 )
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.settings import DataSettings, Settings
-from fedjax_pfl.training.build_checks import check_data
+from fedjax_pfl.training.build_checks import check_data, check_scoring
 
 Log = Callable[[str], None]
 Rows = list  # for each client an array of indices into the images
-DataOf = Callable[[Settings], str]  # settings -> fingerprint of the data
 # The parts of a division in the log.
 WORDS = {
   'train': 'training',
@@ -40,11 +38,6 @@ WORDS = {
 }
 WITHOUT_CLASSES = ('natural', 'iid')
 SPLIT = ', on held-out examples of their own'
-# The fields that decide which images are read.
-OF_IMAGES = (
-  *('dataset', 'data_dir', 'max_train_examples', 'preprocessing'),
-  'test_partition',  # merged: the test images are dealt, too
-)
 
 
 class Division(NamedTuple):
@@ -111,6 +104,13 @@ def build_data(
   for pair in filter(None, [(train, test), unseen]):
     if note := describe_empty_clients(*pair):
       log(note)
+    check_scoring(settings, pair[1])
+  if fraction := settings.training.server_data_fraction:
+    from fedjax_pfl.federated import server_training
+
+    size = len(dataset.train.y)
+    rows = server_training.shared_rows(settings.seed, fraction, size)
+    log(f'server: {len(rows):,} of the {size:,} training examples')
   validation, data_id = splits.get('validation'), identify(dataset, division)
   return ExperimentData(dataset, train, test, validation, unseen, data_id)
 
@@ -283,26 +283,3 @@ def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
   is_kept = np.empty(len(owners), bool)
   is_kept[order] = place < np.ceil(share * count[owner])
   return is_kept
-
-
-def make_data_of(log: Callable[[str], None]) -> DataOf:
-  """Return settings -> the fingerprint of the data that a run would have.
-
-  An image set is read once, and each partition of it drawn once.
-  """
-
-  @functools.cache
-  def read(data, quick):
-    return load_images(data, quick, log)
-
-  @functools.cache
-  def fingerprint_of(data, quick, seed):
-    of_images = {name: getattr(data, name) for name in OF_IMAGES}
-    dataset = read(DataSettings(**of_images), quick)
-    return identify(dataset, divide(data, seed, dataset))
-
-  def data_of(settings: Settings) -> str:
-    quick = settings.system.quick
-    return fingerprint_of(settings.data, quick, settings.seed)
-
-  return data_of

@@ -23,7 +23,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedjax_pfl import algorithms
@@ -34,6 +34,7 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.safetensors_file import SUFFIX
 from fedjax_pfl.settings import (
   FIELDS,
+  DataSettings,
   Settings,
   changing,
   flat_config,
@@ -41,11 +42,17 @@ from fedjax_pfl.settings import (
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.settings.hyperparameters import SHARED_RECORDS
+from fedjax_pfl.training.build_data import divide, identify, load_images
 from fedjax_pfl.training.views import candidate_views, final_views
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
 TRAINED = {*changing(TRAINING)} - {'total_epochs', 'init_from'}
 EVALUATED = {*changing(EVALUATION)}
+# The fields that decide which images are read.
+OF_IMAGES = (
+  *('dataset', 'data_dir', 'max_train_examples', 'preprocessing'),
+  'test_partition',  # merged: the test images are dealt, too
+)
 
 
 def training_key(settings: Settings, data: str, start_key: str = '') -> str:
@@ -146,6 +153,29 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
     'fingerprint of its data',
     cause='a config.json of another program',
   )
+
+
+def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
+  """Return settings -> the fingerprint of the data that a run would have.
+
+  An image set is read once, and each partition of it drawn once.
+  """
+
+  @functools.cache
+  def read(data, quick):
+    return load_images(data, quick, log)
+
+  @functools.cache
+  def fingerprint_of(data, quick, seed):
+    of_images = {name: getattr(data, name) for name in OF_IMAGES}
+    dataset = read(DataSettings(**of_images), quick)
+    return identify(dataset, divide(data, seed, dataset))
+
+  def data_of(settings: Settings) -> str:
+    quick = settings.system.quick
+    return fingerprint_of(settings.data, quick, settings.seed)
+
+  return data_of
 
 
 def flat(settings: Settings) -> dict[str, Any]:

@@ -27,6 +27,37 @@ class Start(NamedTuple):
   data_id: str  # of the data of that run; '' of a file
   digest: str  # of the file: with another model it is another run
 
+  def begin(self, task: Task) -> Task:
+    """Return the task whose first parameters are those of the start."""
+    params = self.params
+    if trees.leaf_names(params) == trees.leaf_names(task.is_head):
+      return task._replace(init=lambda key: params)
+    return task._replace(init=lambda key: trees.combine(params, task.init(key)))
+
+  def identify(self, algorithm: str, data: Any) -> str:
+    """Return the fingerprint of the data and of the first parameters.
+
+    Refuses another partition where a client would get the model of another one,
+    or where that run may have trained on what this one keeps for choosing, or
+    on examples of clients who come later. What a file was trained on is not
+    known.
+    """
+    is_bound = getattr(
+      algorithms.load(algorithm), 'SAME_CLIENTS_AS_START', False
+    )
+    kept_apart = data.validation is not None or data.unseen is not None
+    of_start = self.data_id.partition('+')[0]
+    if of_start and (is_bound or kept_apart) and of_start != data.data_id:
+      raise bad_input(
+        'init_from',
+        got=f'{self.path}, on the data {of_start}',
+        expected=f'a run on the data of this one, {data.data_id}: the same '
+        'images, with the same partition',
+        cause='another seed, partition, validation_fraction, number of clients '
+        'or of examples',
+      )
+    return f'{data.data_id}+{self.digest}'
+
 
 def load_start(
   path: str,
@@ -45,16 +76,6 @@ def load_start(
   params = _of_run(path, model, image_shape, task.num_classes, like)
   data_id = run_dir.load_config(path)['data']
   return Start(path, params, data_id, digest)
-
-
-def begun(task: Task, start: Start) -> Task:
-  """Return the task whose first parameters are those of the start."""
-  names = trees.leaf_names(start.params)
-  if names == trees.leaf_names(task.is_head):
-    return task._replace(init=lambda key: start.params)
-  return task._replace(
-    init=lambda key: trees.combine(start.params, task.init(key))
-  )
 
 
 def _of_run(
@@ -138,29 +159,6 @@ def _holes(leaves: dict[str, Any], like: Params) -> Params:
     return None if found is None else jnp.asarray(found, wanted.dtype)
 
   return jax.tree.map(leaf, like)
-
-
-def identity_with(algorithm: str, data: Any, start: Start) -> str:
-  """Return the fingerprint of the data and of the first parameters.
-
-  Refuses another partition where a client would get the model of another one,
-  or where that run may have trained on what this one keeps for choosing, or on
-  examples of clients who come later. What a file was trained on is not known.
-  """
-  module = algorithms.load(algorithm)
-  is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
-  of_start = start.data_id.partition('+')[0]
-  kept_apart = data.validation is not None or data.unseen is not None
-  if of_start and (is_bound or kept_apart) and of_start != data.data_id:
-    raise bad_input(
-      'init_from',
-      got=f'{start.path}, on the data {of_start}',
-      expected=f'a run on the data of this one, {data.data_id}: the same '
-      'images, with the same partition',
-      cause='another seed, partition, validation_fraction, number of clients '
-      'or of examples',
-    )
-  return f'{data.data_id}+{start.digest}'
 
 
 def _is_adapter(name: str) -> bool:

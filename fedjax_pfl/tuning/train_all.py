@@ -17,7 +17,6 @@ from fedjax_pfl.training.build import (
   build_experiment,
   with_numbers_of,
 )
-from fedjax_pfl.training.build_data import make_data_of
 from fedjax_pfl.training.loop import train_many
 from fedjax_pfl.training.share_programs import static_key
 
@@ -43,7 +42,7 @@ def train_all(
   numbers share a program; finished ones among them count for its shapes, so
   that a repeated sweep has the bits of an unbroken one.
   """
-  data_of = make_data_of(log)
+  data_of = keys.make_data_of(log)
   paths = [Path(folder) / _name(own, data_of(own)) for own in settings]
   groups: dict[str, dict[Path, Settings]] = {}
   todo = set()

@@ -10,7 +10,7 @@ from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.evidence import work_through
 from fedjax_pfl.reproduction.queue import load_queue, show_queue
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.warm_start import identity_with, load_start
+from fedjax_pfl.training.warm_start import load_start
 
 EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}
 BABU = small_runs.make_settings(rounds=3, **EVERY_ROUND)
@@ -96,9 +96,8 @@ def build(settings, log):
     return experiment
   task = small_runs.TASK
   start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
-  data_id = identity_with(settings.algorithm, experiment, start)
-  task = task._replace(init=lambda key: start.params)
-  return experiment._replace(task=task, data_id=data_id)
+  data_id = start.identify(settings.algorithm, experiment)
+  return experiment._replace(task=start.begin(task), data_id=data_id)
 
 
 def rows_of(folder):

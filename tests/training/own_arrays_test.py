@@ -6,7 +6,7 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build_data import make_data_of
+from fedjax_pfl.training.keys import make_data_of
 
 K, P = 5, 100
 Y = np.arange(P) % 4
