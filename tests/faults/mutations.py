@@ -23,7 +23,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import FIELDS
-from fedjax_pfl.training import build, build_data
+from fedjax_pfl.training import build, build_data, keys
 from fedjax_pfl.training.loop import train
 
 CONFIGS = common.available()
@@ -58,7 +58,7 @@ def images_once(load=build_data.load_images, loaded={}):  # noqa: B006
   """Load, or make, the images of equal settings once for all mutations."""
 
   def load_once(data, quick, log):
-    key = *(getattr(data, name) for name in build_data.OF_IMAGES), quick
+    key = *(getattr(data, name) for name in keys.OF_IMAGES), quick
     if key not in loaded:
       loaded[key] = load(data, quick, log)
     return loaded[key]
