@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.runs import identity, run_dir
+from fedjax_pfl.runs import identity, result_file, run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import keys
@@ -87,7 +87,7 @@ def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
   """Yield the evaluations of a finished run: its own comes first."""
   folders = sorted((run.path / EVALUATIONS).glob('*'))
   for path in (run.path, *filter(run_dir.is_finished, folders)):
-    run_dir.check_clients(path)
+    result_file.check_clients(path)
     stored, result = keys.load_config(path), run_dir.load_result(path)
     settings = settings_in(stored)
     key = keys.evaluation_key(settings)

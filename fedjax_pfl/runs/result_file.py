@@ -1,7 +1,12 @@
-"""Checksums by which a run recognises damage to its files."""
+"""result.json and the scores beside it: whole, or refused with a sentence.
 
+The result has checksums, of the rest of itself and of clients.npz.
+"""
+
+import difflib
 import hashlib
 import json
+import os
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,28 +14,31 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 
+RESULT = 'result.json'
+CLIENTS = 'clients.npz'
+MAX_CHOICES = 20  # run directories that a message names
 DIGESTS = 'sha256'  # in result.json: of the rest of it, and of clients.npz
 
 
 def with_checksums(
-  result: Mapping[str, Any], clients: pathlib.Path
+  result: Mapping[str, Any], folder: pathlib.Path
 ) -> dict[str, Any]:
   """Return the content of result.json: the result with checksums."""
   result = atomic_files.plain(result)
   digests = {
     'rest': _digest(result),
-    clients.name: atomic_files.sha256(clients),
+    CLIENTS: atomic_files.sha256(folder / CLIENTS),
   }
   return {**result, DIGESTS: digests}
 
 
-def read_result(
-  path: pathlib.Path, clients: str
+def _read(
+  path: pathlib.Path,
 ) -> tuple[dict[str, Any], dict[str, str]]:
   """Return result.json and its checksums; a ValueError if it is damaged."""
   result = json.loads(path.read_bytes())
   digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
-  if not isinstance(digests, dict) or clients not in digests:
+  if not isinstance(digests, dict) or CLIENTS not in digests:
     raise ValueError('no checksums')
   if digests.get('rest') != _digest(result):
     raise ValueError('not as it was written')
@@ -42,39 +50,81 @@ def _digest(result: Mapping[str, Any]) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def of_metrics(path: pathlib.Path) -> dict[str, Any]:
-  """Return the length and the checksum of a file; {} if there is none."""
-  if not path.exists():
-    return {}
-  content = path.read_bytes()
-  digest = hashlib.sha256(content).hexdigest()
-  return {'bytes': len(content), 'sha256': digest}
+def intact(
+  folder: pathlib.Path, log: Callable[[str], None]
+) -> dict[str, Any] | None:
+  """Return result.json; None if it, or its clients.npz, is damaged."""
+  damaged = folder / RESULT
+  try:
+    result, digests = _read(damaged)
+    damaged = folder / CLIENTS
+    if atomic_files.sha256(damaged) == digests[CLIENTS]:
+      return result
+  except FileNotFoundError:
+    return None
+  except ValueError:
+    pass
+  log(f'{damaged} is damaged or missing and will be written again.')
+  return None
 
 
-def check_metrics(
+def read(
+  workdir: str | os.PathLike,
+) -> tuple[dict[str, Any], dict[str, str]]:
+  """Return result.json of a run and its checksums; refuse a damaged one."""
+  return load_json(existing(workdir, RESULT), _read)
+
+
+def check_clients(workdir: str | os.PathLike) -> None:
+  """Refuse a finished run whose clients.npz is not as the run wrote it."""
+  path = pathlib.Path(workdir)
+  digests = read(workdir)[1]
+  if atomic_files.sha256(path / CLIENTS) == digests[CLIENTS]:
+    return
+  raise bad_input(
+    'file',
+    got=f'{path / CLIENTS}, which is missing or not as the run wrote it',
+    expected=f'the file with the checksum in {RESULT}',
+    choices=[
+      'put back a copy of it',
+      f'delete {RESULT} of this run: the same command ends it again, from its '
+      'last checkpoint if that is there',
+    ],
+    cause='a full disk, a damaged one, or a file edited by hand',
+  )
+
+
+def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
+  """Return the path of a file of a run; refuse a directory without it."""
+  path = pathlib.Path(workdir) / name
+  if path.is_file():
+    return path
+  # Run directories beside this one: a sweep has hundreds.
+  beside = [str(file.parent) for file in path.parent.parent.glob(f'*/{name}')]
+  meant = str(path.parent)
+  near = difflib.get_close_matches(meant, beside, n=MAX_CHOICES, cutoff=0)
+  raise bad_input(
+    'run',
+    got=str(workdir),
+    expected=f'a run directory that holds {name}',
+    choices=sorted(near),
+    cause='a mistyped path, or a run that has not got that far',
+  )
+
+
+def load_json(
   path: pathlib.Path,
-  checksum: Mapping[str, Any],
-  step: int,
-  log: Callable[[str], None],
-) -> None:
-  """Refuse metrics that changed after a checkpoint was saved.
-
-  A user who deletes the file continues without them: that is only logged.
-  """
-  if not checksum:  # nothing was logged before the checkpoint
-    return
-  if not path.exists():
-    log(f'{path} is missing: continuing without the metrics before.')
-    return
-  head = path.read_bytes()[: checksum['bytes']]
-  if hashlib.sha256(head).hexdigest() != checksum['sha256']:
+  read_fn: Callable[[pathlib.Path], Any] = lambda path: json.loads(
+    path.read_bytes()
+  ),
+) -> Any:
+  """Return the content of a JSON file; refuse one that is damaged."""
+  try:
+    return read_fn(path)
+  except ValueError as error:
     raise bad_input(
-      'metrics',
-      got=f'{path}, which was changed or cut short before round {step}',
-      expected='the lines that were there when that round was saved',
-      choices=[
-        'put back a copy of it',
-        'delete it, to continue without these metrics',
-      ],
-      cause='a full disk, a damaged one, or a file edited by hand',
-    )
+      'file',
+      got=str(path),
+      expected='valid JSON, as it was written',
+      cause='it was cut short or edited by hand',
+    ) from error

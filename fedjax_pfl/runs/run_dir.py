@@ -14,10 +14,7 @@ files are recognised: result.json and every checkpoint hold checksums.
 """
 
 import contextlib
-import difflib
 import hashlib
-import json
-import math
 import os
 import pathlib
 import time
@@ -27,15 +24,24 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree, Scores
-from fedjax_pfl.runs import checkpoint, checksums, identity, lock
+from fedjax_pfl.runs import (
+  checkpoint,
+  identity,
+  lock,
+  metrics_file,
+  result_file,
+)
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
+from fedjax_pfl.runs.result_file import (
+  CLIENTS,
+  RESULT,
+  existing,
+  load_json,
+)
 from fedjax_pfl.runs.trackers import NONE, Tracking, check_installed
 
 METRICS = 'metrics.jsonl'
-CLIENTS = 'clients.npz'
-RESULT = 'result.json'
 MODEL = 'model/global.npz'  # the final global model, of most methods
-MAX_CHOICES = 20  # run directories that a message names
 
 
 def open_run(
@@ -115,18 +121,7 @@ class Run:
 
     Both are derived: the run writes them again at its end.
     """
-    damaged = self.path / RESULT
-    try:
-      result, digests = checksums.read_result(damaged, CLIENTS)
-      damaged = self.path / CLIENTS
-      if atomic_files.sha256(damaged) == digests[CLIENTS]:
-        return result
-    except FileNotFoundError:
-      return None
-    except ValueError:
-      pass
-    self._log(f'{damaged} is damaged or missing and will be written again.')
-    return None
+    return result_file.intact(self.path, self._log)
 
   def log(self, **numbers: Any) -> None:
     """Append one line of metrics: `log(round=8, loss=1.2)`.
@@ -139,20 +134,13 @@ class Run:
     now = time.time()
     numbers = atomic_files.plain(numbers)
     record = {'round': numbers.pop('round'), 'time': round(now, 3), **numbers}
-    path = self.path / METRICS
-    with (
-      atomic_files.writing(path),
-      open(path, 'a', encoding='utf-8') as stream,
-    ):
-      stream.write(json.dumps(record, allow_nan=False) + '\n')
-      stream.flush()
-      os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
+    metrics_file.append(self.path / METRICS, record)
     self._tracking.log(record['round'], now, numbers)
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save the state after `step` rounds; the newest two are kept."""
     with atomic_files.writing(self._checkpoints):
-      metrics = checksums.of_metrics(self.path / METRICS)
+      metrics = metrics_file.checksum(self.path / METRICS)
       checkpoint.save(self._checkpoints, step, tree, metadata=metrics)
 
   def last_checkpoint(self) -> int | None:
@@ -172,13 +160,9 @@ class Run:
     if restored:
       last = restored[0]
       checksum = checkpoint.read_metadata(self._checkpoints, last)
-      checksums.check_metrics(path, checksum, last, self._log)
+      metrics_file.check(path, checksum, last, self._log)
     if path.exists():
-      lines = path.read_bytes().splitlines(keepends=True)
-      earlier = [line for line in lines if _round_of(line) <= last]
-      if earlier != lines:
-        with atomic_files.writing(path):
-          atomic_files.write_bytes(path, b''.join(earlier))
+      metrics_file.cut(path, last)
       self._tracking.rewind(last)
     self._tracking.start()
     return restored
@@ -204,7 +188,7 @@ class Run:
     view to its `summarise`.
     """
     content = {'status': status, **result}
-    content = checksums.with_checksums(content, self.path / CLIENTS)
+    content = result_file.with_checksums(content, self.path)
     with atomic_files.writing(self.path):
       atomic_files.write_json(self.path / RESULT, content)
     self._tracking.finish(atomic_files.plain(content))
@@ -236,7 +220,7 @@ class Run:
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return config.json: `config`, `data` and the provenance of the run."""
-  return load_json(_existing(workdir, identity.CONFIG))
+  return load_json(existing(workdir, identity.CONFIG))
 
 
 def devices_of(workdir: str | os.PathLike) -> int | None:
@@ -253,7 +237,7 @@ def devices_of(workdir: str | os.PathLike) -> int | None:
 
 def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return result.json of a finished run."""
-  return _read_result(workdir)[0]
+  return result_file.read(workdir)[0]
 
 
 def is_finished(workdir: str | os.PathLike) -> bool:
@@ -278,83 +262,12 @@ def model_digest(workdir: str | os.PathLike) -> str:
   return ''
 
 
-def check_clients(workdir: str | os.PathLike) -> None:
-  """Refuse a finished run whose clients.npz is not as the run wrote it."""
-  path = pathlib.Path(workdir)
-  digests = _read_result(workdir)[1]
-  if atomic_files.sha256(path / CLIENTS) == digests[CLIENTS]:
-    return
-  raise bad_input(
-    'file',
-    got=f'{path / CLIENTS}, which is missing or not as the run wrote it',
-    expected=f'the file with the checksum in {RESULT}',
-    choices=[
-      'put back a copy of it',
-      f'delete {RESULT} of this run: the same command ends it again, from its '
-      'last checkpoint if that is there',
-    ],
-    cause='a full disk, a damaged one, or a file edited by hand',
-  )
-
-
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
   """Return the lines of metrics.jsonl; a torn last line is left out."""
-  path = _existing(workdir, METRICS)
-  lines = path.read_bytes().splitlines(keepends=True)
-  return [json.loads(line) for line in lines if _round_of(line) < math.inf]
+  return metrics_file.read(existing(workdir, METRICS))
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
   """Return the scores of every client at the last evaluation."""
-  path = _existing(workdir, CLIENTS)
+  path = existing(workdir, CLIENTS)
   return from_arrays(atomic_files.read_npz(path), path)
-
-
-def _read_result(
-  workdir: str | os.PathLike,
-) -> tuple[dict[str, Any], dict[str, str]]:
-  path = _existing(workdir, RESULT)
-  return load_json(path, lambda path: checksums.read_result(path, CLIENTS))
-
-
-def _round_of(line: bytes) -> float:
-  """Return the round of a line of metrics; infinity if the line is torn."""
-  try:
-    return json.loads(line)['round'] if line.endswith(b'\n') else math.inf
-  except (ValueError, TypeError, KeyError):
-    return math.inf
-
-
-def _existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
-  path = pathlib.Path(workdir) / name
-  if path.is_file():
-    return path
-  # Run directories beside this one: a sweep has hundreds.
-  beside = [str(file.parent) for file in path.parent.parent.glob(f'*/{name}')]
-  meant = str(path.parent)
-  near = difflib.get_close_matches(meant, beside, n=MAX_CHOICES, cutoff=0)
-  raise bad_input(
-    'run',
-    got=str(workdir),
-    expected=f'a run directory that holds {name}',
-    choices=sorted(near),
-    cause='a mistyped path, or a run that has not got that far',
-  )
-
-
-def load_json(
-  path: pathlib.Path,
-  read_fn: Callable[[pathlib.Path], Any] = lambda path: json.loads(
-    path.read_bytes()
-  ),
-) -> Any:
-  """Return the content of a JSON file; refuse one that is damaged."""
-  try:
-    return read_fn(path)
-  except ValueError as error:
-    raise bad_input(
-      'file',
-      got=str(path),
-      expected='valid JSON, as it was written',
-      cause='it was cut short or edited by hand',
-    ) from error
