@@ -21,6 +21,8 @@
 ('fedavg', 10)
 """
 
+import importlib as _importlib
+
 from fedjax_pfl.algorithms import algorithm, available
 from fedjax_pfl.client.local_training import Batching, LocalTraining, fit
 from fedjax_pfl.client.optimisers import freeze_except, step_schedule
@@ -47,7 +49,6 @@ from fedjax_pfl.federated.rounds import (
   make_round,
   make_rounds,
 )
-from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.registry import make_task
@@ -58,13 +59,17 @@ from fedjax_pfl.training.loop import train
 _machine.prepare()  # before jax lists its devices
 
 
-def __getattr__(name):
-  """Import what reads results when it is asked for: no run needs it."""
-  if name != 'load_results':
-    raise AttributeError(f'fedjax_pfl has no {name}')
-  from fedjax_pfl.reproduction.results_frame import load_results
+_LATE = {
+  'load_results': 'fedjax_pfl.reproduction.results_frame',
+  'with_lora': 'fedjax_pfl.models.lora',
+}
 
-  return load_results
+
+def __getattr__(name):
+  """Import what few runs need when it is asked for."""
+  if name not in _LATE:
+    raise AttributeError(f'fedjax_pfl has no {name}')
+  return getattr(_importlib.import_module(_LATE[name]), name)
 
 
 __all__ = [

@@ -18,7 +18,7 @@ What is trained and what is sent are masks: see algorithms/partial.py.
 import math
 from collections.abc import Collection
 from fnmatch import fnmatchcase
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,19 +26,11 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Key, Params
+from fedjax_pfl.models.module_functions import ModuleFunctions, functions_of
 from fedjax_pfl.models.ops import layers
 
 A, B = 'lora_a', 'lora_b'
 STREAM = 0x10A  # of the key of a model's first parameters, for the adapters
-
-
-class Adapted(NamedTuple):
-  """A module and its adapters; `task_from_module` takes it as a module."""
-
-  module: Any
-  rank: int
-  targets: tuple[str, ...]
-  alpha: float
 
 
 def with_lora(
@@ -46,7 +38,7 @@ def with_lora(
   rank: int,
   targets: Collection[str] = ('*',),
   alpha: float = 16.0,
-) -> Adapted:
+) -> ModuleFunctions:
   """Return the module with low-rank adapters of its kernels.
 
   Args:
@@ -72,34 +64,32 @@ def with_lora(
   >>> params['body']['lora_a'].shape, params['body']['lora_b'].shape
   ((64, 2), (2, 16))
   """
-  return Adapted(module, rank, tuple(targets), alpha)
-
-
-def adapted(functions: Any, adapters: Adapted) -> Any:
-  """Return the `ModuleFunctions` of a module with its adapters."""
+  functions, targets = functions_of(module), tuple(targets)
 
   def begin(key, x, mask):
     outputs, params = functions.begin(key, x, mask)  # B A is 0: the same
-    return outputs, _with_leaves(params, key, adapters)
+    return outputs, _with_leaves(params, key, rank, targets)
 
   def apply(method, params, *args, **how):
-    return functions.apply(method, merged(params, adapters), *args, **how)
+    params = _merged(params, alpha / rank)
+    return functions.apply(method, params, *args, **how)
 
   return functions._replace(begin=begin, apply=apply)
 
 
-def merged(params: Params, adapters: Adapted) -> Params:
+def _merged(params: Params, factor: float) -> Params:
   """Return the parameters of the module itself, with W' for each W."""
   flat = flatten_dict(params)
   for path in [path for path in flat if path[-1] == A]:
     a, b = flat.pop(path), flat.pop((*path[:-1], B))
     kernel = (*path[:-1], 'kernel')
-    change = (adapters.alpha / adapters.rank) * (a @ b)
-    flat[kernel] += change.reshape(flat[kernel].shape)
+    flat[kernel] += (factor * (a @ b)).reshape(flat[kernel].shape)
   return unflatten_dict(flat)
 
 
-def _with_leaves(params: Params, key: Key, adapters: Adapted) -> Params:
+def _with_leaves(
+  params: Params, key: Key, rank: int, targets: tuple[str, ...]
+) -> Params:
   """Return the parameters with A and B of each target, which may be none."""
   flat = flatten_dict(params)
   found = {
@@ -107,7 +97,7 @@ def _with_leaves(params: Params, key: Key, adapters: Adapted) -> Params:
     for path, leaf in flat.items()
     if path[-1] == 'kernel' and leaf.ndim > 1 and path[0] != 'head'
   }
-  for pattern in adapters.targets:
+  for pattern in targets:
     if not any(fnmatchcase(name, pattern) for name in found):
       raise bad_input(
         'lora_targets',
@@ -118,12 +108,12 @@ def _with_leaves(params: Params, key: Key, adapters: Adapted) -> Params:
       )
   key = jax.random.fold_in(key, STREAM)
   for place, (name, path) in enumerate(found.items()):
-    if not any(fnmatchcase(name, pattern) for pattern in adapters.targets):
+    if not any(fnmatchcase(name, pattern) for pattern in targets):
       continue
     *inputs, outputs = flat[*path, 'kernel'].shape
     size, dtype = math.prod(inputs), flat[*path, 'kernel'].dtype
     own = jax.random.fold_in(key, place)
     draw = layers.uniform(size)
-    flat[*path, A] = draw(own, (size, adapters.rank)).astype(dtype)
-    flat[*path, B] = jnp.zeros((adapters.rank, outputs), dtype)
+    flat[*path, A] = draw(own, (size, rank)).astype(dtype)
+    flat[*path, B] = jnp.zeros((rank, outputs), dtype)
   return unflatten_dict(flat)

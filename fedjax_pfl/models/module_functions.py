@@ -19,7 +19,6 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
-from fedjax_pfl.models import lora
 from fedjax_pfl.models.ops import layers
 
 NORMS = ('BatchNorm', 'GroupNorm', 'InstanceNorm', 'LayerNorm', 'RMSNorm')
@@ -53,10 +52,10 @@ class ModuleFunctions(NamedTuple):
 def functions_of(module: Any) -> ModuleFunctions:
   """Return the functions of a linen module, or of what makes one of nnx.
 
-  Also of one of them with its adapters.
+  Functions, such as those of `with_lora`, stay as they are.
   """
-  if isinstance(module, lora.Adapted):
-    return lora.adapted(functions_of(module.module), module)
+  if isinstance(module, ModuleFunctions):
+    return module
   if isinstance(module, nn.Module):
     return _linen_functions(module)
   from flax import nnx  # takes a second to import
