@@ -23,12 +23,8 @@ from fedjax_pfl.core.types import (
   Transform,
 )
 from fedjax_pfl.data.client_data import client_of
-from fedjax_pfl.evaluation.metrics import (
-  TEST_BATCH,
-  Metrics,
-  score_view,
-  with_metrics,
-)
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
+from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated.chunking import map_chunks
 from fedjax_pfl.federated.client_map import (
   deal_as_given,

@@ -13,16 +13,11 @@ calibration errors; 'whole_batches' underestimates accuracy: with 50 test
 examples in batches of 20 it is at most 80 %. They exist for comparison with
 those tables.
 
-Beside them stand metrics of the user's own, each one number a client, of all
-its tests. The models are applied to these once more. What is reported is the
-mean over clients for which the value is finite: NaN says that it is not defined
-for a client, such as the recall of a class that it has not got.
-
 Where each token of an example has a label, all numbers are of tokens.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -31,23 +26,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.core import user_code
 from fedjax_pfl.core.algorithm import View
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores, Transform
-from fedjax_pfl.data.batching import num_labels, of_labels, rows_in_order
+from fedjax_pfl.data.batching import num_labels, rows_in_order
 from fedjax_pfl.evaluation import calibration
 
 Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
 TEST_BATCH = 128  # images per forward pass, as in the FedBABU paper's code
 TOP_K = 5
-# Of the user's own: logits [N, Y], labels [N], mask [N] -> one number.
-Metric = Callable[[Array, Array, Array], Array]
-Metrics = Mapping[str, Metric]
-# Numbers that a summary has already, and fields of a file with scores.
-TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
-TAKEN |= {'num_clients', 'num_left_out', *Scores._fields}
 # Of labels of tokens alone: loss / ln 2, and exp(loss).
 OF_TOKENS = ('bits_per_token', 'perplexity')
 
@@ -230,83 +217,3 @@ def fold_batches(
     return add(carry, predict(view, x, real.astype(float_dtype(x))), y, real)
 
   return lax.fori_loop(0, -(-test.count // size), add_batch, start)
-
-
-# ---- metrics of the user's own -----------------------------------------------
-
-
-def with_metrics(
-  score_fn: Callable[..., PyTree], metrics: Metrics | None
-) -> Callable[..., PyTree]:
-  """Return the function of scores, which have these metrics as `own`."""
-  if not metrics:
-    return score_fn
-
-  def score(predict, view, test, normalise, batch_size=TEST_BATCH):
-    scores = score_fn(predict, view, test, normalise, batch_size)
-    logits = all_logits(predict, view, test, normalise, batch_size)
-    mask = jnp.arange(test.index.shape[0]) < test.count
-    y, mask = of_labels(test.y[test.index], mask)
-    rows = logits, y, mask.astype(float_dtype(logits))
-    own = {name: metric(*rows) for name, metric in metrics.items()}
-    return scores._replace(own={**(scores.own or {}), **own})
-
-  return score
-
-
-def all_logits(
-  predict: Predict, view: PyTree, test: ClientData, normalise, batch_size: int
-) -> Array:
-  """Return the logits of all labels of a client [N, Y]; 0 where padded."""
-  number = test.index.shape[0]
-  size, order = min(batch_size, number), jnp.arange(number)
-
-  def logits_of(position):
-    x, _, real = rows_in_order(test, order, position, size)
-    x = normalise(x, jax.random.key(0))
-    logits = predict(view, x, real.astype(float_dtype(x)))
-    return jnp.where(real[:, None], logits, 0)
-
-  rows = lax.map(logits_of, jnp.arange(-(-number // size)))  # [batches, B, Y]
-  number *= rows.shape[1] // size  # labels of an example
-  return rows.reshape(-1, rows.shape[-1])[:number]
-
-
-def check_metrics(metrics: Metrics, num_classes: int) -> None:
-  """Refuse what is no function, or returns no number."""
-  number = jnp.result_type(float)
-  given = (
-    jax.ShapeDtypeStruct((3, num_classes), number),
-    jax.ShapeDtypeStruct((3,), jnp.int32),
-    jax.ShapeDtypeStruct((3,), number),
-  )
-  for name, metric in metrics.items():
-    got = type(metric).__name__
-    if name in TAKEN or name in OF_TOKENS:
-      raise bad_input(
-        'metrics',
-        got=f'{name}, the name of a number that is there already',
-        expected='functions under names of their own',
-        cause='a number that every evaluation has: leave it out, or give the '
-        'function another name',
-      )
-    if callable(metric):
-      out = user_code.call(
-        'metrics',
-        lambda metric=metric: jax.eval_shape(metric, *given),
-        of=metric,
-        cause='other arguments, or numpy and `if` on arrays that are traced: '
-        'use jnp and jnp.where',
-      )
-      is_array = isinstance(out, jax.ShapeDtypeStruct) and out.shape == ()
-      if is_array and jnp.issubdtype(out.dtype, jnp.number):
-        continue
-      got = f'{name} that returns {user_code.describe(out)}'
-    raise bad_input(
-      'metrics',
-      got=got,
-      expected='a function (logits [N, Y], labels [N], mask [N]) -> one number '
-      'for the client',
-      cause='a number for each example: return (mask * values).sum() / '
-      'mask.sum()',
-    )

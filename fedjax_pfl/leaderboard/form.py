@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.view_families import families
-from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.training.build_method import (

@@ -8,10 +8,18 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.types import ExampleLoss, Task, Transform
+from fedjax_pfl.core.types import (
+  Array,
+  ExampleLoss,
+  Outputs,
+  Task,
+  Transform,
+)
 from fedjax_pfl.models.module_task import task_from_module
 
 
@@ -133,3 +141,27 @@ def _check_images(name: str, model: Model, image_shape) -> None:
       'the resnets any size), channels before pixels, or grey images without '
       'a last axis of 1; char_lstm and char_transformer read tokens',
     )
+
+
+def outline(task: Task) -> Task:
+  """Return the task with a model of the same leaves whose outputs are 0.
+
+  To get shapes and names quickly: to trace a deep model takes longer than all
+  else before a run's first round, and the views of a method, for example, are
+  the same for any model with the same leaves.
+  """
+  params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
+  dtype = params['head']['kernel'].dtype
+  width, num_classes = params['head']['kernel'].shape
+
+  def zeros(x: Array) -> Outputs:
+    rows = len(x) * task.num_labels
+    shapes = (rows, width), (rows, num_classes)
+    return Outputs(*(jnp.zeros(shape, dtype) for shape in shapes))
+
+  return task._replace(
+    features=lambda params, x, mask: zeros(x).features,
+    logits=lambda params, x, mask: zeros(x).logits,
+    train_outputs=lambda params, batch, key: zeros(batch.x),
+    loss=lambda params, batch, key: jnp.zeros((), dtype),
+  )

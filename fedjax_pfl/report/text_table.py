@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
-from fedjax_pfl.evaluation.metrics import TAKEN
+from fedjax_pfl.evaluation.own_metrics import TAKEN
 
 TEST_BEST = (
   'test_best is chosen by the tests, which is optimistic; - without its view '

@@ -13,7 +13,7 @@ from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset, Shape
-from fedjax_pfl.evaluation.metrics import Metrics
+from fedjax_pfl.evaluation.own_metrics import Metrics, metrics_of
 from fedjax_pfl.federated.cohort import poisson_places
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -22,7 +22,7 @@ from fedjax_pfl.federated.placement import (
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
-from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import (
   Settings,
   flat_config,
@@ -136,7 +136,7 @@ def build_experiment(
   make_mesh(settings.system.devices)  # refuses more than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings.data)
-  metrics = build_checks.load_metrics(settings.evaluation, shape.num_classes)
+  metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
   task, start = build_task(settings, *shape), None
   if settings.init_from:
     from fedjax_pfl.training import warm_start

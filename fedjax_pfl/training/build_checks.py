@@ -14,7 +14,6 @@ from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData, PyTree, Task
 from fedjax_pfl.core.user_code import (
   FORM,
-  NAME,
   call,
   describe,
   is_code,
@@ -23,11 +22,10 @@ from fedjax_pfl.core.user_code import (
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
-from fedjax_pfl.evaluation.metrics import Metrics, check_metrics
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
-from fedjax_pfl.settings import EvaluationSettings, Settings
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.views import final_views
 
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
@@ -175,23 +173,6 @@ def check_own_method(
 def _folders(tree: PyTree) -> str:
   """Return the paths of all leaves in one text, each within slashes."""
   return ' '.join(f'/{path}/' for path in trees.leaf_names(tree))
-
-
-def load_metrics(settings: EvaluationSettings, num_classes: int) -> Metrics:
-  """Return the user's metrics by name, checked; {} without any."""
-  names = settings.metrics
-  metrics = {
-    NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
-  }
-  if len(metrics) < len(names):
-    raise bad_input(
-      'metrics',
-      got=names,
-      expected='functions of different names: a result has them by name',
-      cause='a function that is listed twice, or two files with one name',
-    )
-  check_metrics(metrics, num_classes)
-  return metrics
 
 
 # ---- the data ----------------------------------------------------------------

@@ -19,12 +19,8 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
-from fedjax_pfl.evaluation.metrics import (
-  SCORINGS,
-  TEST_BATCH,
-  score_view,
-  with_metrics,
-)
+from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
+from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace

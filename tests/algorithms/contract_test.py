@@ -49,7 +49,7 @@ from fedjax_pfl.evaluation.new_clients import first_state, with_new_clients
 from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.failures import SERVER_FINITE
 from fedjax_pfl.federated.rounds import begin, stage_shapes
-from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.registry import outline
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()

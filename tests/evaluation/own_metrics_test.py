@@ -7,12 +7,8 @@ import pytest
 from helpers import refused
 
 import fedjax_pfl as pfl
-from fedjax_pfl.evaluation.metrics import (
-  check_metrics,
-  score_batches,
-  score_view,
-  with_metrics,
-)
+from fedjax_pfl.evaluation.metrics import score_batches, score_view
+from fedjax_pfl.evaluation.own_metrics import check_metrics, with_metrics
 
 Y = 3
 RNG = np.random.default_rng(0)

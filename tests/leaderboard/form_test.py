@@ -5,7 +5,7 @@ import pytest
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
-from fedjax_pfl.models.outline import outline
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.training.build_method import (
   build_stages,
   build_task,

@@ -15,7 +15,8 @@ from fedjax_pfl.data.batching import fold_examples, num_labels
 from fedjax_pfl.data.label_counts import label_counts, label_counts_of_clients
 from fedjax_pfl.data.preparation.prepare import prepare
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
-from fedjax_pfl.evaluation.metrics import score_view, with_metrics
+from fedjax_pfl.evaluation.metrics import score_view
+from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.training.build import build_experiment

@@ -1,0 +1,119 @@
+"""Metrics of the user's own: each one number a client, of all its tests.
+
+The models are applied to these once more. What is reported is the mean over
+clients for which the value is finite: NaN says that it is not defined for a
+client, such as the recall of a class that it has not got.
+"""
+
+from collections.abc import Callable, Mapping
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.losses import float_dtype
+from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores
+from fedjax_pfl.core.user_code import NAME, call, describe, value_of
+from fedjax_pfl.data.batching import of_labels, rows_in_order
+from fedjax_pfl.evaluation.metrics import OF_TOKENS, TEST_BATCH, Predict
+
+# logits [N, Y], labels [N], mask [N] -> one number.
+Metric = Callable[[Array, Array, Array], Array]
+Metrics = Mapping[str, Metric]
+# Numbers that a summary has already, and fields of a file with scores.
+TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
+TAKEN |= {'num_clients', 'num_left_out', *Scores._fields}
+
+
+def metrics_of(names: tuple[str, ...], num_classes: int) -> Metrics:
+  """Return the user's metrics by name, checked; {} without any."""
+  metrics = {
+    NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
+  }
+  if len(metrics) < len(names):
+    raise bad_input(
+      'metrics',
+      got=names,
+      expected='functions of different names: a result has them by name',
+      cause='a function that is listed twice, or two files with one name',
+    )
+  check_metrics(metrics, num_classes)
+  return metrics
+
+
+def with_metrics(
+  score_fn: Callable[..., PyTree], metrics: Metrics | None
+) -> Callable[..., PyTree]:
+  """Return the function of scores, which have these metrics as `own`."""
+  if not metrics:
+    return score_fn
+
+  def score(predict, view, test, normalise, batch_size=TEST_BATCH):
+    scores = score_fn(predict, view, test, normalise, batch_size)
+    logits = all_logits(predict, view, test, normalise, batch_size)
+    mask = jnp.arange(test.index.shape[0]) < test.count
+    y, mask = of_labels(test.y[test.index], mask)
+    rows = logits, y, mask.astype(float_dtype(logits))
+    own = {name: metric(*rows) for name, metric in metrics.items()}
+    return scores._replace(own={**(scores.own or {}), **own})
+
+  return score
+
+
+def all_logits(
+  predict: Predict, view: PyTree, test: ClientData, normalise, batch_size: int
+) -> Array:
+  """Return the logits of all labels of a client [N, Y]; 0 where padded."""
+  number = test.index.shape[0]
+  size, order = min(batch_size, number), jnp.arange(number)
+
+  def logits_of(position):
+    x, _, real = rows_in_order(test, order, position, size)
+    x = normalise(x, jax.random.key(0))
+    logits = predict(view, x, real.astype(float_dtype(x)))
+    return jnp.where(real[:, None], logits, 0)
+
+  rows = lax.map(logits_of, jnp.arange(-(-number // size)))  # [batches, B, Y]
+  number *= rows.shape[1] // size  # labels of an example
+  return rows.reshape(-1, rows.shape[-1])[:number]
+
+
+def check_metrics(metrics: Metrics, num_classes: int) -> None:
+  """Refuse what is no function, or returns no number."""
+  number = jnp.result_type(float)
+  given = (
+    jax.ShapeDtypeStruct((3, num_classes), number),
+    jax.ShapeDtypeStruct((3,), jnp.int32),
+    jax.ShapeDtypeStruct((3,), number),
+  )
+  for name, metric in metrics.items():
+    got = type(metric).__name__
+    if name in TAKEN or name in OF_TOKENS:
+      raise bad_input(
+        'metrics',
+        got=f'{name}, the name of a number that is there already',
+        expected='functions under names of their own',
+        cause='a number that every evaluation has: leave it out, or give the '
+        'function another name',
+      )
+    if callable(metric):
+      out = call(
+        'metrics',
+        lambda metric=metric: jax.eval_shape(metric, *given),
+        of=metric,
+        cause='other arguments, or numpy and `if` on arrays that are traced: '
+        'use jnp and jnp.where',
+      )
+      is_array = isinstance(out, jax.ShapeDtypeStruct) and out.shape == ()
+      if is_array and jnp.issubdtype(out.dtype, jnp.number):
+        continue
+      got = f'{name} that returns {describe(out)}'
+    raise bad_input(
+      'metrics',
+      got=got,
+      expected='a function (logits [N, Y], labels [N], mask [N]) -> one number '
+      'for the client',
+      cause='a number for each example: return (mask * values).sum() / '
+      'mask.sum()',
+    )
