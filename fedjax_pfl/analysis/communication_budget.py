@@ -43,7 +43,7 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
   place = settings.data.dataset, settings.data.data_dir
   shape, num_clients = peek(*place), settings.data.num_seen_clients
-  task = build_task(settings, *shape)
+  task = build_task(settings, shape)
   data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
   cohort = cohort_size(num_clients, settings.training.client_fraction)
   fraction = cohort / num_clients

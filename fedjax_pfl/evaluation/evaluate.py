@@ -15,13 +15,7 @@ from jax.sharding import Mesh
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.types import (
-  ClientData,
-  Key,
-  PyTree,
-  Scores,
-  Transform,
-)
+from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics

@@ -103,7 +103,7 @@ def views_of(form: Form, method: str) -> tuple[str, ...]:
   partition = next(iter(form.partitions))
   settings = settings_of(form, method, partition, form.rates[0], form.seeds[0])
   shape = peek_shape(settings.data)
-  stages = build_stages(settings, outline(build_task(settings, *shape)))
+  stages = build_stages(settings, outline(build_task(settings, shape)))
   names = views_of_method(settings, stages, shape)
   others = [name for name in names if name != INITIAL]
   after = [FINETUNED] if FINETUNED in names else others[:1]

@@ -13,13 +13,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.types import (
-  Array,
-  ExampleLoss,
-  Outputs,
-  Task,
-  Transform,
-)
+from fedjax_pfl.core.types import Array, ExampleLoss, Outputs, Task, Transform
 from fedjax_pfl.models.module_task import task_from_module
 
 

@@ -17,10 +17,7 @@ from fedjax_pfl.core.errors import bad_input
 
 def append(path: pathlib.Path, record: Mapping[str, Any]) -> None:
   """Append a line, which is on the disk then."""
-  with (
-    atomic_files.writing(path),
-    open(path, 'a', encoding='utf-8') as stream,
-  ):
+  with atomic_files.writing(path), open(path, 'a', encoding='utf-8') as stream:
     stream.write(json.dumps(record, allow_nan=False) + '\n')
     stream.flush()
     os.fsync(stream.fileno())  # no checkpoint is newer than its metrics

@@ -32,9 +32,7 @@ def with_checksums(
   return {**result, DIGESTS: digests}
 
 
-def _read(
-  path: pathlib.Path,
-) -> tuple[dict[str, Any], dict[str, str]]:
+def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, str]]:
   """Return result.json and its checksums; a ValueError if it is damaged."""
   result = json.loads(path.read_bytes())
   digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
@@ -68,9 +66,7 @@ def intact(
   return None
 
 
-def read(
-  workdir: str | os.PathLike,
-) -> tuple[dict[str, Any], dict[str, str]]:
+def read(workdir: str | os.PathLike) -> tuple[dict[str, Any], dict[str, str]]:
   """Return result.json of a run and its checksums; refuse a damaged one."""
   return load_json(existing(workdir, RESULT), _read)
 

@@ -32,12 +32,7 @@ from fedjax_pfl.runs import (
   result_file,
 )
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
-from fedjax_pfl.runs.result_file import (
-  CLIENTS,
-  RESULT,
-  existing,
-  load_json,
-)
+from fedjax_pfl.runs.result_file import CLIENTS, RESULT, existing, load_json
 from fedjax_pfl.runs.trackers import NONE, Tracking, check_installed
 
 METRICS = 'metrics.jsonl'

@@ -23,10 +23,7 @@ from fedjax_pfl.federated.failures import (
 )
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import divergence
-from fedjax_pfl.training.best_rounds import (
-  choose,
-  evaluate_and_keep,
-)
+from fedjax_pfl.training.best_rounds import choose, evaluate_and_keep
 from fedjax_pfl.training.state import Place, Training, cohorts_of, save_state
 
 Numbers = dict[str, Any]  # of a line of metrics.jsonl
@@ -101,11 +98,7 @@ def advance(
   )
   if timing := training.experiment.timing:
     numbers['sim_seconds'] = timing.advance(
-      float(state.sim_seconds),
-      stop,
-      cohorts,
-      metrics['num_steps'],
-      missing,
+      float(state.sim_seconds), stop, cohorts, metrics['num_steps'], missing
     )
     state = state._replace(sim_seconds=np.array(numbers['sim_seconds']))
   return training._replace(state=state, done=stop), numbers

@@ -25,7 +25,7 @@ def build_blank(settings: Settings) -> Experiment:
   shapes.
   """
   data, shape = settings.data, peek_shape(settings.data)
-  task = build_task(settings, *shape)
+  task = build_task(settings, shape)
   stages, budget = stages_and_budget(settings, task, shape, lambda text: None)
   dataset = None
   if not is_available(data.dataset, data.data_dir):

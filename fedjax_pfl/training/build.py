@@ -23,11 +23,7 @@ from fedjax_pfl.federated.placement import (
 )
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.registry import outline
-from fedjax_pfl.settings import (
-  Settings,
-  flat_config,
-  parse_config,
-)
+from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build_data import UnseenClients, build_data
@@ -137,7 +133,7 @@ def build_experiment(
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = peek_shape(settings.data)
   metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
-  task, start = build_task(settings, *shape), None
+  task, start = build_task(settings, shape), None
   if settings.init_from:
     from fedjax_pfl.training import warm_start
 

@@ -12,13 +12,7 @@ from fedjax_pfl.core.algorithm import Stage, private_names
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData, PyTree, Task
-from fedjax_pfl.core.user_code import (
-  FORM,
-  call,
-  describe,
-  is_code,
-  value_of,
-)
+from fedjax_pfl.core.user_code import FORM, call, describe, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
@@ -178,10 +172,9 @@ def _folders(tree: PyTree) -> str:
 # ---- the data ----------------------------------------------------------------
 
 
-def check_inputs(
-  name: str, preprocessing: str, dtype: str, shape: tuple
-) -> None:
+def check_inputs(name: str, preprocessing: str, shape: Shape) -> None:
   """Refuse what is for images alone where the data are other inputs."""
+  dtype, sides = shape.dtype, shape.image_shape
   if dtype == IMAGE:
     return
   one_of(
@@ -192,8 +185,8 @@ def check_inputs(
   wanted = 'float32', 3  # of images, height, width, channels
   if not is_code(name) and MODELS[name].tokens:
     wanted = 'int32', 1
-  if not is_code(name) and (dtype, len(shape)) != wanted:
-    of = f'shape {tuple(shape)}' if dtype == 'float32' else dtype
+  if not is_code(name) and (dtype, len(sides)) != wanted:
+    of = f'shape {tuple(sides)}' if dtype == 'float32' else dtype
     raise bad_input(
       'model',
       got=f'{name} for inputs of {of}',

@@ -6,8 +6,6 @@ more than its settings comes later (`Experiment.stages_of`).
 What few runs need is imported when it is wanted.
 """
 
-from functools import partial
-
 import numpy as np
 
 from fedjax_pfl import algorithms
@@ -35,21 +33,16 @@ def peek_shape(data: DataSettings) -> Shape:
   return scale_shape(peek(data.dataset, data.data_dir), side)
 
 
-def build_task(
-  settings: Settings,
-  image_shape: tuple,
-  num_classes: int,
-  dtype: str,
-  labels: tuple,
-) -> Task:
-  """Return the task of a config, for examples of this `Shape`."""
+def build_task(settings: Settings, shape: Shape) -> Task:
+  """Return the task of a config, for these examples."""
   data, model, loss = settings.data, settings.model, settings.training.loss
-  build_checks.check_inputs(model.name, data.preprocessing, dtype, image_shape)
-  name = data.dataset if dtype == IMAGE else 'none'
-  augment, normalise = make_transforms(name, image_shape, data.preprocessing)
+  build_checks.check_inputs(model.name, data.preprocessing, shape)
+  name = data.dataset if shape.dtype == IMAGE else 'none'
+  recipe = name, shape.image_shape, data.preprocessing
+  augment, normalise = make_transforms(*recipe)
   how = {
-    'image_shape': image_shape,
-    'num_classes': num_classes,
+    'image_shape': shape.image_shape,
+    'num_classes': shape.num_classes,
     'augment': augment,
     'normalise': normalise,
     'loss': value_of('loss', loss) if is_code(loss) else None,
@@ -60,19 +53,15 @@ def build_task(
   if model.lora_rank:
     from fedjax_pfl.models.lora import with_lora
 
-    how['wrap'] = partial(
-      with_lora,
-      rank=model.lora_rank,
-      targets=model.lora_targets,
-      alpha=model.lora_alpha,
-    )
+    adapters = model.lora_rank, model.lora_targets, model.lora_alpha
+    how['wrap'] = lambda module: with_lora(module, *adapters)
   if is_code(model.name):
-    is_whole = np.issubdtype(dtype, np.integer) and dtype != IMAGE
-    how['input_dtype'] = int if is_whole else float
+    is_whole = np.issubdtype(shape.dtype, np.integer)
+    how['input_dtype'] = int if is_whole and shape.dtype != IMAGE else float
     task = make_user_task(value_of('model', model.name), **how)
   else:
     task = make_task(model.name, **how)
-  build_checks.check_labels(task, model.name, labels)
+  build_checks.check_labels(task, model.name, shape.labels)
   return with_head(task, model.head_init, model.head_bias)
 
 

@@ -30,12 +30,7 @@ from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import Settings, to_config
 from fedjax_pfl.training import divergence, memory_estimate, multihost
-from fedjax_pfl.training.advance import (
-  advance,
-  cadence,
-  evaluate_start,
-  record,
-)
+from fedjax_pfl.training.advance import advance, cadence, evaluate_start, record
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program

@@ -216,10 +216,7 @@ def _with_work(
 
 
 def _evaluation(
-  experiment: Experiment,
-  stage: Stage,
-  states: tuple[Server, Client],
-  size: int,
+  experiment: Experiment, stage: Stage, states: tuple[Server, Client], size: int
 ) -> int:
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]

@@ -32,10 +32,7 @@ from fedjax_pfl.federated.communication import Communication, count_in_trace
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.rounds import make_round, make_rounds
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.settings.validate import (
-  flat_settings,
-  with_numbers,
-)
+from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar

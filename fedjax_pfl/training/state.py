@@ -22,11 +22,7 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import RESUMABLE, defaults, to_config
 from fedjax_pfl.training import multihost
-from fedjax_pfl.training.best_rounds import (
-  Chosen,
-  TestBest,
-  begin_best,
-)
+from fedjax_pfl.training.best_rounds import Chosen, TestBest, begin_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.program import Program

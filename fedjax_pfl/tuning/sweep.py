@@ -51,7 +51,7 @@ def plan_sweep(
         choices=['--config.validation_fraction=0.1'],
         cause='the field was forgotten; the tests choose nothing',
       )
-    build_stages(own, outline(build_task(own, *peek_shape(own.data))))
+    build_stages(own, outline(build_task(own, peek_shape(own.data))))
     rows.append(tuple(replace(own, seed=seed) for seed in range(seeds)))
   return Sweep(tuple(combinations), tuple(rows))
 

@@ -18,7 +18,7 @@ BATCHES = {'digits': 4, 'cifar10': 23, 'demo': 2}  # of a pass of a client
 def stages_of(form, method):
   partition = next(iter(form.partitions))
   settings = settings_of(form, method, partition, form.rates[0], 0)
-  task = outline(build_task(settings, *peek_shape(settings.data)))
+  task = outline(build_task(settings, peek_shape(settings.data)))
   return settings, build_stages(settings, task)
 
 

@@ -122,7 +122,7 @@ def test_config_traces(name):
   config = common.load(config_of(name), quick=True).to_dict()
   settings = parse_config({**config, 'model': 'convnet3'})
   shape = build_method.peek_shape(settings.data)
-  task = build_method.build_task(settings, *shape)
+  task = build_method.build_task(settings, shape)
   num_clients = settings.data.num_clients
   data = shapes_of_clients(shape, num_clients, EXAMPLES)
   key = jax.random.key(0)
