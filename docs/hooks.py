@@ -134,6 +134,12 @@ def api_pages():
     if isinstance(node, ast.ImportFrom)
     for alias in node.names
   }
+  late = next(
+    ast.literal_eval(node.value)
+    for node in tree.body
+    if isinstance(node, ast.Assign) and node.targets[0].id == '_LATE'
+  )
+  places |= {name: f'{module}.{name}' for name, module in late.items()}
   return {
     f'api/{theme.lower().replace(" ", "_")}.md': '\n\n'.join(
       [f'# {theme}', *(f'::: {places[name]}' for name in names)]

@@ -64,7 +64,9 @@ def test_all_names_that_are_not_loaded_are_named_at_once(file):
   }
   message = refused(check_loaded, names)
   assert message.startswith('model, metrics: got')
-  assert '--config.model=a.py:Net --config.metrics=b.py:f,b.py:g, ' in message
+  assert (
+    '--config.model=a.py:Net --config.metrics=b.py:f,b.py:g on a ' in message
+  )
 
 
 def test_only_loaded_code_has_a_value(file):
@@ -73,7 +75,7 @@ def test_only_loaded_code_has_a_value(file):
   for stored in ('own.py:loss', str.__str__(name)):
     message = refused(value_of, 'loss', stored)
     assert '--config.loss=own.py:loss' in message
-    assert 'a run with code of its own that is opened again' in message
+    assert 'a run that is opened again' in message
   assert isinstance(name, UserCode) and not isinstance(name + '', UserCode)
 
 
