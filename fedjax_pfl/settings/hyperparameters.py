@@ -1,5 +1,6 @@
 """The hyperparameters of a method, checked as its record declares them."""
 
+import json
 import math
 import types
 import typing
@@ -10,7 +11,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, is_int, one_of
-from fedjax_pfl.core.user_code import UserCode, is_code
+from fedjax_pfl.core.user_code import UserCode, is_code, name_of
 from fedjax_pfl.settings.schema import Settings
 
 # Hyperparameters that are records of other fields of the config.
@@ -39,6 +40,18 @@ def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
         'what 32 bits hold',
         cause='a digit too many',
       )
+
+
+def effective(settings: Settings) -> dict[str, Any]:
+  """Return the own hyperparameters of a method: defaults, then the config's.
+
+  As JSON holds them; of a function in a method of the user's own, its name.
+  """
+  defaults = algorithms.load(settings.algorithm).HParams()._asdict()
+  own = {**defaults, **settings.hp}
+  own = {name: own[name] for name in own if name not in SHARED_RECORDS}
+  text = json.dumps(own, default=lambda value: str(name_of(value)))
+  return json.loads(text)
 
 
 def check_method(settings: Settings) -> None:

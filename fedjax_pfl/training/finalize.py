@@ -20,6 +20,7 @@ from fedjax_pfl.evaluation.test_selection import best_views
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
+from fedjax_pfl.settings import hyperparameters
 from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import (
   choose,
@@ -205,6 +206,7 @@ def write_result(
     more['model'] = digest  # by which runs that start from it are recognised
   run.write_result(
     algorithm=experiment.settings.algorithm,
+    hp=hyperparameters.effective(experiment.settings),
     dataset=experiment.dataset.name,
     rounds=experiment.rounds,
     seconds=seconds,
