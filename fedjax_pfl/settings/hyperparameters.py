@@ -1,6 +1,5 @@
 """The hyperparameters of a method, checked as its record declares them."""
 
-import json
 import math
 import types
 import typing
@@ -8,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, is_int, one_of
@@ -45,13 +45,23 @@ def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
 def effective(settings: Settings) -> dict[str, Any]:
   """Return the own hyperparameters of a method: defaults, then the config's.
 
-  As JSON holds them; of a function in a method of the user's own, its name.
+  As JSON holds them; of what it does not, as a function that is a default in a
+  method of the user's own, the name.
   """
+
+  def stored(value):
+    try:
+      return atomic_files.plain(value)
+    except TypeError:
+      return name_of(value)
+
   defaults = algorithms.load(settings.algorithm).HParams()._asdict()
   own = {**defaults, **settings.hp}
-  own = {name: own[name] for name in own if name not in SHARED_RECORDS}
-  text = json.dumps(own, default=lambda value: str(name_of(value)))
-  return json.loads(text)
+  return {
+    name: stored(value)
+    for name, value in own.items()
+    if name not in SHARED_RECORDS
+  }
 
 
 def check_method(settings: Settings) -> None:

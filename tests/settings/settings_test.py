@@ -1,14 +1,20 @@
 """Every setting that is wrong is told in one sentence of four parts."""
 
 import math
+from collections import namedtuple
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import helpers
+import numpy as np
 import pytest
 from small_runs import settings_of
 
 from configs import common
+from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.personalization import Finetuning
+from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.settings import (
   EVALUATION,
   FIELDS,
@@ -19,6 +25,7 @@ from fedjax_pfl.settings import (
   defaults,
   document,
   flat_config,
+  hyperparameters,
   parse_config,
   replace,
   to_config,
@@ -235,3 +242,20 @@ def test_the_page_is_that_of_the_code():
   assert '  num_clients (100): registered clients, K' in lines
   for name in FIELDS:
     assert any(line.startswith(f'  {name} (') for line in lines), name
+
+
+def test_effective_hyperparameters_are_what_json_holds():
+  """Defaults of a method of the user's own may be of NumPy, or functions."""
+  own = {
+    'train': LocalTraining(),
+    'finetune': Finetuning(),
+    'mu': 0.1,
+    'rate': np.float32(0.5),
+    'squash': math.tanh,
+  }
+  record = namedtuple('HParams', own, defaults=own.values())
+  method = SimpleNamespace(HParams=record, build=lambda task, hp: ())
+  name = UserCode('own.py:method#0123456789ab', method)
+  settings = SimpleNamespace(algorithm=name, hp={'mu': 2.0})
+  want = {'mu': 2.0, 'rate': 0.5, 'squash': 'tanh'}
+  assert hyperparameters.effective(settings) == want
