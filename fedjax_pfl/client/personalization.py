@@ -69,11 +69,7 @@ View = Params | Euclidean | Cosine
 
 
 def views(
-  task: Task,
-  params: Params,
-  data: ClientData,
-  rng: Key,
-  finetuning: Finetuning,
+  task: Task, params: Params, data: ClientData, rng: Key, finetuning: Finetuning
 ) -> dict[str, View]:
   """Return all views of a global model.
 

@@ -24,15 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
-from fedjax_pfl.data.images import (
-  IMAGE,
-  SPLITS,
-  Dataset,
-  Shape,
-  Where,
-  divide,
-  make_dataset,
-)
+from fedjax_pfl.data import images
 
 NUMBER = 'np.unique(names, return_inverse=True)[1]'
 refuse = functools.partial(bad_input, 'data_dir')
@@ -94,28 +86,29 @@ class Content(NamedTuple):
 
   file: pathlib.Path
   key: str  # images or inputs
-  shape: Shape  # of examples as they are used: uint8, float32 or int32
+  shape: images.Shape  # of examples as they are used: uint8, float32 or int32
   labels: np.ndarray  # [P], or [P, L]
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
 
 
-def is_available(where: Where) -> bool:
+def is_available(where: images.Where) -> bool:
   """Return whether there is a file."""
   path = expand_home('data_dir', where.data_dir)
   return path.suffix == '.npz' and path.is_file()
 
 
-def peek(where: Where) -> Shape:
+def peek(where: images.Where) -> images.Shape:
   """Return shapes, dtype and number of classes; images are not read."""
   return _read(where.data_dir).shape
 
 
-def load(where: Where) -> Dataset:
+def load(where: images.Where) -> images.Dataset:
   """Return the image set, with the client of every example if it is known."""
   content = _read(where.data_dir)
-  splits = divide(_read_examples(content), content.labels, content.is_test)
-  dataset = make_dataset('npz', *splits, content.shape.num_classes)
+  x = _read_examples(content)
+  splits = images.divide(x, content.labels, content.is_test)
+  dataset = images.make_dataset('npz', *splits, content.shape.num_classes)
   if content.clients is None:
     return dataset
   clients = content.clients.astype(np.int64)
@@ -125,7 +118,7 @@ def load(where: Where) -> Dataset:
 
 def _read(place: str) -> Content:
   """Return what a file holds, checked."""
-  if not is_available(Where('npz', place)):
+  if not is_available(images.Where('npz', place)):
     raise refuse(
       got=place,
       expected='a .npz file',
@@ -147,7 +140,7 @@ def _read(place: str) -> Content:
     rest = {name: arrays[name] for name in arrays.files if name != key}
   for name, array in rest.items():
     if name == 'split':
-      if not np.isin(array, SPLITS).all():
+      if not np.isin(array, images.SPLITS).all():
         raise _broken(file, name, found[name], size)
       continue
     least = -1 if array.ndim == 2 else RULES[name].least  # -1: of a token
@@ -155,12 +148,12 @@ def _read(place: str) -> Content:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
   used = 'float32' if dtype.kind == 'f' else 'int32'
   if key == 'images':
-    used, shape = IMAGE, [*shape, 1][:3]
+    used, shape = images.IMAGE, [*shape, 1][:3]
   labels = rest['labels'].astype(np.int64)
   is_test = rest.get('split', np.full(size, 'train')) == 'test'
   number = int(rest.get('num_classes', 0))
   num_classes = _count_classes(file, labels, is_test, number)
-  example = Shape(tuple(shape), num_classes, used, labels.shape[1:])
+  example = images.Shape(tuple(shape), num_classes, used, labels.shape[1:])
   return Content(file, key, example, labels, is_test, rest.get('clients'))
 
 

@@ -18,14 +18,8 @@ from concurrent import futures
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data import stored_arrays
 from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
-from fedjax_pfl.data.stored_arrays import (
-  FORMAT,
-  data_root,
-  files_key,
-  load_cached,
-  read_entry,
-)
 
 TRANSPOSED = {'emnist/byclass'}  # EMNIST's files of tfds hold columns as rows
 RECORDS = 'array_record'  # the format of tfds
@@ -66,12 +60,12 @@ def peek(where: Where) -> Shape:
 
 def folder_of(name: str, root: pathlib.Path) -> pathlib.Path:
   """Return where the arrays of a set are, or would be."""
-  return root / name / f'arrays-{FORMAT}'
+  return root / name / f'arrays-{stored_arrays.FORMAT}'
 
 
 def is_available(where: Where) -> bool:
   """Return whether the set was prepared."""
-  return _is_ready(where.name, data_root(where.data_dir))
+  return _is_ready(where.name, stored_arrays.data_root(where.data_dir))
 
 
 def _is_ready(name: str, root: pathlib.Path) -> bool:
@@ -81,7 +75,7 @@ def _is_ready(name: str, root: pathlib.Path) -> bool:
 
 def load(where: Where) -> Dataset:
   """Return the image set; refuse one that is absent, damaged or another."""
-  name, root = where.name, data_root(where.data_dir)
+  name, root = where.name, stored_arrays.data_root(where.data_dir)
   if not is_available(where):
     ready = [one for one in PREPARED if _is_ready(one, root)]
     raise bad_input(
@@ -113,7 +107,7 @@ def read(name: str, root: pathlib.Path) -> Dataset:
   """Return the arrays; raise BadInput if they are damaged."""
   folder = folder_of(name, root)
   try:
-    return read_entry(folder)
+    return stored_arrays.read_entry(folder)
   except Exception as error:  # numpy, json and the disk raise a dozen kinds
     raise _damaged(name, folder, error) from error
 
@@ -140,8 +134,8 @@ def _read_tfds(where: Where, root: pathlib.Path) -> Dataset:
     splits = read_splits(name, place)
     return make_dataset(name, *splits, PREPARED[name].num_classes)
 
-  key = files_key(place.iterdir())
-  return load_cached(name.replace('/', '_'), key, build, where.cache_dir)
+  entry, key = name.replace('/', '_'), stored_arrays.files_key(place.iterdir())
+  return stored_arrays.load_cached(entry, key, build, where.cache_dir)
 
 
 def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:

@@ -12,31 +12,25 @@ gets 59 % at the default size, 93 % at CIFAR's with ten classes.
 import numpy as np
 
 from fedjax_pfl.core.rules import Rule, interval
-from fedjax_pfl.data.images import (
-  Dataset,
-  Images,
-  Shape,
-  Synthetic,
-  Where,
-  make_dataset,
-)
+from fedjax_pfl.data import images
+from fedjax_pfl.data.images import Images, Synthetic
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
 is_available = lambda where: True  # they are generated
 
 
-def peek(where: Where) -> Shape:
+def peek(where: images.Where) -> images.Shape:
   """Return image shape and number of classes."""
   spec = where.synthetic
-  return Shape(tuple(spec.image_shape), spec.num_classes)
+  return images.Shape(tuple(spec.image_shape), spec.num_classes)
 
 
-def load(where: Where) -> Dataset:
+def load(where: images.Where) -> images.Dataset:
   """Return the image set of a specification."""
   return make_synthetic(where.synthetic)
 
 
-def make_synthetic(spec: Synthetic) -> Dataset:
+def make_synthetic(spec: Synthetic) -> images.Dataset:
   """Return the image set of a specification; equal specs, equal bits."""
   Rule(
     lambda value: len(value) == 3 and min(value) >= 1,
@@ -50,7 +44,7 @@ def make_synthetic(spec: Synthetic) -> Dataset:
   ).check('num_classes', spec.num_classes)
   fields, train, test = np.random.SeedSequence(spec.seed).spawn(3)
   templates = _smooth_fields(spec, np.random.default_rng(fields))
-  return make_dataset(
+  return images.make_dataset(
     'synthetic',
     _draw(templates, spec.train_size, np.random.default_rng(train)),
     _draw(templates, spec.test_size, np.random.default_rng(test)),

@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
     return int(self.class_counts.sum())
 
 
-def legacy_generator(seed: int) -> np.random.RandomState:
+def legacy_rng(seed: int) -> np.random.RandomState:
   """Return NumPy's legacy generator, whose stream never changes."""
   Rule(
     lambda value: 0 <= value < 2**32,

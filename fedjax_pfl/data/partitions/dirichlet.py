@@ -27,13 +27,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import above
-from fedjax_pfl.data.partitions import (
-  Deals,
-  Indices,
-  Rng,
-  Sizes,
-  legacy_generator,
-)
+from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes, legacy_rng
 
 # Sums of larger gamma variates overflow, and all p are 1 / K by then.
 EQUAL = 1e12
@@ -110,7 +104,7 @@ def draw_plan(sizes: Sizes, beta: float, least: int) -> Plan:
   alpha = concentration(beta, sizes.num_clients)
   most, why = sizes.num_train // sizes.num_clients, 'the mean of all'
   if least <= most:
-    legacy, most = legacy_generator(sizes.seed), 0
+    legacy, most = legacy_rng(sizes.seed), 0
     for number in range(1, TRIES + 1):
       orders, borders, counts = _draw_once(alpha, sizes, legacy)
       if len(borders) < sizes.num_classes:

@@ -26,31 +26,23 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.images import SPLITS, Images
-from fedjax_pfl.data.preparation.texts import (
-  NONE,
-  SYMBOLS,
-  Owned,
-  encode,
-  joined,
-  known_or_none,
-  owned,
-)
+from fedjax_pfl.data.preparation import texts
 from fedjax_pfl.data.prepared import PREPARED
 
-UNKNOWN = SYMBOLS.index('\x0b')  # a vertical tab stands for all the others
+UNKNOWN = texts.SYMBOLS.index('\x0b')  # a vertical tab, for all the others
 
 
-def read_leaf(name: str, folder: pathlib.Path) -> Owned:
+def read_leaf(name: str, folder: pathlib.Path) -> texts.Owned:
   """Return (train, test, who holds their examples) of a folder of LEAF's."""
   if not (folder / 'train').is_dir():
-    return owned([*_read_users(name, folder).values()])
+    return texts.owned([*_read_users(name, folder).values()])
   train, test = (_read_users(name, folder / split) for split in SPLITS)
   if lone := sorted({*train} ^ {*test}):
     raise _refusal(
       f'{folder} with the user {lone[0]} in one of train and test',
       'a division by users (-t user): LEAF\'s "-t sample" divides examples',
     )
-  return joined([*train.values()], [test[user] for user in train])
+  return texts.joined([*train.values()], [test[user] for user in train])
 
 
 def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
@@ -101,12 +93,13 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
 
 
 def _character(x: str, y: str, place: str) -> tuple[np.ndarray, np.ndarray]:
-  return encode(x, place), _last_of(encode(y, place).item(), len(x), len(x))
+  numbers, label = (texts.encode(text, place) for text in (x, y))
+  return numbers, _last_of(label.item(), len(x), len(x))
 
 
 def _tweet(x: Any, y: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
   (length,) = PREPARED['sent140'].image_shape
-  text = known_or_none((x if isinstance(x, str) else x[4])[:length])
+  text = texts.known_or_none((x if isinstance(x, str) else x[4])[:length])
   padded = np.zeros(length, np.int32)
   padded[: len(text)] = np.where(text < 0, UNKNOWN, text)
   return padded, _last_of(int(y), max(len(text), 1), length)
@@ -114,7 +107,7 @@ def _tweet(x: Any, y: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
 
 def _last_of(label: int, place: int, length: int) -> np.ndarray:
   """Return labels of which that of one place alone is known."""
-  labels = np.full(length, NONE, np.int32)
+  labels = np.full(length, texts.NONE, np.int32)
   labels[place - 1] = label
   return labels
 

@@ -9,13 +9,7 @@ from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data import prepared
 from fedjax_pfl.data.images import digest, make_dataset
-from fedjax_pfl.data.preparation.download import (
-  ARCHIVES,
-  MEGABYTE,
-  Archive,
-  fetch,
-  writing,
-)
+from fedjax_pfl.data.preparation import download
 from fedjax_pfl.data.preparation.formats import READERS, find_files, read_mnist
 from fedjax_pfl.data.preparation.leaf import READERS as READERS_OF_LEAF
 from fedjax_pfl.data.preparation.leaf import read_leaf
@@ -43,7 +37,7 @@ def prepare(
   names: Iterable[str],
   data_dir: str = '',
   log: Log = progress.log,
-  archives: Mapping[str, Sequence[Archive]] = ARCHIVES,
+  archives: Mapping[str, Sequence[download.Archive]] = download.ARCHIVES,
   idx_files: str | os.PathLike = '',
   leaf: str | os.PathLike = '',
   text: str | os.PathLike = '',
@@ -58,7 +52,7 @@ def prepare(
   """
   sets = [SHORT_NAMES.get(name, name) for name in names]
   known = one_of(
-    dict.fromkeys([*ARCHIVES, *SHORT_NAMES, *READERS_OF_LEAF]),
+    dict.fromkeys([*download.ARCHIVES, *SHORT_NAMES, *READERS_OF_LEAF]),
     'an image set that can be downloaded',
     'a misspelt name; own images are dataset=folder or dataset=npz',
   )
@@ -68,7 +62,7 @@ def prepare(
   folder = root / 'downloads'
   places = {'idx_files': idx_files, 'leaf': leaf, 'text': text}
   places = {kind: place for kind, place in places.items() if place}
-  of_leaf = [name for name in sets if name not in ARCHIVES]
+  of_leaf = [name for name in sets if name not in download.ARCHIVES]
   own, read = [], READERS
   if places or of_leaf:
     own, read_own = _own_files(sets, places or {'leaf': ''})
@@ -81,12 +75,12 @@ def prepare(
     if not (folder / one.name).exists()
   ]
   if absent:  # all of it, for a machine without a network
-    megabytes = sum(one.size for one in absent) / MEGABYTE
+    megabytes = sum(one.size for one in absent) / download.MEGABYTE
     lines = [f'  {one.url}  as {one.name}' for one in absent]
     log('\n'.join([f'To be in {folder}, {megabytes:,.0f} MB:', *lines]))
   for name in sets:
     if name in missing:
-      files = own or [fetch(archive, folder) for archive in archives[name]]
+      files = own or [download.fetch(one, folder) for one in archives[name]]
       _write_arrays(
         name, files, read[name], prepared.folder_of(name, root), log
       )
@@ -146,7 +140,7 @@ def _write_arrays(
   dataset = make_dataset(name, train, test, num_classes)
   if clients:
     dataset = dataset._replace(clients=clients[0])
-  with writing(place):
+  with download.writing(place):
     write_entry(place, dataset)
   kind = 'examples' if clients else 'images'
   whose = f' of {clients[0][0].max() + 1:,} clients' if clients else ''
