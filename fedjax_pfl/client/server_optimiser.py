@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from fedjax_pfl.core import norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
@@ -53,15 +54,6 @@ RULES = {
 class State(NamedTuple):
   m: Params
   v: Params
-
-
-def init(optimiser: ServerOptimiser, params: Params) -> State:
-  """Return m = 0 and v = tau^2."""
-
-  def filled(value):
-    return jax.tree.map(lambda leaf: jnp.full_like(leaf, value), params)
-
-  return State(filled(0), filled(optimiser.tau**2))
 
 
 def step(
@@ -112,7 +104,8 @@ def _optimised(stage: Stage, optimiser: ServerOptimiser) -> Stage:
         choices=['server_optimizer=none'],
         cause='a setting of another experiment',
       )
-    return init(optimiser, server.params)
+    v = optax.tree.full_like(server.params, optimiser.tau**2)
+    return State(optax.tree.zeros_like(server.params), v)
 
   def aggregate(server, up, senders, state):
     after = stage.algorithm.aggregate(server, up, senders)
