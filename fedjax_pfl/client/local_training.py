@@ -16,6 +16,7 @@ from jax import lax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.running_statistics import moving
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.rules import equals
 from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
 from fedjax_pfl.data.batching import (
   Batching,
@@ -42,7 +43,7 @@ class LocalTraining(NamedTuple):
       leaf; with 'adamw' to the update.
     shuffle: whether each epoch has a new order of the examples.
     aggregation: 'uniform', or 'examples': clients are weighted by n_i.
-    optimizer: 'sgd', 'adam' or 'adamw' (client/optimisers.py).
+    optimizer: 'sgd', 'adam' or 'adamw'.
     clip_norm: the largest norm of a step's gradient; 0: any.
 
   >>> schedule = pfl.step_schedule(0.1, 8)
@@ -68,14 +69,26 @@ class LocalTraining(NamedTuple):
     return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
-    """Return the optimiser of a round, by default SGD: `local_optimiser`."""
-    return optimisers.local_optimiser(
-      self.optimizer,
-      self.learning_rate(clock),
-      self.momentum,
-      self.weight_decay,
-      self.clip_norm,
-    )
+    """Return the optimiser of a round, by default SGD; its state starts anew.
+
+    g <- g min(1, clip / |g|)      if clip_norm > 0; the norm of all leaves
+    sgd    m <- beta m + (g + decay p);     p <- p - eta m
+    adam   optax.adam of g + decay p, beta_1 = momentum
+    adamw  optax.adamw: p <- p - eta (adam(g) + decay p)
+    """
+    rate, beta = self.learning_rate(clock), self.momentum
+    decay, parts = self.weight_decay, []
+    if self.clip_norm:
+      parts.append(optax.clip_by_global_norm(self.clip_norm))
+    if self.optimizer != 'adamw' and not equals(decay, 0):
+      parts.append(optax.add_decayed_weights(decay))
+    if self.optimizer == 'sgd':
+      parts.append(optimisers.sgd(rate, beta))
+    elif self.optimizer == 'adam':
+      parts.append(optax.adam(rate, b1=beta))
+    else:
+      parts.append(optax.adamw(rate, b1=beta, weight_decay=decay))
+    return optax.chain(*parts) if len(parts) > 1 else parts[0]
 
   def fit(
     self,

@@ -42,43 +42,14 @@ def step_schedule(
   return lambda clock: steps(clock) * decay ** (clock + 1)
 
 
+OPTIMISERS = ('sgd', 'adam', 'adamw')  # of local training
+
+
 def sgd(
   learning_rate: Array | optax.Schedule, momentum: float
 ) -> optax.GradientTransformation:
   """Return m <- beta m + g;  p <- p - eta m, without m where beta is 0."""
   return optax.sgd(learning_rate, None if equals(momentum, 0) else momentum)
-
-
-OPTIMISERS = ('sgd', 'adam', 'adamw')
-
-
-def local_optimiser(
-  name: str,
-  learning_rate: Array | optax.Schedule,
-  momentum: float,
-  weight_decay: float,
-  clip_norm: float,
-) -> optax.GradientTransformation:
-  """Return the optimiser of local training; its state starts anew in a round.
-
-  g <- g min(1, clip / |g|)      if clip_norm > 0; the norm of all leaves
-  sgd    m <- beta m + (g + decay p);     p <- p - eta m
-  adam   optax.adam of g + decay p, beta_1 = momentum
-  adamw  optax.adamw: p <- p - eta (adam(g) + decay p)
-  """
-  parts = []
-  if clip_norm:
-    parts.append(optax.clip_by_global_norm(clip_norm))
-  if name != 'adamw' and not equals(weight_decay, 0):
-    parts.append(optax.add_decayed_weights(weight_decay))
-  if name == 'sgd':
-    parts.append(sgd(learning_rate, momentum))
-  elif name == 'adam':
-    parts.append(optax.adam(learning_rate, b1=momentum))
-  else:
-    adamw = optax.adamw(learning_rate, b1=momentum, weight_decay=weight_decay)
-    parts.append(adamw)
-  return optax.chain(*parts) if len(parts) > 1 else parts[0]
 
 
 def freeze_except(

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 from fedjax_pfl.client import optimisers
+from fedjax_pfl.client.local_training import LocalTraining
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -51,7 +52,8 @@ def test_steps_left_out_change_neither_parameters_nor_momentum():
 @pytest.mark.parametrize('name', optimisers.OPTIMISERS)
 def test_a_local_optimiser_clips_and_decays(name):
   """One step from p = 2 with g = 3, clipped to 1, decay 0.5, eta = 0.1."""
-  tx = optimisers.local_optimiser(name, 0.1, 0.9, 0.5, 1.0)
+  train = LocalTraining(optimizer=name, weight_decay=0.5, clip_norm=1.0)
+  tx = train.sgd(0)
   update, _ = tx.update(
     jnp.full((), 3.0), tx.init(jnp.zeros(())), jnp.full((), 2.0)
   )
