@@ -198,9 +198,7 @@ def fit(
   (0.25, 2, [1.0, 0.25])
   """
   stops = stops or (batching.epochs,)
-  num_epochs, has_snapshots = max(stops), len(stops) > 1
-  slots = np.full(num_epochs, len(stops))  # out of range: no snapshot
-  slots[np.array(stops) - 1] = np.arange(len(stops))
+  num_epochs = max(stops)
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss, tx = _with_reports(loss), moving(tx, tree)
   limit = None  # of steps: no deadline
@@ -208,31 +206,22 @@ def fit(
     limit = steps_in_time(data, batching, num_epochs * steps)
   run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, limit)
 
-  def epoch(number, carry):
-    state, snapshots = carry
-    state = run_epoch(number, state)
-    if has_snapshots:
-      slot = jnp.asarray(slots)[number]
-      snapshots = jax.tree.map(
-        lambda rows, leaf: rows.at[slot].set(leaf, mode='drop'),
-        snapshots,
-        state[0],
-      )
-    return state, snapshots
+  def advance(state, epochs):
+    state = lax.fori_loop(*epochs, run_epoch, state)
+    return state, state[0]
 
   values = _rows_of_values(loss, tree, data, rng, batching, num_epochs)
-  snapshots = jax.tree.map(
-    lambda leaf: jnp.zeros((len(stops),) + leaf.shape, leaf.dtype), tree
-  )
-  opt_state = tx.init(tree) if opt_state is None else opt_state
-  carry = (tree, opt_state, values), snapshots if has_snapshots else ()
-  state, snapshots = lax.fori_loop(0, num_epochs, epoch, carry)
+  state = tree, tx.init(tree) if opt_state is None else opt_state, values
+  if len(stops) == 1:
+    state, *kept = advance(state, (0, num_epochs))
+  else:
+    ends = np.sort(stops)
+    spans = np.append(0, ends[:-1]), ends
+    state, rows = lax.scan(advance, state, spans)
+    kept = [trees.gather(rows, np.searchsorted(ends, n)) for n in stops]
   last, opt_state, (losses, reports) = state
-  kept = (last,)
-  if has_snapshots:
-    kept = tuple(trees.gather(snapshots, n) for n in range(len(stops)))
   num_steps = num_epochs * steps if limit is None else limit
-  return last, FitInfo(num_steps, losses, reports, opt_state, snapshots=kept)
+  return last, FitInfo(num_steps, losses, reports, opt_state, tuple(kept))
 
 
 def _make_epoch(loss, data, rng, tx, batching, steps, limit):
