@@ -9,6 +9,7 @@ its transforms in transforms.py, and its archives and their format in
 preparation/.
 """
 
+import contextlib
 import io
 import json
 import pathlib
@@ -65,10 +66,7 @@ def folder_of(name: str, root: pathlib.Path) -> pathlib.Path:
 
 def is_available(where: Where) -> bool:
   """Return whether the set was prepared."""
-  return _is_ready(where.name, stored_arrays.data_root(where.data_dir))
-
-
-def _is_ready(name: str, root: pathlib.Path) -> bool:
+  name, root = where.name, stored_arrays.data_root(where.data_dir)
   is_stored = folder_of(name, root).is_dir()
   return is_stored or find_prepared(name, root) is not None
 
@@ -77,7 +75,7 @@ def load(where: Where) -> Dataset:
   """Return the image set; refuse one that is absent, damaged or another."""
   name, root = where.name, stored_arrays.data_root(where.data_dir)
   if not is_available(where):
-    ready = [one for one in PREPARED if _is_ready(one, root)]
+    ready = [n for n in PREPARED if is_available(where._replace(name=n))]
     raise bad_input(
       'dataset',
       got=f'{name}, which {root / name} does not hold',
@@ -87,10 +85,8 @@ def load(where: Where) -> Dataset:
       '...) or that were never prepared. Where there is a network, run: python '
       f'experiments/prepare.py {name} --data_dir={shlex.quote(str(root))}',
     )
-  if folder_of(name, root).is_dir():
-    dataset = read(name, root)
-  else:
-    dataset = _read_tfds(where, root)
+  is_stored = folder_of(name, root).is_dir()
+  dataset = read(name, root) if is_stored else _read_tfds(where, root)
   (x, y), number = dataset.train, dataset.num_classes
   found = Shape(x.shape[1:], number, x.dtype.name, y.shape[1:])
   if found != PREPARED[name]:
@@ -145,9 +141,10 @@ def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:
   """
   found = {}
   for info in (root / name).glob('*/dataset_info.json'):
-    parts = info.parent.name.split('.')
-    if all(part.isdecimal() for part in parts) and _format(info) == RECORDS:
-      found[tuple(map(int, parts))] = info.parent
+    with contextlib.suppress(OSError, ValueError):  # of another program
+      version = tuple(map(int, info.parent.name.split('.')))
+      if json.loads(info.read_text()).get('fileFormat') == RECORDS:
+        found[version] = info.parent
   return found[max(found)] if found else None
 
 
@@ -199,10 +196,3 @@ def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
   x = np.asarray(Image.open(io.BytesIO(record['image'])))
   x = x if x.ndim == 3 else x[:, :, None]
   return record.get('id', b''), x, int(record['label'])
-
-
-def _format(info: pathlib.Path) -> str:
-  try:
-    return json.loads(info.read_text()).get('fileFormat', '')
-  except (OSError, ValueError):
-    return ''
