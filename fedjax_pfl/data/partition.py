@@ -125,23 +125,20 @@ def partition(
   train = deal_train(train_labels, for_train)
   if test_partition == 'split':
     return split(train, test_fraction, for_test)
-  if test_partition == 'same':
-    test = deal_test(test_labels, for_test)
-  elif test_partition == 'independent':
+  if test_partition == 'whole':
+    return train, [np.arange(len(test_labels))] * num_clients
+  if test_partition == 'iid':
+    from fedjax_pfl.data.partitions.iid import deal_equally
+
+    return train, deal_equally(num_clients, test_labels, for_test)
+  if test_partition == 'independent':
     from fedjax_pfl.data.partitions import shards
 
     among = num_clients, test_shards_per_client, num_classes
-    assignment = shards.shard_assignment(
-      for_test_classes, *among, field='test_shards_per_client'
-    )
-    test = shards.deal_at_random(assignment, test_labels, for_test)
-  elif test_partition == 'whole':
-    test = [np.arange(len(test_labels))] * num_clients
-  else:
-    from fedjax_pfl.data.partitions.iid import deal_equally
-
-    test = deal_equally(num_clients, test_labels, for_test)
-  return train, test
+    words = {'field': 'test_shards_per_client'}
+    assignment = shards.shard_assignment(for_test_classes, *among, **words)
+    return train, shards.deal_at_random(assignment, test_labels, for_test)
+  return train, deal_test(test_labels, for_test)
 
 
 def split(
