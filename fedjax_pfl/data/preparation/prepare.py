@@ -1,5 +1,6 @@
 """Prepare image sets: download, check, and write what runs read."""
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,12 +69,8 @@ def prepare(
     own, read_own = _own_files(sets, places or {'leaf': ''})
     read = dict.fromkeys(sets, read_own)
   missing = [name for name in sets if not _is_there(name, root, log)]
-  absent = [
-    one
-    for name in missing
-    for one in ([] if own else archives[name])
-    if not (folder / one.name).exists()
-  ]
+  wanted = [] if own else [one for name in missing for one in archives[name]]
+  absent = [one for one in wanted if not (folder / one.name).exists()]
   if absent:  # all of it, for a machine without a network
     megabytes = sum(one.size for one in absent) / download.MEGABYTE
     lines = [f'  {one.url}  as {one.name}' for one in absent]
@@ -81,9 +78,8 @@ def prepare(
   for name in sets:
     if name in missing:
       files = own or [download.fetch(one, folder) for one in archives[name]]
-      _write_arrays(
-        name, files, read[name], prepared.folder_of(name, root), log
-      )
+      place = prepared.folder_of(name, root)
+      _write_arrays(name, files, read[name], place, log)
     log(f'Runs read it with --config.dataset={name} --config.data_dir={root}')
 
 
@@ -114,13 +110,10 @@ def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
   place = prepared.folder_of(name, root)
   if not place.is_dir():
     return False
-  try:
+  state, is_sound = 'damaged, and is written again', False
+  with contextlib.suppress(BadInput):
     dataset = prepared.read(name, root)
-    found = digest(*dataset.train, *dataset.test)
-    is_sound = found == dataset.fingerprint
-  except BadInput:
-    is_sound = False
-  state = 'damaged, and is written again'
+    is_sound = digest(*dataset.train, *dataset.test) == dataset.fingerprint
   if is_sound:
     state = 'there already; without that folder it is prepared anew'
   log(f'{name} in {place} is {state}.')
@@ -146,6 +139,5 @@ def _write_arrays(
   whose = f' of {clients[0][0].max() + 1:,} clients' if clients else ''
   log(
     f'{name}: {len(train.y):,} training and {len(test.y):,} test {kind}{whose} '
-    f'in {place}; '
-    f'fingerprint {dataset.fingerprint}'
+    f'in {place}; fingerprint {dataset.fingerprint}'
   )

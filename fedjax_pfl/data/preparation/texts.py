@@ -102,14 +102,10 @@ def owned(clients: list[Images]) -> Owned:
 
 def joined(train: list[Images], test: list[Images]) -> Owned:
   """Return both splits as one array each, and who holds their rows."""
-  splits = [
-    Images(*map(np.concatenate, zip(*own, strict=True)))
-    for own in (train, test)
-  ]
-  owners = [
-    np.repeat(np.arange(len(own)), [len(client.y) for client in own])
-    for own in (train, test)
-  ]
+  splits, owners = [], []
+  for own in (train, test):
+    splits.append(Images(*map(np.concatenate, zip(*own, strict=True))))
+    owners.append(np.repeat(np.arange(len(own)), [len(one.y) for one in own]))
   return *splits, tuple(owners)
 
 
