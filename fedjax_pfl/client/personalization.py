@@ -148,18 +148,14 @@ def make_predict(task: Task):
       return task.logits(view, x, mask)
     params, means, present = view.model
     f = task.features(params, x, mask)  # [B, F]
-    closeness = _cosine if isinstance(view, Cosine) else _minus_distance
-    return jnp.where(present, closeness(f, means), -jnp.inf)  # [B, Y]
+    if isinstance(view, Cosine):
+      closeness = jnp.sum(_unit(f)[:, None] * _unit(means), axis=-1)
+    else:
+      closeness = -jnp.linalg.norm(f[:, None] - means, axis=-1)
+    return jnp.where(present, closeness, -jnp.inf)  # [B, Y]
 
   return predict
 
 
-def _minus_distance(f, means):
-  return -jnp.linalg.norm(f[:, None] - means, axis=-1)
-
-
-def _cosine(f, means):
-  def unit(v):
-    return v / jnp.maximum(jnp.linalg.norm(v, axis=-1, keepdims=True), 1e-12)
-
-  return jnp.sum(unit(f)[:, None] * unit(means), axis=-1)
+def _unit(v):
+  return v / jnp.maximum(jnp.linalg.norm(v, axis=-1, keepdims=True), 1e-12)
