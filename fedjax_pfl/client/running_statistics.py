@@ -25,25 +25,15 @@ def moving(
 
   These enter neither momentum nor the norm of a gradient, and are not frozen.
   """
-  is_statistic = norm_stats.mask(tree)
-  if not any(jax.tree.leaves(is_statistic)):
+  if not norm_stats.names_of(tree):
     return tx
 
   def update(grads, state, params=None):
-    updates, state = tx.update(
-      jax.tree.map(
-        lambda skip, g: jnp.zeros_like(g) if skip else g, is_statistic, grads
-      ),
-      state,
-      params,
-    )
-    updates = jax.tree.map(
-      lambda moves, u, g: -norm_stats.MOMENTUM * g if moves else u,
-      is_statistic,
-      updates,
-      grads,
-    )
-    return updates, state
+    zeros = optax.tree.zeros_like(grads)
+    still = norm_stats.taken_from(zeros, grads)
+    updates, state = tx.update(still, state, params)
+    steps = optax.tree.scale(-norm_stats.MOMENTUM, grads)
+    return norm_stats.taken_from(steps, updates), state
 
   return optax.GradientTransformation(tx.init, update)
 
