@@ -29,15 +29,15 @@ def check_shards(case):
 
 
 def replay(case, place, labels, assignment, chosen):
-  labels, sizes = labels.astype(int), np.zeros_like(chosen)
+  labels, sizes, draws = labels.astype(int), [], iter(chosen.ravel())
 
-  def choose(client, position, pool_size):
-    sizes[client, position] = pool_size
-    return int(chosen[client, position])
+  def choose(pool_size):
+    sizes.append(pool_size)
+    return next(draws)
 
   clients = deal_blocks(labels, assignment.astype(int), choose)
   counts = counts_of(labels, clients, case['classes'])
-  case.check(f'{place}/pool_size', sizes)
+  case.check(f'{place}/pool_size', np.reshape(sizes, chosen.shape))
   case.check(f'{place}/client_sizes', [len(rows) for rows in clients])
   case.check(f'{place}/client_indices', np.concatenate(clients))
   case.check(f'{place}/class_counts', counts)

@@ -45,7 +45,7 @@ def pathological(
   assignment = deck.reshape(number, each)  # [K, s]
 
   def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_blocks(labels, assignment, lambda i, j, left: 0)
+    return deal_blocks(labels, assignment, lambda left: 0)
 
   return deal, deal
 
@@ -67,32 +67,27 @@ def deal_at_random(
   assignment: np.ndarray, labels: np.ndarray, rng: Rng
 ) -> Indices:
   """Return the index vectors when blocks are dealt at random."""
-  return deal_blocks(labels, assignment, lambda i, j, left: rng.integers(left))
+  return deal_blocks(labels, assignment, rng.integers)
 
 
 def deal_blocks(
-  labels: np.ndarray,
-  assignment: np.ndarray,
-  choose: Callable[[int, int, int], int],
+  labels: np.ndarray, assignment: np.ndarray, choose: Callable[[int], int]
 ) -> Indices:
   """Return the index vectors of the clients whose classes are assignment.
 
   Each class, in the order of the data, is cut into as many blocks as it
-  occurs in the assignment. Client i takes for its j-th class block number
-  choose(i, j, left) of the `left` blocks that remain of that class; its
-  vector is the concatenation of its blocks, in the order of its row.
+  occurs in the assignment. A client takes for each class of its row block
+  number choose(left) of the `left` blocks that remain of that class; its
+  vector is the concatenation of its blocks.
   """
   blocks = {
     label: _cut(np.flatnonzero(labels == label), np.sum(assignment == label))
     for label in np.unique(assignment)
   }
   indices = []
-  for i, row in enumerate(assignment):
-    parts = []
-    for j, label in enumerate(row):
-      left = blocks[label]
-      parts.append(left.pop(int(choose(i, j, len(left)))))
-    indices.append(np.concatenate(parts))
+  for row in assignment:
+    left = [blocks[label] for label in row]
+    indices.append(np.concatenate([one.pop(choose(len(one))) for one in left]))
   return indices
 
 

@@ -20,9 +20,9 @@ def test_shards():
   # go one each to the first blocks: (0, 4) (1, 6) (2).
   labels = np.array([0, 0, 0, 1, 0, 1, 0])
   assignment = np.array([[0, 1], [0, 0]])
-  indices = deal_blocks(labels, assignment, lambda i, j, left: left - 1)
+  indices = deal_blocks(labels, assignment, lambda left: left - 1)
   assert as_lists(indices) == [[2, 3, 5], [1, 6, 0, 4]]
-  indices = deal_blocks(labels, assignment, lambda i, j, left: 0)
+  indices = deal_blocks(labels, assignment, lambda left: 0)
   assert as_lists(indices) == [[0, 4, 3, 5], [1, 6, 2]]
 
 
