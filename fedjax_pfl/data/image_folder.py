@@ -69,11 +69,10 @@ def _list_files(where: Where) -> tuple[Named, Named, list[str]]:
   root = data_root(where.data_dir)
   if not is_available(where):
     raise _refuse(root, 'without train/')
-  train = _by_class(root / 'train')
-  test = _by_class(root / 'test')
-  for split, named in (('train', train), ('test', test)):
-    if not named:
-      raise _refuse(root, f'no labelled images for {split}')
+  train, test = (_by_class(root / split) for split in ('train', 'test'))
+  if not (train and test):
+    without = 'test' if train else 'train'
+    raise _refuse(root, f'no labelled images for {without}')
   classes = sorted({name for _, name in train})
   if unknown := sorted({name for _, name in test} - {*classes}):
     raise _refuse(

@@ -157,10 +157,7 @@ READERS = {
 
 
 def read_idx(file: pathlib.Path | IO[bytes]) -> np.ndarray:
-  """Return the array of an IDX file of bytes, gzipped or not.
-
-  What is no such file, or cut short, raises one of NOT_IDX.
-  """
+  """Return the array of an IDX file of bytes, gzipped or not."""
   content = file.read_bytes() if isinstance(file, pathlib.Path) else file.read()
   if content.startswith(GZIP):
     content = gzip.decompress(content)
@@ -172,9 +169,6 @@ def read_idx(file: pathlib.Path | IO[bytes]) -> np.ndarray:
     of = 'x'.join(map(str, sizes))
     raise ValueError(f'holds {held:,} bytes, by its header {of}')
   return np.frombuffer(content, np.uint8, offset=head).reshape(sizes)
-
-
-NOT_IDX = ValueError, OSError, EOFError, zlib.error
 
 
 def find_files(folder: pathlib.Path, shape: Shape) -> list[pathlib.Path]:
@@ -218,7 +212,7 @@ def _find(folder: pathlib.Path, split: str, kind: str) -> pathlib.Path:
 def _read(file: pathlib.Path) -> np.ndarray:
   try:
     return read_idx(file)
-  except NOT_IDX as error:
+  except (ValueError, OSError, EOFError, zlib.error) as error:
     raise bad_input(
       'idx_files',
       got=f'{file}: {error}',
