@@ -70,23 +70,21 @@ def _read_array(folder: pathlib.Path, split: str, part: str) -> np.ndarray:
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
   """Replace the entry by one of these arrays, whole or not at all."""
   folder.parent.mkdir(parents=True, exist_ok=True)
-  temporary = pathlib.Path(tempfile.mkdtemp(prefix='.half-', dir=folder.parent))
-  try:
+  half = tempfile.TemporaryDirectory(prefix='.half-', dir=folder.parent)
+  with half as temporary:
     for split in SPLITS:
       arrays = getattr(dataset, split)._asdict()
       if dataset.clients:
         arrays['clients'] = dataset.clients[SPLITS.index(split)]
       for part, array in arrays.items():
-        np.save(temporary / f'{split}_{part}.npy', array)
+        np.save(f'{temporary}/{split}_{part}.npy', array)
     meta = dataset._asdict() | {'clients': bool(dataset.clients) or None}
     meta['shapes'] = [meta.pop(split).x.shape for split in SPLITS]
-    (temporary / 'meta.json').write_text(json.dumps(meta))
+    pathlib.Path(temporary, 'meta.json').write_text(json.dumps(meta))
     # An existing entry is unreadable, or another process has just written the
     # same arrays: either may be replaced.
     shutil.rmtree(folder, ignore_errors=True)
     os.replace(temporary, folder)
-  finally:
-    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def files_key(
