@@ -271,8 +271,7 @@ def _check_step(epoch, position, loss, grads, tree):
   parts = {'loss': loss, 'gradient': grads, 'parameters after it': tree}
   for what, part in parts.items():
     for name, leaf in trees.named(part).items():
-      is_floating = jnp.issubdtype(leaf.dtype, jnp.floating)
-      if is_floating and not bool(jnp.isfinite(leaf).all()):
+      if not jnp.isfinite(leaf).all():
         where = what if part is loss else f'{what} ({name or "loss"})'
         raise NotFinite(
           f'step {int(position) + 1} of epoch {int(epoch) + 1}, in its {where}'

@@ -99,15 +99,14 @@ def finetune(
   task's, unless another is given.
   """
   stops = tuple(sorted(set(finetuning.epochs)))
+  mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
   _, info = local_training.fit(
     loss or task.loss,
     params,
     data,
     rng,
-    tx=optimisers.freeze_except(
-      tx, part_mask(task, finetuning.trainable, 'finetune.trainable')
-    ),
+    tx=optimisers.freeze_except(tx, mask),
     batching=Batching(
       finetuning.batch_size, stops[-1], task.augment, finetuning.shuffle
     ),

@@ -19,8 +19,6 @@ from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
 
 DEFAULT = Synthetic()
-
-
 # The file of this room that reads a set: its functions `peek` (shapes and
 # number of classes, without reading images), `load` and `is_available`.
 SOURCES = {
