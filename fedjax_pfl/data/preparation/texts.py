@@ -15,12 +15,13 @@ Symbols have the numbers of `string.printable`, the 100 that SuPerFed's model
 has. What follows a role's last character is a 0 without a label.
 """
 
+import functools
 import pathlib
 import string
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.data.prepared import PREPARED
 
@@ -32,6 +33,12 @@ NONE = -1  # the label of what has none
 # The number of a code point, or -1; the last one is of all from 128 on.
 _NUMBERS = np.full(129, -1, np.int32)
 _NUMBERS[[ord(symbol) for symbol in SYMBOLS]] = np.arange(len(SYMBOLS))
+refuse = functools.partial(
+  bad_input,
+  'text',
+  expected='speeches with an empty line between them: a line ROLE: and what '
+  'it says, in the symbols of ASCII',
+)
 Owned = tuple[Images, Images, tuple[np.ndarray, np.ndarray]]  # and clients
 
 
@@ -42,22 +49,22 @@ def read_play(files: list[pathlib.Path]) -> Owned:
     content = file.read_text()
   except (OSError, UnicodeDecodeError) as error:
     cause = 'another path, or a file that is no text'
-    raise _refusal(f'{file}: {error}', cause) from error
+    raise refuse(got=f'{file}: {error}', cause=cause) from error
   roles: dict[str, str] = {}
   for speech in filter(None, content.strip().split('\n\n')):
     role, _, said = speech.strip('\n').partition('\n')
     if not role.endswith(':'):
-      raise _refusal(
-        f'{file} with a speech of no role: {role[:40]!r}',
-        'an empty line within a speech, or another layout',
+      raise refuse(
+        got=f'{file} with a speech of no role: {role[:40]!r}',
+        cause='an empty line within a speech, or another layout',
       )
     roles[role] = roles.get(role, '') + said + '\n'
   texts = [said for said in roles.values() if len(said) >= LEAST]
   if not texts:
     longest = max(map(len, roles.values()), default=0)
-    raise _refusal(
-      f'{file}, whose longest role has {longest} characters',
-      f'a play that is too short: a role needs {LEAST}',
+    raise refuse(
+      got=f'{file}, whose longest role has {longest} characters',
+      cause=f'a play that is too short: a role needs {LEAST}',
     )
   return owned([_sequences(encode(text, str(file))) for text in texts])
 
@@ -67,9 +74,9 @@ def encode(text: str, source: str) -> np.ndarray:
   numbers = known_or_none(text)
   if (numbers < 0).any():
     symbol = text[int(np.argmax(numbers < 0))]
-    raise _refusal(
-      f'{source} with the symbol {symbol!r}',
-      "curly quotes or accents: replace them by ASCII's",
+    raise refuse(
+      got=f'{source} with the symbol {symbol!r}',
+      cause="curly quotes or accents: replace them by ASCII's",
     )
   return numbers
 
@@ -107,13 +114,3 @@ def joined(train: list[Images], test: list[Images]) -> Owned:
     splits.append(Images(*map(np.concatenate, zip(*own, strict=True))))
     owners.append(np.repeat(np.arange(len(own)), [len(one.y) for one in own]))
   return *splits, tuple(owners)
-
-
-def _refusal(got: str, cause: str) -> BadInput:
-  return bad_input(
-    'text',
-    got=got,
-    expected='speeches with an empty line between them: a line ROLE: and what '
-    'it says, in the symbols of ASCII',
-    cause=cause,
-  )
