@@ -160,21 +160,15 @@ def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
   try:
     builder = tfds.builder_from_directory(folder)
     decoders = {'image': tfds.decode.SkipDecoding()}
-    train, test = (
-      _read_split(builder.as_data_source(split, decoders=decoders))
+    return tuple(
+      _read_split(builder.as_data_source(split, decoders=decoders), name)
       for split in ('train', 'test')
     )
   except Exception as error:  # tfds and array_record share no base class
     raise _damaged(name, folder, error) from error
-  if name not in TRANSPOSED:
-    return train, test
-  return tuple(
-    split._replace(x=np.ascontiguousarray(split.x.swapaxes(1, 2)))
-    for split in (train, test)
-  )
 
 
-def _read_split(records) -> Images:
+def _read_split(records, name: str) -> Images:
   def read(start: int) -> list[tuple[bytes, np.ndarray, int]]:
     rows = range(start, min(start + CHUNK, len(records)))
     return [_decode(record) for record in records.__getitems__(list(rows))]
@@ -184,10 +178,10 @@ def _read_split(records) -> Images:
     chunks = pool.map(read, range(0, len(records), CHUNK))
     examples = [example for chunk in chunks for example in chunk]
   examples.sort(key=lambda example: example[0])  # stable: no id, no change
-  return Images(
-    np.stack([x for _, x, _ in examples]),
-    np.array([y for _, _, y in examples], np.int32),
-  )
+  x = np.stack([x for _, x, _ in examples])
+  if name in TRANSPOSED:
+    x = np.ascontiguousarray(x.swapaxes(1, 2))
+  return Images(x, np.array([y for _, _, y in examples], np.int32))
 
 
 def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
