@@ -201,10 +201,8 @@ def fit(
   num_epochs = max(stops)
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss, tx = _with_reports(loss), moving(tx, tree)
-  limit = None  # of steps: no deadline
-  if data.work is not None:
-    limit = steps_in_time(data, batching, num_epochs * steps)
-  run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, limit)
+  num_steps = steps_in_time(data, batching, num_epochs * steps)
+  run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, num_steps)
 
   def advance(state, epochs):
     state = lax.fori_loop(*epochs, run_epoch, state)
@@ -220,7 +218,6 @@ def fit(
     state, rows = lax.scan(advance, state, spans)
     kept = [trees.gather(rows, np.searchsorted(ends, n)) for n in stops]
   last, opt_state, (losses, reports) = state
-  num_steps = num_epochs * steps if limit is None else limit
   return last, FitInfo(num_steps, losses, reports, opt_state, tuple(kept))
 
 
@@ -242,15 +239,11 @@ def _make_epoch(loss, data, rng, tx, batching, steps, limit):
       updates, opt_state = tx.update(grads, opt_state, tree)
       tree = optax.apply_updates(tree, updates)
       _check_step(number, position, value[0], grads, tree)
-      values = jax.tree.map(
-        lambda row, new: row.at[number * steps + position].set(new),
-        values,
-        value,
-      )
+      values = trees.scatter(values, number * steps + position, value)
       return tree, opt_state, values
 
     own = steps
-    if limit is not None:
+    if data.work is not None:  # a deadline
       own = jnp.clip(limit - number * steps, 0, steps)
     return lax.fori_loop(0, own, step, state)
 
