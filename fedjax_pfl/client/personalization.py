@@ -127,10 +127,8 @@ def class_templates(
 
   Images go through the training transform; see own_examples.py.
   """
-  augmented = task._replace(normalise=task.augment)
-  sums, counts = own_examples.class_sums(
-    augmented, params, data, rng, batch_size
-  )
+  task = task._replace(normalise=task.augment)
+  sums, counts = own_examples.class_sums(task, params, data, rng, batch_size)
   means = sums / jnp.maximum(counts, 1)[:, None]
   return Templates(params, means, counts > 0)
 

@@ -65,9 +65,8 @@ def stack_clients(
     row[: len(own)] = own
   if placement == 'device':
     index, count = jnp.asarray(index), jnp.asarray(count)
-  return ClientData(
-    pool_of(images.x), jnp.asarray(images.y, jnp.int32), index, count
-  )
+  x, y = pool_of(images.x), jnp.asarray(images.y, jnp.int32)
+  return ClientData(x, y, index, count)
 
 
 def from_arrays(

@@ -114,10 +114,8 @@ def partition(
   if (name, test_partition) != ('natural', 'same'):
     sizes = len(train_labels), len(test_labels)
     _check_clients(num_clients, *sizes, test_partition)
-  for_clients, for_train, for_test, for_test_classes = (
-    np.random.default_rng(child)
-    for child in np.random.SeedSequence(seed).spawn(4)
-  )
+  rngs = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
+  for_clients, for_train, for_test, for_test_classes = rngs
   class_counts = np.bincount(train_labels, minlength=num_classes)
   deal_train, deal_test = kind(
     Sizes(num_clients, class_counts, seed, clients, test_partition), for_clients

@@ -82,9 +82,8 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
 def _receive(archive: Archive, part: pathlib.Path) -> None:
   """Write what the server sends; one byte too many shows another file."""
   total, have = -(-archive.size // MEGABYTE), 0
-  request = urllib.request.Request(
-    archive.url, headers={'User-Agent': 'fedjax_pfl'}
-  )
+  agent = {'User-Agent': 'fedjax_pfl'}
+  request = urllib.request.Request(archive.url, headers=agent)
   with (
     urllib.request.urlopen(request, timeout=TIMEOUT) as response,
     progress.progress(archive.name, total, unit='MB') as bar,
