@@ -18,8 +18,8 @@ from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Task
 from fedjax_pfl.data.client_data import stack_clients
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.images import Synthetic
-from fedjax_pfl.data.synthetic import make_synthetic
 from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.chunking import chunk_size, evaluation_chunk
@@ -66,7 +66,8 @@ def make_clients(case: Case, each: int) -> ClientData:
     case.image_shape, case.num_classes, size, test_size=case.num_classes
   )
   rows = np.arange(case.clients * each).reshape(case.clients, each)
-  return stack_clients(make_synthetic(spec).train, rows)
+  images = load_dataset('synthetic', synthetic=spec).train
+  return stack_clients(images, rows)
 
 
 def make_stage(case: Case, method: str = 'fedavg') -> Stage:

@@ -70,9 +70,7 @@ def load_dataset(
   can_stand_in = fallback_to_synthetic and shape.dtype == IMAGE
   if not can_stand_in or source.is_available(where):
     return source.load(where)
-  from fedjax_pfl.data.synthetic import make_synthetic
-
-  return make_synthetic(Synthetic(*shape[:2]))._replace(
+  return load_dataset('synthetic', synthetic=Synthetic(*shape[:2]))._replace(
     note=f'{name} is not in {data_root(data_dir)}: synthetic images of its '
     f'shape replace it; accuracies are not those of {name}.'
   )

@@ -26,12 +26,8 @@ def peek(where: images.Where) -> images.Shape:
 
 
 def load(where: images.Where) -> images.Dataset:
-  """Return the image set of a specification."""
-  return make_synthetic(where.synthetic)
-
-
-def make_synthetic(spec: Synthetic) -> images.Dataset:
   """Return the image set of a specification; equal specs, equal bits."""
+  spec = where.synthetic
   Rule(
     lambda value: len(value) == 3 and min(value) >= 1,
     'three positive sizes (height, width, channels)',

@@ -11,9 +11,9 @@ from helpers import KEY, build, make_task
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.data.client_data import stack_clients
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.images import Synthetic
 from fedjax_pfl.data.partition import partition
-from fedjax_pfl.data.synthetic import make_synthetic
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.federated.rounds import init_states, make_round, make_rounds
@@ -25,7 +25,8 @@ SHAPE = (8, 8, 1)
 
 def mean_accuracies():
   """Return the mean accuracy over clients in percent: initial, finetuned."""
-  dataset = make_synthetic(Synthetic(SHAPE, CLASSES, 640, 320))
+  spec = Synthetic(SHAPE, CLASSES, 640, 320)
+  dataset = load_dataset('synthetic', synthetic=spec)
   indices = partition(
     'shards',
     dataset.train.y,

@@ -8,7 +8,6 @@ from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.images import Images, Shape, Synthetic, make_dataset
 from fedjax_pfl.data.prepared import folder_of
 from fedjax_pfl.data.stored_arrays import load_cached, write_entry
-from fedjax_pfl.data.synthetic import make_synthetic
 
 
 def small_set(shape=(32, 32, 3), num_classes=10):
@@ -92,10 +91,10 @@ def test_another_set_under_this_name_sentence(tmp_path):
 
 
 def test_equal_specs_give_equal_bits_and_seeds_differ():
-  one, two = (make_synthetic(Synthetic()) for _ in range(2))
+  one, two = (load_dataset('synthetic') for _ in range(2))
   assert one.fingerprint == two.fingerprint
   np.testing.assert_array_equal(one.train.x, two.train.x)
-  other = make_synthetic(Synthetic(seed=1))
+  other = load_dataset('synthetic', synthetic=Synthetic(seed=1))
   assert other.fingerprint != one.fingerprint
 
 

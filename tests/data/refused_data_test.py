@@ -12,7 +12,6 @@ from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.held_out import hold_out
 from fedjax_pfl.data.images import Images, Synthetic
 from fedjax_pfl.data.partition import partition
-from fedjax_pfl.data.synthetic import make_synthetic
 from fedjax_pfl.data.transforms import make_transforms
 
 X, Y = np.zeros((10, 2, 2, 1), np.uint8), np.arange(10, dtype=np.int32)
@@ -36,6 +35,10 @@ def own(function):
   return divide(function, num_clients=4)
 
 
+def synthetic(*shape, **sizes):
+  return load_dataset('synthetic', synthetic=Synthetic(*shape, **sizes))
+
+
 def stacked(*indices):
   return stack_clients(Images(X, Y), indices)
 
@@ -46,11 +49,11 @@ CASES = [
     (lambda f=function: f('cifr10'), 'did you mean cifar10?')
     for function in (load_dataset, peek, is_available)
   ),
-  (lambda: make_synthetic(Synthetic((16, 16))), 'three positive sizes'),
-  (lambda: make_synthetic(Synthetic((16, 0, 1))), 'three positive sizes'),
-  (lambda: make_synthetic(Synthetic(num_classes=1)), 'num_classes: got 1'),
+  (lambda: synthetic((16, 16)), 'three positive sizes'),
+  (lambda: synthetic((16, 0, 1)), 'three positive sizes'),
+  (lambda: synthetic(num_classes=1), 'num_classes: got 1'),
   (
-    lambda: make_synthetic(Synthetic(num_classes=20, test_size=10)),
+    lambda: synthetic(num_classes=20, test_size=10),
     'classes of which both splits have images, from 2 to 10',
   ),
   (lambda: make_transforms('cifar', (32, 32, 3)), 'did you mean cifar10?'),
