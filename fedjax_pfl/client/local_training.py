@@ -102,11 +102,7 @@ class LocalTraining(NamedTuple):
     batching: Batching | None = None,
     opt_state: optax.OptState | None = None,
   ) -> tuple[PyTree, 'FitInfo']:
-    """Return SGD_tau(params; data): the fit of one round of most methods.
-
-    With another loss than the task's, another optimiser than `sgd`, other
-    batches, or an optimiser that goes on.
-    """
+    """Return SGD_tau(params; data): the fit of one round of most methods."""
     return fit(
       loss or task.loss,
       params,

@@ -50,10 +50,7 @@ class Batching(NamedTuple):
 def rows_in_order(
   data: ClientData, order: Array, position: Array, size: int
 ) -> tuple[Array, Array, Array]:
-  """Return images, labels and mask of batch `position` in an order of rows.
-
-  Labels and mask are those of tokens, [B L], where these have labels.
-  """
+  """Return images, labels and mask of batch `position` in an order of rows."""
   slots = position * size + jnp.arange(size)  # [B]
   rows = data.index[order[jnp.minimum(slots, order.shape[0] - 1)]]
   return data.x[rows], *of_labels(data.y[rows], slots < data.count)

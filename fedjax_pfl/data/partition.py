@@ -3,9 +3,6 @@
 A partition is two lists of index vectors, one vector a client: for training
 and for testing. They index the two splits of an image set; with test_partition
 'split', both index the training set; with 'merged' both sets as one.
-
-Each file of `partitions/` is a method of division; to add one, write a function
-like theirs and name it in `PARTITIONS`.
 """
 
 import functools

@@ -4,9 +4,7 @@
   <data_dir>/<name>/3.0.2/       tfds: decoded once, then a stored copy is read
 
 TensorFlow is never imported: `tfds.data_source` reads array_record files in
-pure Python, and only preparing them needs it. A set is a line in PREPARED, with
-its transforms in transforms.py, and its archives and their format in
-preparation/.
+pure Python, and only preparing them needs it.
 """
 
 import contextlib

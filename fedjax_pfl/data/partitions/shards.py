@@ -75,10 +75,8 @@ def deal_blocks(
 ) -> Indices:
   """Return the index vectors of the clients whose classes are assignment.
 
-  Each class, in the order of the data, is cut into as many blocks as it
-  occurs in the assignment. A client takes for each class of its row block
-  number choose(left) of the `left` blocks that remain of that class; its
-  vector is the concatenation of its blocks.
+  A class is cut into as many blocks as it occurs there. A client takes block
+  number choose(left) of the `left` blocks that remain of a class.
   """
   blocks = {
     label: _cut(np.flatnonzero(labels == label), np.sum(assignment == label))
