@@ -236,29 +236,17 @@ def _as_bits_do(move: Callable[[Array], Array], rows: PyTree) -> PyTree:
   """Return the rows after `move` of their bits: [C, n] of every width."""
   leaves, structure = jax.tree.flatten(rows)
   widths = [leaf.dtype.itemsize for leaf in leaves]
-  sizes = [math.prod(leaf.shape[1:]) for leaf in leaves]
-  parts, moved = {}, {}
-  for width, leaf in zip(widths, map(_to_bits, leaves), strict=True):
-    parts.setdefault(width, []).append(leaf)
-  for width, part in parts.items():
-    own = [size for size, w in zip(sizes, widths, strict=True) if w == width]
-    ends = [sum(own[: n + 1]) for n in range(len(own) - 1)]
-    moved[width] = iter(jnp.split(move(jnp.concatenate(part, 1)), ends, 1))
-  return structure.unflatten(
-    _from_bits(next(moved[width]), leaf)
-    for width, leaf in zip(widths, leaves, strict=True)
-  )
+  for width in dict.fromkeys(widths):
+    places = [place for place, own in enumerate(widths) if own == width]
+    parts = [_to_bits(leaves[place]) for place in places]
+    ends = np.cumsum([part.shape[1] for part in parts[:-1]])
+    moved = jnp.split(move(jnp.concatenate(parts, 1)), ends, 1)
+    for place, bits in zip(places, moved, strict=True):
+      like = leaves[place]
+      leaves[place] = bits.reshape(-1, *like.shape[1:]).view(like.dtype)
+  return structure.unflatten(leaves)
 
 
 def _to_bits(leaf: Array) -> Array:
-  if leaf.dtype == bool:
-    leaf = leaf.astype(jnp.uint8)
-  bits = lax.bitcast_convert_type(leaf, f'uint{8 * leaf.dtype.itemsize}')
+  bits = leaf.view(f'uint{8 * leaf.dtype.itemsize}')
   return bits.reshape(leaf.shape[0], math.prod(leaf.shape[1:]))
-
-
-def _from_bits(bits: Array, like: Array) -> Array:
-  bits = bits.reshape(-1, *like.shape[1:])
-  if like.dtype == bool:
-    return bits.astype(bool)
-  return lax.bitcast_convert_type(bits, like.dtype)
