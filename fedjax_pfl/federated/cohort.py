@@ -175,14 +175,9 @@ def by_size(ids: Array, count: Array) -> Array:
 
 def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   """Return the states and the rows of indices of these clients [C]."""
-  own = trees.gather(clients, ids)
-  index, count = data.index[ids], data.count[ids]
-  return Cohort(own, index, count, ids, work_of(data, ids))
-
-
-def work_of(data: ClientData, ids: Array) -> Array | None:
-  """Return the shares of work of these clients [C]; None without a deadline."""
-  return None if data.work is None else data.work[ids]
+  tables = clients, data.index, data.count, data.work
+  clients, index, count, work = trees.gather(tables, ids)
+  return Cohort(clients, index, count, ids, work)
 
 
 def is_on_host(data: ClientData) -> bool:

@@ -3,7 +3,7 @@
   OneDevice   [K, ...] on the device that does all the work
   OnMesh      [K', ...] divided over D devices, K' = K rounded up to a multiple
               of D; device d owns the rows from d K'/D on, and trains a share of
-              every cohort (mesh_round.py)
+              every cohort (client_map.py)
   OnHost      [K, ...] numpy arrays; a device gets those of a cohort
               (host_offload.py)
 

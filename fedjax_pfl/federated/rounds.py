@@ -28,6 +28,7 @@ from fedjax_pfl.federated.chunking import (
   map_chunks,
   with_oom_backoff,
 )
+from fedjax_pfl.federated.client_map import run_round
 from fedjax_pfl.federated.cohort import (
   Cohort,
   all_send,
@@ -37,7 +38,6 @@ from fedjax_pfl.federated.cohort import (
   server_update,
 )
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
-from fedjax_pfl.federated.mesh_round import run_round
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
 
 Round = Callable[

@@ -1,6 +1,6 @@
 """Meshes of devices: how many a round uses, and functions that run on them.
 
-Divided over a mesh are the work for each client and its state (mesh_round.py).
+Divided over a mesh are the work for each client and its state (client_map.py).
 Server, images and tables of indices, which are small beside these, are copied
 to every device, and what does not depend on a single client is computed alike
 on all of them. Processes of several hosts: training/multihost.py.

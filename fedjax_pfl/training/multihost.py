@@ -2,7 +2,7 @@
 
 Each process reads the data and has the server; the states of clients are
 divided over all devices, which train and evaluate their share of the clients
-(federated/mesh_round.py). Only the first process reads and writes the run
+(federated/client_map.py). Only the first process reads and writes the run
 directory, and prints: no common disk is needed. All others get what it reads,
 above all a checkpoint, so that all continue from the same round.
 
