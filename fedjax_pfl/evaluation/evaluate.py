@@ -5,7 +5,7 @@ data only.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -19,16 +19,11 @@ from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
+from fedjax_pfl.federated import client_map
 from fedjax_pfl.federated.chunking import map_chunks
-from fedjax_pfl.federated.client_map import (
-  deal_as_given,
-  map_on_mesh,
-  num_places,
-  pad_rows,
-)
 from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import CLIENTS
-from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
+from fedjax_pfl.federated.sharding import PerSize, replicate
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
 
@@ -131,25 +126,24 @@ def make_evaluate(
       return map_chunks(
         lambda row: one_client(shared, *row), rows, clients_per_chunk
       )
-    deal = deal_as_given(ids, mesh.size)
-    padded = pad_rows(clients, num_places(train.count.shape[0], mesh.size))
-    return map_on_mesh(
+    deal = client_map.deal_as_given(ids, mesh.size)
+    places = client_map.num_places(train.count.shape[0], mesh.size)
+    padded = client_map.pad_rows(clients, places)
+    return client_map.map_on_mesh(
       on_mesh, shared, padded, deal, deal.ids, clients_per_chunk, mesh
     )[-1]
 
-  @cache
-  def compiled(size, on_host):
-    where = make_mesh(choose_devices(size)) if mesh == 'auto' else mesh
-    where = None if on_host else where
+  def compiled(where):
     return replicate(jax.jit(partial(evaluate, where)), where, CLIENTS)
 
+  on_devices, on_one = PerSize(compiled, mesh), PerSize(compiled, None)
+
   def evaluate_rows(server, clients, ids, train, test, key):
-    places, on_host = ids, is_on_host(train)
-    if on_host:
-      chosen = np.asarray(ids)
+    places, evaluate_fn = ids, on_devices
+    if is_on_host(train):
+      evaluate_fn, chosen = on_one, np.asarray(ids)
       clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
       train, test = client_of(train, chosen), client_of(test, chosen)
-    evaluate_fn = compiled(ids.shape[0], on_host)
     return evaluate_fn(server, clients, ids, places, train, test, key)
 
   return evaluate_rows

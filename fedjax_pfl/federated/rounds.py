@@ -9,7 +9,7 @@ the order of the cohort, nor on the chunk, nor on the padding.
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,7 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.chunking import (
-  CHUNKS,
-  chunk_size,
-  map_chunks,
-  with_oom_backoff,
-)
+from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_round
 from fedjax_pfl.federated.cohort import (
   Cohort,
@@ -38,7 +33,7 @@ from fedjax_pfl.federated.cohort import (
   server_update,
 )
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
-from fedjax_pfl.federated.sharding import choose_devices, make_mesh, replicate
+from fedjax_pfl.federated.sharding import PerSize, replicate
 
 Round = Callable[
   [Server, Client, Array, ClientData, Key], tuple[Server, Client, Metrics]
@@ -180,39 +175,22 @@ def make_round(
   one_of(BACKENDS, 'a way to run clients').check('backend', backend)
   if backend == 'loop':
     return partial(_loop_round, algorithm, name)
-  CHUNKS.check('clients_per_chunk', clients_per_chunk)
-  return CompiledRound(algorithm, clients_per_chunk, mesh)
+  chunking.CHUNKS.check('clients_per_chunk', clients_per_chunk)
+  return PerSize(partial(_compiled_round, algorithm, clients_per_chunk), mesh)
 
 
-class CompiledRound:
-  """A round, compiled at the first call with a cohort of each size."""
+def _compiled_round(
+  algorithm: Algorithm, clients_per_chunk: int | str, mesh: Mesh | None
+) -> Round:
+  def make(chunk):
+    map_fn = partial(chunking.map_chunks, chunk=chunk)
+    round_fn = partial(_round, algorithm, map_fn)
+    if mesh is not None:
+      round_fn = partial(run_round, algorithm, chunk, mesh)
+    return replicate(jax.jit(round_fn), mesh, CLIENTS)
 
-  def __init__(
-    self, algorithm: Algorithm, chunk: int | str, mesh: Mesh | str | None
-  ):
-    self.algorithm, self.chunk, self.mesh = algorithm, chunk, mesh
-    self._compiled = cache(self._compile)
-
-  def __call__(self, server, clients, cohort, data, key):
-    round_fn = self._compiled(cohort.shape[0])
-    return round_fn(server, clients, cohort, data, key)
-
-  def mesh_of(self, size: int) -> Mesh | None:
-    """Return the devices of a round of so many clients."""
-    return make_mesh(choose_devices(size)) if self.mesh == 'auto' else self.mesh
-
-  def _compile(self, size: int) -> Round:
-    mesh = self.mesh_of(size)
-
-    def make(chunk):
-      map_fn = partial(map_chunks, chunk=chunk)
-      round_fn = partial(_round, self.algorithm, map_fn)
-      if mesh is not None:
-        round_fn = partial(run_round, self.algorithm, chunk, mesh)
-      return replicate(jax.jit(round_fn), mesh, CLIENTS)
-
-    choose = partial(chunk_size, self.chunk, self.algorithm)
-    return with_oom_backoff(make, self.chunk, choose)
+  choose = partial(chunking.chunk_size, clients_per_chunk, algorithm)
+  return chunking.with_oom_backoff(make, clients_per_chunk, choose)
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -248,15 +226,7 @@ def make_rounds(round_fn: Round) -> Round:
 
   if getattr(round_fn, 'mesh', None) is None:
     return rounds
-  placed = cache(
-    lambda size: replicate(rounds, round_fn.mesh_of(size), CLIENTS)
-  )
-
-  def call(server, clients, cohorts, data, key):
-    rounds_fn = placed(cohorts.shape[1])
-    return rounds_fn(server, clients, cohorts, data, key)
-
-  return call
+  return PerSize(lambda mesh: replicate(rounds, mesh, CLIENTS), round_fn.mesh)
 
 
 def train_cohort(

@@ -19,6 +19,7 @@ and the larger number says which.
 
 import weakref
 from collections.abc import Callable, Collection
+from functools import cache
 from typing import Any
 
 import jax
@@ -135,6 +136,25 @@ def replicate(
     return jax.tree.map(_local_copy, compiled(*copies))
 
   return call
+
+
+class PerSize:
+  """A function of (server, clients, ids [.., C], ..), made once for each C.
+
+  `make_fn` gets its devices: `mesh`, or if that is 'auto' those of C clients.
+  """
+
+  def __init__(
+    self, make_fn: Callable[[Mesh | None], Callable], mesh: Mesh | str | None
+  ):
+    self.mesh = mesh
+    self._fn_of = cache(lambda size: make_fn(self._mesh_of(size)))
+
+  def __call__(self, server, clients, ids, *args):
+    return self._fn_of(ids.shape[-1])(server, clients, ids, *args)
+
+  def _mesh_of(self, size: int) -> Mesh | None:
+    return make_mesh(choose_devices(size)) if self.mesh == 'auto' else self.mesh
 
 
 def is_divided(leaf: Any) -> bool:
