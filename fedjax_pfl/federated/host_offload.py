@@ -15,15 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData
-from fedjax_pfl.federated.chunking import (
-  chunk_size,
-  map_chunks,
-  with_oom_backoff,
-)
-from fedjax_pfl.federated.cohort import Cohort, gather
+from fedjax_pfl.federated import chunking
+from fedjax_pfl.federated.cohort import gather
 from fedjax_pfl.federated.rounds import Round, train_cohort
 
 
@@ -43,18 +40,17 @@ def make_host_rounds(
 
   def make(chunk):
     def round_fn(server, cohort, position, data, key):
-      shape, x, y = data.index.shape, data.x, data.y
-      args = server, cohort, position, x, y, key
-      return compiled_round(algorithm, chunk, shape, *args)
+      args = server, cohort, position, data.x, data.y, key
+      return compiled_round(algorithm, chunk, data.index.shape, *args)
 
     return round_fn
 
   def choose(server, cohort, position, data, key):
     rows = data._replace(index=cohort.index, count=cohort.count)
     args = server, cohort.clients, position, rows, key
-    return chunk_size(clients_per_chunk, algorithm, *args, limit=limit)
+    return chunking.chunk_size(clients_per_chunk, algorithm, *args, limit=limit)
 
-  round_fn = with_oom_backoff(make, clients_per_chunk, choose, log)
+  round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
 
   def rounds(server, clients, cohorts, data, key):
     metrics, cohorts = [], np.asarray(cohorts)
@@ -70,7 +66,9 @@ def make_host_rounds(
       metrics.append(own)
       cohort = gather(clients, following, data)  # while the round runs
       write_rows(clients, ids, rows)  # waits for it
-      refresh(cohort, ids, clients)
+      is_old = np.isin(cohort.ids, ids)
+      latest = trees.gather(clients, cohort.ids[is_old])
+      write_rows(cohort.clients, is_old, latest)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
     return server, clients, stacked
 
@@ -87,25 +85,16 @@ def compiled_round(
   clients; `position` [C] is where each id of the cohort is trained.
   """
   data = _without_rows(x, y, shape)
-  map_fn = partial(map_chunks, chunk=chunk)
+  map_fn = partial(chunking.map_chunks, chunk=chunk)
   return train_cohort(algorithm, map_fn, server, cohort, position, data, key)
 
 
-def write_rows(clients: Client, ids: np.ndarray, rows: Client) -> None:
-  """Wait for the rows of a round, and write them into the host's arrays."""
+def write_rows(clients: Client, places: np.ndarray, rows: Client) -> None:
+  """Wait for the rows, and write them into places of the host's arrays."""
   for leaf, own in zip(
     jax.tree.leaves(clients), jax.tree.leaves(rows), strict=True
   ):
-    leaf[ids] = np.asarray(own)
-
-
-def refresh(cohort: Cohort, trained: np.ndarray, clients: Client) -> None:
-  """Copy once more the states in a cohort of clients that were trained."""
-  is_old = np.isin(cohort.ids, trained)
-  for leaf, latest in zip(
-    jax.tree.leaves(cohort.clients), jax.tree.leaves(clients), strict=True
-  ):
-    leaf[is_old] = latest[cohort.ids[is_old]]
+    leaf[places] = np.asarray(own)
 
 
 def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
@@ -132,7 +121,5 @@ def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
 
 def _without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:
   """Return data with the shapes of index and count in place of the arrays."""
-  index, count = (
-    jax.ShapeDtypeStruct(own, jnp.int32) for own in (shape, shape[:1])
-  )
-  return ClientData(x, y, index, count)
+  integers = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+  return ClientData(x, y, integers(shape), integers(shape[:1]))

@@ -12,7 +12,7 @@ clients. Its rows from K on are copies of the last client, and are never read.
 """
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +25,7 @@ from fedjax_pfl.core.algorithm import Client, Server, Stage, unchanged
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.client_map import fetch, num_places, pad_rows, to_all
+from fedjax_pfl.federated.host_offload import write_rows
 from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host
@@ -46,8 +47,7 @@ class OneDevice:
     clients = self._first_clients(stage.algorithm, server, data, clients_key)
     return self.initialize(stage, server, clients, data)
 
-  def _first_clients(self, *args) -> Client:
-    return rounds.init_clients(*args)
+  _first_clients = staticmethod(rounds.init_clients)
 
   def initialize(
     self, stage: Stage, server: Server, clients: Client, data: ClientData
@@ -87,9 +87,7 @@ class OnMesh(OneDevice):
     self._divided = NamedSharding(mesh, Spec(AXIS))
 
   def _first_clients(self, algorithm, server, data, key):
-    def init_share(server, data, key, ids):
-      return rounds.init_clients(algorithm, server, data, key, ids)
-
+    init_share = partial(rounds.init_clients, algorithm)
     specs = Spec(), Spec(), Spec(), Spec(AXIS)
     init = on_mesh(init_share, self.mesh, specs, Spec(AXIS))
     ids = jnp.arange(self.round_up(data.count.shape[0]))
@@ -153,15 +151,11 @@ class OnHost(OneDevice):
   on_host = True
 
   def _first_clients(self, algorithm, server, data, key):
-    from fedjax_pfl.federated.host_offload import write_rows
-
-    def init(ids):
-      return rounds.init_clients(algorithm, server, data, key, ids)
-
+    init = partial(rounds.init_clients, algorithm, server, data, key)
     num_clients = data.count.shape[0]
     clients = jax.tree.map(
       lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype),
-      jax.eval_shape(lambda: init(np.arange(1))),
+      jax.eval_shape(partial(init, np.arange(1))),
     )
     if jax.tree.leaves(clients):
       for first in range(0, num_clients, INIT_BLOCK):
