@@ -20,7 +20,6 @@ Who does not join a Poisson cohort (cohort.py) is there for its fixed shape
 alone, takes no step, and downloads nothing.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -61,13 +60,12 @@ def with_failures(
   `aggregates_nothing`, which has noise in it. Nobody fails where all clients
   have to take part: the server waits for them.
   """
+  how = dropout_rate, excludes_diverged, joining_rate, aggregates_nothing
   may_fail = dropout_rate > 0 or excludes_diverged or joining_rate < 1
   may_fail |= has_deadline
-  make = _watched
   if may_fail and not stage.full_participation:
-    how = dropout_rate, excludes_diverged, joining_rate, aggregates_nothing
-    make = partial(_failing, *how)
-  return stage._replace(algorithm=make(stage.algorithm))
+    return stage._replace(algorithm=_failing(stage.algorithm, *how))
+  return stage._replace(algorithm=_watched(stage.algorithm))
 
 
 def all_finite(tree: PyTree) -> Array:
@@ -89,11 +87,11 @@ def _watched(algorithm: Algorithm) -> Algorithm:
 
 
 def _failing(
+  algorithm: Algorithm,
   rate: float,
   excludes_diverged: bool,
   joining_rate: float,
   aggregates_nothing: bool,
-  algorithm: Algorithm,
 ) -> Algorithm:
   def local_update(down, client, data, rng):
     sent, joined = jnp.array(True), {}
@@ -116,25 +114,23 @@ def _failing(
     return trees.choose(sent, after, client), Upload(up, sent), metrics
 
   def aggregate(server, uploads, senders):
-    after = algorithm.aggregate(
-      server, uploads.up, _who_sent(senders, uploads.has_sent)
-    )
+    who = _who_sent(senders, uploads.has_sent)
+    after = algorithm.aggregate(server, uploads.up, who)
     if aggregates_nothing:
       return after
     alone = server._replace(round=after.round)
     return trees.choose(jnp.any(uploads.has_sent), after, alone)
 
   def respond(server, clients, uploads, senders):
-    sent = uploads.has_sent
-    after = algorithm.respond(
-      server, clients, uploads.up, _who_sent(senders, sent)
-    )
-    return jax.vmap(trees.choose)(sent, after, clients)
+    who = _who_sent(senders, uploads.has_sent)
+    after = algorithm.respond(server, clients, uploads.up, who)
+    return jax.vmap(trees.choose)(uploads.has_sent, after, clients)
 
-  failing = algorithm._replace(local_update=local_update, aggregate=aggregate)
-  if algorithm.respond is None:
-    return failing
-  return failing._replace(respond=respond)
+  return algorithm._replace(
+    local_update=local_update,
+    aggregate=aggregate,
+    respond=algorithm.respond and respond,
+  )
 
 
 def _who_sent(senders: Senders, sent: Array) -> Senders:
