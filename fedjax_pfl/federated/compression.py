@@ -39,6 +39,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import lax
+from scipy import linalg
 
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
@@ -255,19 +256,12 @@ def hadamard(rows: Array) -> Array:
   left = 1 << (size.bit_length() // 2)
   turned = jnp.einsum(
     'lm,bmn,nr->blr',
-    _matrix(left),
+    linalg.hadamard(left, np.float32),
     rows.reshape(len(rows), left, size // left),
-    _matrix(size // left),
+    linalg.hadamard(size // left, np.float32),
     precision='highest',
   )
   return turned.reshape(rows.shape) / math.sqrt(size)
-
-
-def _matrix(size: int) -> np.ndarray:
-  matrix = np.ones((1, 1), np.float32)
-  while len(matrix) < size:
-    matrix = np.block([[matrix, matrix], [matrix, -matrix]])
-  return matrix
 
 
 CODECS = {'qsgd': qsgd, 'topk': topk, 'drive': drive}
