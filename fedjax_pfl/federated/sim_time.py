@@ -34,12 +34,7 @@ from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
 from fedjax_pfl.core.types import ClientData, PyTree
 from fedjax_pfl.data.held_out import generator
-from fedjax_pfl.federated.asynchronous import (
-  Schedule,
-  buffered,
-  check_method,
-  make_schedule,
-)
+from fedjax_pfl.federated import asynchronous
 from fedjax_pfl.federated.chunking import shapes_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
@@ -53,7 +48,7 @@ class Timing(NamedTuple):
   deadline: float = 0.0  # seconds; 0 is none
   # [K] of each stage, `ClientData.work`; None where all clients are waited for
   works: tuple[np.ndarray | None, ...] = ()
-  schedule: Schedule | None = None  # of buffers
+  schedule: asynchronous.Schedule | None = None  # of buffers
 
   def work(self, place: int) -> np.ndarray | None:
     """Return the share of its steps that each client does in a stage: [K]."""
@@ -63,8 +58,10 @@ class Timing(NamedTuple):
     """Return the stages, in buffers if the run has a schedule."""
     if self.schedule is None:
       return stages
-    num_clients = len(self.speeds)
-    return tuple(buffered(one, self.schedule, num_clients) for one in stages)
+    return tuple(
+      asynchronous.buffered(stage, self.schedule, len(self.speeds))
+      for stage in stages
+    )
 
   def advance(
     self,
@@ -153,14 +150,15 @@ def make_buffers(
   As many clients as there is room for begin to work on a version, drawn without
   replacement.
   """
-  check_method(stages, shapes_of(data))
-  ((stage, *states),) = stage_shapes(stages, shapes_of(data))
+  shapes = shapes_of(data)
+  asynchronous.check_method(stages, shapes)
+  ((stage, *states),) = stage_shapes(stages, shapes)
   if not stage.rounds:
     return Timing(speeds)
   durations = planned_steps(stage, *states, data) / speeds
   rng = generator(seed, ORDERS)
   orders = (rng.permutation(len(speeds)) for _ in range(stage.rounds))
-  schedule = make_schedule(durations, orders, *sizes)
+  schedule = asynchronous.make_schedule(durations, orders, *sizes)
   log(
     f'buffers: up to {schedule.staleness.max()} versions late, on average '
     f'{schedule.staleness.mean():.1f}'
