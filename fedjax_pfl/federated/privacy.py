@@ -23,7 +23,6 @@ The noise follows from the seed of the run: that is right for experiments, and
 no protection of a model that is given away together with its seed.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -37,7 +36,7 @@ from fedjax_pfl.core.types import Array, ClientData, PyTree
 from fedjax_pfl.federated import banded_noise
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.exchange import MODEL, exchanging
-from fedjax_pfl.federated.rounds import init_states
+from fedjax_pfl.federated.rounds import init_states, stage_shapes
 
 STREAM = 2**31 - 3  # of the key of `init_server`; methods use small numbers
 RATE = 0.2  # of an adaptive clip
@@ -140,13 +139,11 @@ def private_mean(
 
 def draw_noise(key: Array, tree: PyTree) -> PyTree:
   """Return independent normal numbers in the places of those of the tree."""
-  leaves, structure = jax.tree.flatten(tree)
-  keys = jax.random.split(key, len(leaves))
-  noise = [
-    jax.random.normal(own, leaf.shape, leaf.dtype)
-    for own, leaf in zip(keys, leaves, strict=True)
-  ]
-  return jax.tree.unflatten(structure, noise)
+  structure = jax.tree.structure(tree)
+  keys = structure.unflatten(jax.random.split(key, structure.num_leaves))
+  return jax.tree.map(
+    lambda own, leaf: jax.random.normal(own, leaf.shape, leaf.dtype), keys, tree
+  )
 
 
 # ---- what cannot be private --------------------------------------------------
@@ -160,8 +157,9 @@ def check(
   They are clipped as they are, together with the rest. Refused is what reaches
   the server, or other clients, past the noised sum. Traces, computes nothing.
   """
-  whole = []
-  for stage, before, states in _states(stages, data):
+  start, key = partial(init_states, stages[0].algorithm), jax.random.key(0)
+  before, whole = jax.eval_shape(start, data, key), []
+  for stage, *states in stage_shapes(stages, data):
     if stage.algorithm.respond is not None:
       raise _refused(
         f'{method}, whose server answers each client from single uploads',
@@ -182,6 +180,7 @@ def check(
         )
       if MODEL + name.removeprefix(MODEL) not in up.known:
         whole.append(name.split('/')[0] or 'the upload')
+    before = states
   return list(dict.fromkeys(whole))
 
 
@@ -189,17 +188,8 @@ def changes_of(stages: tuple[Stage, ...], data: ClientData) -> list[PyTree]:
   """Return the shapes of what one client changes in each of these stages."""
   return [
     messages(stage, *states, data).up.content
-    for stage, _, states in _states(stages, data)
+    for stage, *states in stage_shapes(stages, data)
   ]
-
-
-def _states(stages: tuple[Stage, ...], data: ClientData) -> Iterator:
-  """Yield stages with the shapes of states before and after `initialize`."""
-  start = partial(init_states, stages[0].algorithm, data)
-  states = jax.eval_shape(start, jax.eval_shape(jax.random.key, 0))
-  for stage in stages:
-    before, states = states, jax.eval_shape(stage.initialize, *states, data)
-    yield stage, before, states
 
 
 def _reads_clients(stage, server, clients, data) -> bool:
