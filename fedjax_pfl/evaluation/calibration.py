@@ -31,10 +31,10 @@ class Bins(NamedTuple):
   hits: Array  # [bins] correct predictions
 
 
-def empty(num_bins: int, dtype: np.dtype) -> Bins:
+def empty(dtype: np.dtype) -> Bins:
   """Return the bins of no predictions."""
-  none = jnp.zeros(num_bins, jnp.int32)
-  return Bins(none, jnp.zeros(num_bins, dtype), none)
+  none = jnp.zeros(NUM_BINS, jnp.int32)
+  return Bins(none, jnp.zeros(NUM_BINS, dtype), none)
 
 
 def fill(

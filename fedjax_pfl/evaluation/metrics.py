@@ -61,17 +61,14 @@ def score_view(
   test: ClientData,
   normalise: Transform,
   batch_size: int = TEST_BATCH,
-  *,
-  num_bins: int = calibration.NUM_BINS,
 ) -> Scores:
   """Return the scores of one view on all test examples: the rule 'exact'."""
 
   def add(carry, logits, y, real):
-    return _plus(carry, tally(logits, y, real, num_bins))
+    return _plus(carry, tally(logits, y, real))
 
   none, dtype = jnp.zeros((), jnp.int32), _dtype(normalise, test)
-  bins = calibration.empty(num_bins, dtype)
-  start = Tally(none, none, jnp.zeros((), dtype), bins)
+  start = Tally(none, none, jnp.zeros((), dtype), calibration.empty(dtype))
   total = fold_batches(add, start, predict, view, test, normalise, batch_size)
   count = num_labels(test)
   _, _, loss, *errors = shares(total, count)
@@ -89,7 +86,6 @@ def score_batches(
   normalise: Transform,
   batch_size: int = TEST_BATCH,
   *,
-  num_bins: int = calibration.NUM_BINS,
   full_only: bool = False,
 ) -> Scores:
   """Return the means of the scores of the batches: the rule 'batches'.
@@ -102,7 +98,7 @@ def score_batches(
     sums, number = carry
     seen = jnp.sum(real, dtype=jnp.int32)
     counts = (seen == batch_size) if full_only else (seen > 0)
-    batch = shares(tally(logits, y, real, num_bins), seen)
+    batch = shares(tally(logits, y, real), seen)
     batch = [jnp.where(counts, share, 0) for share in batch]
     return _plus(sums, batch), number + counts
 
@@ -132,7 +128,7 @@ SCORINGS: dict[str, Callable[..., Scores]] = {
 }
 
 
-def tally(logits: Array, y: Array, real: Array, num_bins: int) -> Tally:
+def tally(logits: Array, y: Array, real: Array) -> Tally:
   """Return the sums over one batch.
 
   logits [B, Y], labels y [B]; real [B] is False where a row is padding.
@@ -144,7 +140,7 @@ def tally(logits: Array, y: Array, real: Array, num_bins: int) -> Tally:
     jnp.sum(hit, dtype=jnp.int32),
     jnp.sum(in_top, dtype=jnp.int32),
     jnp.sum(jnp.where(real, loss, 0)),
-    calibration.fill(logits, y, real, num_bins),
+    calibration.fill(logits, y, real),
   )
 
 

@@ -88,8 +88,9 @@ def mixed_logits(case, pair):
 
 def check_grid(case, prefix, logits, rule):
   """Compare all tables [K, G]; return them, shares where case has shares."""
+  assert case['n_bins'] == calibration.NUM_BINS
   size = logits.shape[2] if rule == 'exact' else case['eval_batch_size']
-  scores = score_all(rule, size, case['n_bins'])(logits, case.data()[1])
+  scores = score_all(rule, size)(logits, case.data()[1])
   views = {
     f'mix_{value:.6f}': jax.tree.map(lambda t, g=g: np.asarray(t[:, g]), scores)
     for g, value in enumerate(case.arrays['lambda_grid'])
@@ -102,7 +103,7 @@ def check_grid(case, prefix, logits, rule):
   return tables
 
 
-def score_all(rule, size, num_bins):
+def score_all(rule, size):
   """Return (logits [K, G, N, Y], test) -> scores [K, G].
 
   A model is its table of logits here, an image its place: no network has to
@@ -116,7 +117,6 @@ def score_all(rule, size, num_bins):
       own,
       lambda x, key: x.astype(float),
       size,
-      num_bins=num_bins,
     )
 
   of_client = jax.vmap(score, (0, None))
