@@ -115,8 +115,7 @@ def bootstrap_interval(values: np.ndarray) -> list[float]:
 
   It covers the choice of clients, not the seed of the training.
   """
-  low, high = np.percentile(resampled_means(values), [2.5, 97.5])
-  return [float(low), float(high)]
+  return np.percentile(resampled_means(values), [2.5, 97.5]).tolist()
 
 
 def resampled_means(values: np.ndarray, *, seed: int = 0) -> np.ndarray:

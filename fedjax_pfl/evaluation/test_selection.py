@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, PyTree, Scores
 from fedjax_pfl.evaluation.summary import other_measures
 from fedjax_pfl.evaluation.view_families import families, grid
@@ -57,14 +58,8 @@ def update_best(
   if shared_round:
     old, new = (jnp.broadcast_to(jnp.sum(c), c.shape) for c in (old, new))
   wins = new >= old if replace_ties else new > old  # [K]
-
-  def pick(latest, earlier):
-    is_better = wins.reshape((-1,) + (1,) * (latest.ndim - 1))
-    return jnp.where(is_better, latest, earlier)
-
-  return jax.tree.map(
-    pick, Best(jnp.full_like(best.round, number), scores.correct, models), best
-  )
+  latest = Best(jnp.full_like(best.round, number), scores.correct, models)
+  return jax.vmap(trees.choose)(wins, latest, best)
 
 
 def best_column(accuracy: np.ndarray) -> int:
