@@ -58,9 +58,6 @@ class Score(NamedTuple):
   data: str = ''  # fingerprint of the clients: equal ones share them
 
 
-# ---- Two settings ------------------------------------------------------------
-
-
 def paired_difference(
   ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
 ) -> Difference:
@@ -82,7 +79,8 @@ def paired_difference(
   differences = [gap[~np.isnan(gap)] for gap in gaps]
   if not all(gap.size for gap in differences):
     return Difference(math.nan)
-  rng, drawn = _draw_seeds(len(differences))
+  rng, num_seeds = np.random.default_rng(0), len(differences)
+  drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
   means = np.empty(drawn.shape)
   for place, gap in enumerate(differences):
     size = (int((drawn == place).sum()), gap.size)
@@ -90,15 +88,6 @@ def paired_difference(
     means[drawn == place] = gap[clients].mean(axis=1)
   mean = float(np.mean([gap.mean() for gap in differences]))
   return Difference(mean, *np.percentile(means.mean(axis=1), ENDS).tolist())
-
-
-def _draw_seeds(number: int) -> tuple[np.random.Generator, np.ndarray]:
-  """Return the generator, and the places of the drawn seeds [R, S]."""
-  rng = np.random.default_rng(0)
-  return rng, rng.integers(0, number, (NUM_RESAMPLES, number))
-
-
-# ---- Many methods ------------------------------------------------------------
 
 
 def simultaneous_differences(differences: np.ndarray) -> list[Difference]:
@@ -125,7 +114,8 @@ def simultaneous_differences(differences: np.ndarray) -> list[Difference]:
   A client with NaN, one without test examples, is left out of its seed.
   """
   number, num_seeds, _ = differences.shape
-  rng, drawn = _draw_seeds(num_seeds)
+  rng = np.random.default_rng(0)
+  drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
   resampled = np.empty((number, *drawn.shape))  # [M, R, S]
   means = np.empty((number, num_seeds))
   for place in range(num_seeds):
@@ -145,9 +135,6 @@ def simultaneous_differences(differences: np.ndarray) -> list[Difference]:
   reach = np.quantile(furthest, LEVEL) * sigma
   rows = np.stack([mean, mean - reach, mean + reach], 1)
   return [Difference(*row) for row in rows.tolist()]
-
-
-# ---- Numbers of which not all is known ---------------------------------------
 
 
 def stated_difference(seeds: Sequence[Sequence[Score]]) -> Difference:

@@ -58,9 +58,6 @@ def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   return lax.map(fn, rows, batch_size=chunk)
 
 
-# ---- 'auto' ------------------------------------------------------------------
-
-
 def chunk_limit(
   clients_per_chunk: int | str,
   counts: np.ndarray,
@@ -122,9 +119,6 @@ def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
   return block if clients_per_chunk == 'auto' else min(clients_per_chunk, block)
 
 
-# ---- Padding -----------------------------------------------------------------
-
-
 def overhead(counts: np.ndarray, chunk: int, batch_size: int) -> float:
   """Return the padding overhead of a cohort with these numbers of examples [C].
 
@@ -150,9 +144,6 @@ def expected_overhead(
       rng.choice(counts, cohort_size, replace=False) for _ in range(NUM_COHORTS)
     ]
   return float(np.mean([overhead(own, chunk, batch_size) for own in cohorts]))
-
-
-# ---- Memory ------------------------------------------------------------------
 
 
 def free_memory(resident: PyTree) -> int | None:

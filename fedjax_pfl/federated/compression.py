@@ -172,9 +172,6 @@ def in_rows(x: Array, size: int) -> Array:
   return jnp.pad(x, (0, -len(x) % size)).reshape(-1, size)
 
 
-# ---- QSGD --------------------------------------------------------------------
-
-
 def qsgd(how: Compression) -> Codec:
   levels, bits = how.levels, (2 * how.levels).bit_length()
 
@@ -199,9 +196,6 @@ def qsgd(how: Compression) -> Codec:
   return Codec(encode, decode)
 
 
-# ---- Top-k -------------------------------------------------------------------
-
-
 def topk(how: Compression) -> Codec:
   def encode(x, key):
     number = math.ceil(how.share * len(x) - 1e-9)  # 0.07 * 100 is 7.00..1
@@ -213,9 +207,6 @@ def topk(how: Compression) -> Codec:
     return jnp.zeros(length, values.dtype).at[places].set(values)
 
   return Codec(encode, decode)
-
-
-# ---- DRIVE -------------------------------------------------------------------
 
 
 def drive(how: Compression) -> Codec:
