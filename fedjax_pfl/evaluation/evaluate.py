@@ -21,7 +21,6 @@ from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated import client_map
 from fedjax_pfl.federated.chunking import map_chunks
-from fedjax_pfl.federated.cohort import is_on_host
 from fedjax_pfl.federated.rounds import CLIENTS
 from fedjax_pfl.federated.sharding import PerSize, replicate
 
@@ -90,8 +89,7 @@ def make_evaluate(
     models are empty. For clients on the host (`stack_clients`), only the rows
     of those C are copied to the device.
 
-  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
-  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> data = pfl.from_arrays([np.ones((2, 8, 8, 1))] * 3, [np.arange(2)] * 3)
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
   >>> fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
   >>> (stage,) = fedavg.build(task, fedavg.HParams())
@@ -140,7 +138,7 @@ def make_evaluate(
 
   def evaluate_rows(server, clients, ids, train, test, key):
     places, evaluate_fn = ids, on_devices
-    if is_on_host(train):
+    if isinstance(train.index, np.ndarray):  # rows are on the host
       evaluate_fn, chosen = on_one, np.asarray(ids)
       clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
       train, test = client_of(train, chosen), client_of(test, chosen)
@@ -185,8 +183,7 @@ def evaluate_clients(
   >>> def evaluate(server, clients, ids, train, test, key):
   ...   count = test.count[ids]
   ...   return {'always_right': pfl.Scores(correct=count, count=count)}, {}
-  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
-  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> data = pfl.from_arrays([np.ones((2, 8, 8, 1))] * 3, [np.arange(2)] * 3)
   >>> scores = pfl.evaluate_clients(evaluate, ['always_right'], None, None,
   ...                               data, data, jax.random.key(0), block=2)
   >>> scores['always_right'].correct

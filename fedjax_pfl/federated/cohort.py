@@ -180,11 +180,6 @@ def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   return Cohort(clients, index, count, ids, work)
 
 
-def is_on_host(data: ClientData) -> bool:
-  """Return whether the rows of clients are numpy arrays on the host."""
-  return isinstance(data.index, np.ndarray)
-
-
 def client_update(
   algorithm: Algorithm, server: Server, data: ClientData, key: Key
 ) -> Callable[[Cohort], tuple[Client, Up, Metrics]]:

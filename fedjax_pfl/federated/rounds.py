@@ -58,8 +58,7 @@ def init_states(
     (server, clients): two pytrees of the method's own; every leaf of the
     second is stacked over the clients, [K, ...].
 
-  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
-  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> data = pfl.from_arrays([np.ones((2, 8, 8, 1))] * 3, [np.arange(2)] * 3)
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
   >>> ditto, key = pfl.algorithm('ditto'), jax.random.key(0)
   >>> (stage,) = ditto.build(task, ditto.HParams())
@@ -106,8 +105,7 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
   Returns:
     (server, clients) for the first round; the leaves of clients are [K, ...].
 
-  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
-  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> data = pfl.from_arrays([np.ones((2, 8, 8, 1))] * 3, [np.arange(2)] * 3)
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
   >>> fedavg = pfl.algorithm('fedavg')
   >>> (stage,) = fedavg.build(task, fedavg.HParams())
@@ -161,8 +159,7 @@ def make_round(
     metrics {name: [C]}), compiled at the first call. The ids of a cohort are
     distinct. One metric is [], 'server_finite': whether the server is.
 
-  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
-  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> data = pfl.from_arrays([np.ones((2, 8, 8, 1))] * 3, [np.arange(2)] * 3)
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
   >>> fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
   >>> (stage,) = fedavg.build(task, fedavg.HParams())
@@ -202,8 +199,7 @@ def make_rounds(round_fn: Round) -> Round:
   Returns:
     The same function for cohorts [T, C]; its metrics are [T, C].
 
-  >>> x, y = np.ones((2, 8, 8, 1)), np.array([0, 1])
-  >>> data = pfl.from_arrays([x] * 3, [y] * 3)
+  >>> data = pfl.from_arrays([np.ones((2, 8, 8, 1))] * 3, [np.arange(2)] * 3)
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=2)
   >>> fedavg, key = pfl.algorithm('fedavg'), jax.random.key(0)
   >>> (stage,) = fedavg.build(task, fedavg.HParams())
