@@ -117,33 +117,27 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
     change = _with_part(jnp.subtract, up, down.params)
     return client._replace(own=own), change, metrics
 
-  def models(server, changes, senders):
+  def aggregate(server, changes, senders):
     scale = 1 / jnp.sqrt(1.0 + staleness(server, senders.ids))  # [C]
 
-    def of_leaf(d, w):
+    def model(d, w):
       return w + scale.reshape(-1, *[1] * w.ndim).astype(d.dtype) * d
 
-    return _with_part(of_leaf, changes, server.own.params)
-
-  def aggregate(server, changes, senders):
-    ups = models(server, changes, senders)
+    ups = _with_part(model, changes, server.own.params)
     own = method.aggregate(_own(server), ups, senders)
     return server._replace(round=own.round, own=own)
 
   def post_aggregate(server, data, rng):
     own = method.post_aggregate(_own(server), data, rng)
-    versions = jax.tree.map(
-      lambda rows, leaf: rows.at[server.round % length].set(leaf),
-      server.versions,
-      own.params,
-    )
+    place = server.round % length
+    versions = trees.scatter(server.versions, place, own.params)
     return Buffered(server.round, own, versions)
 
   def initialize(server, clients, data):
     own, rows = stage.initialize(_own(server), clients.own, data)
     return begin(own), Worker(rows, jnp.arange(num_clients))
 
-  algorithm = Algorithm(
+  algorithm = method._replace(
     init_server=lambda rng: begin(method.init_server(rng)),
     init_client=lambda server, data, rng: Worker(
       method.init_client(_own(server), data, rng), jnp.asarray(num_clients)
@@ -155,7 +149,6 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
     personalize=lambda server, client, data, rng: method.personalize(
       _own(server), client.own, data, rng
     ),
-    predict=method.predict,
     global_model=method.global_model
     and (lambda server: method.global_model(_own(server))),
   )
