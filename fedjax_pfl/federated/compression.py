@@ -83,10 +83,6 @@ def compressed(
   decoded: messages are what the server makes of them, counted as the bits that
   travel: for a wrapper outside that reads changes, such as one that clips.
   """
-  return tuple(_compressed(stage, how, decoded) for stage in stages)
-
-
-def _compressed(stage, how, decoded):
   codec = CODECS[how.name](how)
 
   def send(change, memory, rng):
@@ -106,10 +102,10 @@ def _compressed(stage, how, decoded):
       return messages.content, senders, value
     return jax.vmap(partial(decode, codec))(messages), senders, value
 
-  return exchanging(
-    *(stage, 'compression', send, receive),
-    memory=trees.zeros if how.name == 'topk' else None,
-    of_model=True,
+  first = trees.zeros if how.name == 'topk' else None
+  return tuple(
+    exchanging(stage, 'compression', send, receive, memory=first, of_model=True)
+    for stage in stages
   )
 
 

@@ -89,10 +89,6 @@ def exchanging(
       known = known_leaves(method, server, own)
     return Message(down, known)
 
-  def download(server, client):
-    own, _ = split(client)
-    return sent(server, own)
-
   def train(down, own, data, rng):
     """Return the method's client, metrics, the change, and the rest."""
     own, up, metrics = method.local_update(down.content, own, data, rng)
@@ -149,7 +145,7 @@ def exchanging(
 
   algorithm = method._replace(
     init_client=init_client,
-    download=download,
+    download=lambda server, client: sent(server, split(client)[0]),
     local_update=local_update,
     personalize=lambda server, client, data, rng: method.personalize(
       server, split(client)[0], data, rng
