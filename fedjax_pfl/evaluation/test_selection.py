@@ -62,16 +62,6 @@ def update_best(
   return jax.vmap(trees.choose)(wins, latest, best)
 
 
-def best_column(accuracy: np.ndarray) -> int:
-  """Return the column of [K, G] with the best mean; of equal ones the first."""
-  return int(np.argmax(np.mean(accuracy, axis=0)))
-
-
-def best_column_of_rows(accuracy: np.ndarray) -> np.ndarray:
-  """Return the best column of each row of [K, G]; of equal ones the first."""
-  return np.argmax(accuracy, axis=1)
-
-
 def released_choice(tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   """Return every measure [K] as SuPerFed's final public code has it.
 
@@ -79,9 +69,10 @@ def released_choice(tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
   `tables` [K, G] has 'accuracy', by which the g_i are chosen, and others. For
   accuracy the maximum is the client's best; for losses and calibration errors
-  it is the worst, for top5 the best, over the choices of ALL clients.
+  it is the worst, for top5 the best, over the choices of ALL clients. Of equal
+  columns the first is chosen.
   """
-  chosen = np.unique(best_column_of_rows(tables['accuracy']))
+  chosen = np.unique(np.argmax(tables['accuracy'], axis=1))
   return {name: table[:, chosen].max(1) for name, table in tables.items()}
 
 
@@ -91,7 +82,8 @@ def best_views(
   """Return the best view of every family, for result.json.
 
     together   the view with the best mean over clients, shared by all: its
-               mean, and its deviation with ddof 0 (std) and 1 (std_sample)
+               mean, and its deviation with ddof 0 (std) and 1 (std_sample);
+               of equal ones the first
     each       the best view of each client
     released   `released_choice`: means over clients
 
@@ -108,7 +100,7 @@ def best_views(
 
 def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
   accuracy = table.correct / table.count
-  column = best_column(accuracy)
+  column = np.argmax(np.mean(accuracy, axis=0))
   shared, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
   tables = {'accuracy': 100 * accuracy, **other_measures(table)}
   released = released_choice(tables)

@@ -56,15 +56,14 @@ def in_two_batches(logits, y, num_bins):
 
 def check_lambda_grid(case):
   """Evaluate every mixture of every client, paired in both ways."""
-  tables = {}
   for pair in ('fresh', 'stale'):
     logits = mixed_logits(case, pair)  # [K, G, N, Y]
     case.check(f'{pair}/logits', logits)
-    tables[pair] = check_grid(case, pair, logits, 'exact')
+    found = check_grid(case, pair, logits, 'exact')
     if pair == 'fresh':
       batched = check_grid(case, 'batched', logits, 'batches')
       check_grid(case, 'v1_batched', logits, 'whole_batches')
-  check_choices(case, tables['fresh']['accuracy'], batched)
+      check_choices(case, *found, batched[1])
 
 
 def mixed_logits(case, pair):
@@ -87,7 +86,7 @@ def mixed_logits(case, pair):
 
 
 def check_grid(case, prefix, logits, rule):
-  """Compare all tables [K, G]; return them, shares where case has shares."""
+  """Compare all tables [K, G]; return scores and tables, shares as the case."""
   assert case['n_bins'] == calibration.NUM_BINS
   size = logits.shape[2] if rule == 'exact' else case['eval_batch_size']
   scores = score_all(rule, size)(logits, case.data()[1])
@@ -100,7 +99,7 @@ def check_grid(case, prefix, logits, rule):
   tables['top5'] = tables['top5'] / 100
   for name, values in tables.items():
     case.check(f'{prefix}/{NAMES.get(name, name)}', values)
-  return tables
+  return views, tables
 
 
 def score_all(rule, size):
@@ -130,19 +129,19 @@ def score_all(rule, size):
   return run
 
 
-def check_choices(case, accuracy, batched):
-  column = test_selection.best_column(accuracy)
-  common = accuracy[:, column]
-  case.check('select/best_common_index', column, exact=True)
-  case.check('select/best_common_mean', common.mean())
-  case.check('select/best_common_std_sample', common.std(ddof=1))
-  own = test_selection.best_column_of_rows(accuracy)
-  best = np.take_along_axis(accuracy, own[:, None], 1)[:, 0]
-  case.check('select/oracle_index', own, exact=True)
-  case.check('select/oracle_accuracy', best)
-  case.check('select/oracle_mean', best.mean())
-  case.check('select/oracle_std_population', best.std())
-  chosen = test_selection.best_column_of_rows(batched['accuracy'])
+def check_choices(case, views, tables, batched):
+  accuracy = tables['accuracy']
+  best = test_selection.best_views(views, np.ones(len(accuracy)))['mix']
+  together, each = best['together'], best['each']
+  place = list(views).index(together['view'])
+  case.check('select/best_common_index', place, exact=True)
+  case.check('select/best_common_mean', together['mean'] / 100)
+  case.check('select/best_common_std_sample', together['std_sample'] / 100)
+  case.check('select/oracle_index', np.argmax(accuracy, 1), exact=True)
+  case.check('select/oracle_accuracy', accuracy.max(1))
+  case.check('select/oracle_mean', each['mean'] / 100)
+  case.check('select/oracle_std_population', each['std'] / 100)
+  chosen = np.argmax(batched['accuracy'], 1)
   case.check('select/head_best_index', chosen, exact=True)
   for name, values in test_selection.released_choice(batched).items():
     case.check(f'select/head_{NAMES.get(name, name)}', values)
