@@ -92,10 +92,10 @@ def exchanging(
   def train(down, own, data, rng):
     """Return the method's client, metrics, the change, and the rest."""
     own, up, metrics = method.local_update(down.content, own, data, rng)
-    change = _changed(operator.sub, up, down.content, down.known)
+    mask = _known_mask(up, down.content, down.known)
+    change = _changed(operator.sub, up, down.content, mask)
     if not of_model:
       return own, metrics, change, ()
-    mask = _known_mask(change, down.content, down.known)
     rest = trees.select(change, trees.invert(mask))
     return own, metrics, trees.select(change, mask), rest
 
@@ -114,7 +114,8 @@ def exchanging(
 
   def aggregate(server, up, senders, value):
     changes, senders, value = received(up, senders, value)
-    uploads = _changed(operator.add, changes, server, up.known, rows=1)
+    mask = _known_mask(changes, server, up.known, rows=1)
+    uploads = _changed(operator.add, changes, server, mask)
     return method.aggregate(server, uploads, senders), value
 
   def first(server, own, data, rng):
@@ -183,17 +184,10 @@ def known_leaves(
 
 
 def _changed(
-  operation: Callable,
-  tree: PyTree,
-  holder: PyTree,
-  known: tuple[str, ...],
-  rows: int = 0,
+  operation: Callable, tree: PyTree, holder: PyTree, mask: Mask
 ) -> PyTree:
-  """Return the tree plus, or minus, the model that the holder has.
-
-  rows: 1 of trees that are stacked over clients.
-  """
-  models, mask = trees.named(holder), _known_mask(tree, holder, known, rows)
+  """Return the tree plus, or minus, the model that the holder has."""
+  models = trees.named(holder)
 
   def change(path, is_known, leaf):
     return operation(leaf, models[_name(path)]) if is_known else leaf
@@ -204,7 +198,10 @@ def _changed(
 def _known_mask(
   tree: PyTree, holder: PyTree, known: tuple[str, ...], rows: int = 0
 ) -> Mask:
-  """Return True for the leaves that are new values of what is known."""
+  """Return True for the leaves that are new values of what is known.
+
+  rows: 1 of a tree that is stacked over clients.
+  """
   models = trees.named(holder)
 
   def is_known(path, leaf):
