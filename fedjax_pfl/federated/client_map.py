@@ -161,13 +161,10 @@ def map_on_mesh(
     fresh, uploads, metrics = _map_share(
       lambda row: fn(shared, *row), (states, rows), chunk
     )
-    if fresh is None:
-      metrics = to_all(metrics)
-    elif deal.at_home:
-      share = trees.scatter(share, places, fresh)
-      metrics = to_all(metrics)
-    else:  # one collective for both
-      fresh, metrics = to_all((fresh, metrics))
+    if deal.at_home and fresh is not None:
+      share, fresh = trees.scatter(share, places, fresh), None
+    fresh, metrics = to_all((fresh, metrics))  # one collective for both
+    if fresh is not None:
       real = slice(deal.size)
       share = _keep_own(share, ids[real], trees.gather(fresh, real))
     return share, uploads, metrics
