@@ -91,7 +91,7 @@ def best_views(
   """
   best = {}
   for family, views in families(scores).items():
-    _, table = grid(scores, family)
+    table = grid(scores, views)
     is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
     used = jax.tree.map(lambda rows, own=is_used: rows[own], table)  # [K, G]
     best[family] = _best_view(views, used) if is_used.any() else {}

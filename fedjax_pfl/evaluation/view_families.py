@@ -32,12 +32,8 @@ def families(views: Iterable[str]) -> dict[str, list[str]]:
   }
 
 
-def grid(
-  scores: Mapping[str, Scores], family: str
-) -> tuple[np.ndarray, Scores]:
-  """Return the numbers [G] of a family, and its scores as tables [K, G]."""
-  views = families(scores)[family]
-  values = [float(MEMBER.fullmatch(view)['value']) for view in views]
+def grid(scores: Mapping[str, Scores], views: Iterable[str]) -> Scores:
+  """Return the scores of a family's views as tables [K, G]."""
   members = [scores[view] for view in views]
   tables = (
     None
@@ -45,4 +41,4 @@ def grid(
     else np.stack(columns, axis=1)  # [K, G]
     for columns in zip(*members, strict=True)
   )
-  return np.array(values), Scores(*tables)
+  return Scores(*tables)

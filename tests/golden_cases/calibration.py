@@ -94,7 +94,7 @@ def check_grid(case, prefix, logits, rule):
     f'mix_{value:.6f}': jax.tree.map(lambda t, g=g: np.asarray(t[:, g]), scores)
     for g, value in enumerate(case.arrays['lambda_grid'])
   }
-  _, table = grid(views, 'mix')
+  table = grid(views, views)
   tables = {'accuracy': table.correct / table.count, **other_measures(table)}
   tables['top5'] = tables['top5'] / 100
   for name, values in tables.items():
