@@ -54,17 +54,15 @@ def make_host_rounds(
 
   def rounds(server, clients, cohorts, data, key):
     metrics, cohorts = [], np.asarray(cohorts)
-    orders = [np.lexsort((ids, data.count[ids])) for ids in cohorts]  # by_size
-    trained = [ids[order] for ids, order in zip(cohorts, orders, strict=True)]
-    nobody = trained[0][:0]
+    orders = np.lexsort((cohorts, data.count[cohorts]))  # by_size, [T, C]
+    trained = np.take_along_axis(cohorts, orders, 1)
     cohort = gather(clients, trained[0], data)
-    for ids, order, following in zip(
-      trained, orders, [*trained[1:], nobody], strict=True
-    ):
+    following = [*trained[1:], trained[0, :0]]  # nobody in the end
+    for ids, order, after in zip(trained, orders, following, strict=True):
       args = jax.device_put(cohort), np.argsort(order), data, key
       server, rows, own = round_fn(server, *args)
       metrics.append(own)
-      cohort = gather(clients, following, data)  # while the round runs
+      cohort = gather(clients, after, data)  # while the round runs
       write_rows(clients, ids, rows)  # waits for it
       is_old = np.isin(cohort.ids, ids)
       latest = trees.gather(clients, cohort.ids[is_old])
