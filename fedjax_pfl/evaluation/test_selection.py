@@ -27,16 +27,13 @@ class Best(NamedTuple):
   models: PyTree = ()  # [K, ...] the models of that round, if requested
 
 
-def init_best(
-  num_clients: int, models: PyTree = (), dtype: Any = jnp.int32
-) -> Best:
+def init_best(num_clients: int, dtype: Any = jnp.int32) -> Best:
   """Return the state before the first round: any round is better.
 
-  Of `models` only the shapes matter. `dtype` is that of `correct`: a float
-  where it is a mean over batches.
+  `dtype` is that of `correct`: a float where it is a mean over batches.
   """
   before = jnp.full(num_clients, -1, jnp.int32)
-  return Best(before, before.astype(dtype), models)
+  return Best(before, before.astype(dtype))
 
 
 def update_best(

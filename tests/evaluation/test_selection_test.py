@@ -18,7 +18,8 @@ UPDATE = jax.jit(
 
 def best_of(rounds, **options):
   """Return the best of rounds; client i has model (r, 10 i) in round r."""
-  best = test_selection.init_best(3, {'w': jnp.zeros((3, 2))})
+  models = {'w': jnp.zeros((3, 2))}
+  best = test_selection.init_best(3)._replace(models=models)
   for number, correct in enumerate(rounds):
     w = jnp.stack([jnp.full(3, float(number)), 10.0 * jnp.arange(3)], 1)
     scores = Scores(correct, COUNT, jnp.zeros(3))

@@ -113,7 +113,7 @@ def fold(best, accuracy, number, models, test, **options):
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
   correct = np.rint(np.asarray(accuracy) * test.count / 100).astype(int)
   if best is None:
-    best = test_selection.init_best(len(models), stacked)
+    best = test_selection.init_best(len(models))._replace(models=stacked)
   scores = Scores(jnp.asarray(correct), test.count, jnp.zeros(len(models)))
   return test_selection.update_best(best, scores, number, stacked, **options)
 
