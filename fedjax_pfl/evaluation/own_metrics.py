@@ -18,9 +18,8 @@ from fedjax_pfl.core.user_code import NAME, call, describe, value_of
 from fedjax_pfl.data.batching import of_labels, rows_in_order
 from fedjax_pfl.evaluation.metrics import OF_TOKENS, TEST_BATCH, Predict
 
-# logits [N, Y], labels [N], mask [N] -> one number.
-Metric = Callable[[Array, Array, Array], Array]
-Metrics = Mapping[str, Metric]
+# (logits [N, Y], labels [N], mask [N]) -> one number, by name.
+Metrics = Mapping[str, Callable[[Array, Array, Array], Array]]
 # Numbers that a summary has already, and fields of a file with scores.
 TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
 TAKEN |= {'num_clients', 'num_left_out', *Scores._fields}

@@ -46,10 +46,6 @@ from fedjax_pfl.federated.cohort import (
 from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.sharding import AXIS, on_mesh
 
-# (shared, state, row) -> (state, upload, metrics) of one client
-ClientFn = Callable[[PyTree, PyTree, PyTree], tuple[PyTree, PyTree, PyTree]]
-
-
 # ---- Which device runs which client -----------------------------------------
 
 
@@ -136,7 +132,7 @@ def deal_at_home(ids: Array, count: Array, num_devices: int) -> Deal:
 
 
 def map_on_mesh(
-  fn: ClientFn,
+  fn: Callable,
   shared: PyTree,
   clients: PyTree,
   deal: Deal,
@@ -145,6 +141,8 @@ def map_on_mesh(
   mesh: Mesh,
 ) -> tuple[PyTree, PyTree, PyTree]:
   """Return (clients, uploads, metrics) of fn for the C clients of a deal.
+
+  fn: (shared, state, row) -> (state, upload, metrics), of one client.
 
   A state that fn returns as None stays as it was. `rows` is what a client has
   besides its state, for every place of the deal; `shared` is on all devices.

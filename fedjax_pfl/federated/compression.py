@@ -206,7 +206,6 @@ def topk(how: Compression) -> Codec:
 
 
 def drive(how: Compression) -> Codec:
-
   def encode(x, key):
     seed = jax.random.bits(key, dtype=jnp.uint32)
     rows = in_rows(x, _block(len(x)))

@@ -24,7 +24,6 @@ from fedjax_pfl.core.trees import kinds, part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data.held_out import generator
 
-SETTING = 'server_trainable'
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
 
 
@@ -43,7 +42,8 @@ def share(
   server trains it.
   """
   _check_server(stages, task, fraction)
-  mask, one_epoch = part_mask(task, part, SETTING), train._replace(epochs=1)
+  mask = part_mask(task, part, 'server_trainable')
+  one_epoch = train._replace(epochs=1)
 
   def post_aggregate(server, data, rng):
     # The rows depend on the number of examples only, not on the examples.
