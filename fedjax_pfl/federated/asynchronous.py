@@ -22,6 +22,7 @@ of a buffer that drop out leave it smaller.
 
 import heapq
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -29,10 +30,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
+from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Params, PyTree
-from fedjax_pfl.data.client_data import client_of
+from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import stage_shapes
 
 
@@ -72,8 +73,7 @@ def make_schedule(
         buffer.append(heapq.heappop(working)[1])
     buffer.sort()
     rows.append((buffer, [version - downloaded.pop(k) for k in buffer], now))
-  cohorts, staleness, seconds = zip(*rows, strict=True)
-  return Schedule(*map(np.array, (cohorts, staleness, seconds)))
+  return Schedule(*map(np.array, zip(*rows, strict=True)))
 
 
 # ---- A method in buffers -----------------------------------------------------
@@ -180,7 +180,7 @@ def check_method(stages: tuple[Stage, ...], data: ClientData) -> None:
     cause = 'a method of several stages, or one that needs all its clients'
   elif stage.algorithm.respond is not None:
     cause = 'a method whose server answers each of its clients'
-  elif not _sends_a_model(stage.algorithm, server, clients, data):
+  elif not _sends_a_model(stage, server, clients, data):
     cause = 'a method whose clients send something else, or nothing'
   if cause:
     raise bad_input(
@@ -194,19 +194,14 @@ def check_method(stages: tuple[Stage, ...], data: ClientData) -> None:
 
 
 def _sends_a_model(
-  method: Algorithm, server: Server, clients: Client, data: ClientData
+  stage: Stage, server: Server, clients: Client, data: ClientData
 ) -> bool:
-  def trace(server, clients, data):
-    client = trees.gather(clients, 0)
-    down, rng = method.download(server, client), jax.random.key(0)
-    up = method.local_update(down, client, client_of(data, 0), rng)[1]
-    changes = _with_part(jnp.subtract, up, down.params)
-    return _with_part(jnp.subtract, changes, server.params), changes
-
+  subtract = partial(jax.eval_shape, partial(_with_part, jnp.subtract))
   try:
-    changes = jax.eval_shape(trace, server, clients, data)
+    sent = messages(stage, server, clients, data)
+    changes = subtract(sent.up, sent.down.params)
+    moved = subtract(changes, server.params)
   except (AttributeError, TypeError, ValueError):
     return False
-  one, other = map(jax.tree.leaves, changes)
-  same = [leaf.shape for leaf in one] == [leaf.shape for leaf in other]
-  return bool(one) and same
+  before, after = (jax.tree.map(jnp.shape, tree) for tree in (changes, moved))
+  return bool(jax.tree.leaves(changes)) and before == after
