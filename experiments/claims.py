@@ -28,7 +28,7 @@ def main():
 
   results = Path(RESULTS.value)
   verdicts = write.judge(
-    Path(CLAIMS.value), results, load_table, load_configs(), progress.log
+    Path(CLAIMS.value), results, load_table, load_configs()
   )
   if WRITE.value:
     written = write.write(verdicts, results, commandline.ROOT)

@@ -55,7 +55,7 @@ def main():
 
   def follow(folder):
     for form in forms:
-      leaderboard.run(form, folder / 'leaderboard', progress.log)
+      leaderboard.run(form, folder / 'leaderboard')
 
   folder = Path(RESULTS.value)
   if DRY_RUN.value:

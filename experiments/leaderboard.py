@@ -45,7 +45,7 @@ def main():
   others = board.read(AGAINST.value) if AGAINST.value else ()
   compile_cache.cache_programs(progress.log)
   with deadline(MINUTES.value):
-    fill_form.run(form, FOLDER.value, progress.log, others)
+    fill_form.run(form, FOLDER.value, others)
 
 
 def read_seeds(words):

@@ -61,10 +61,10 @@ def main():
   summary_rows.read_csv(results.folder / summary_rows.SUMMARY)
 
   def write():
-    summary_rows.write_summary(results, configs, progress.log)
+    summary_rows.write_summary(results, configs)
     return table_files.write_table(table, results, seeds)
 
-  execute(plan(cells, seeds), results, progress.log, on_done=write)
+  execute(plan(cells, seeds), results, on_done=write)
   path, compared = write(), compare_all(cells, results, seeds)
   progress.log(table_files.as_text(table, compared))
   progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')

@@ -7,9 +7,9 @@ the baselines first, and its numbers are written when it is done.
 
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.leaderboard import board, page
 from fedjax_pfl.leaderboard.form import (
   Form,
@@ -21,14 +21,12 @@ from fedjax_pfl.leaderboard.method_results import Entry, choose, read_entry
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.tuning.train_all import train_groups
 
-Log = Callable[[str], None]
 RUNS = 'runs'  # in the folder of a leaderboard
 
 
 def run(
   form: Form,
   folder: str | os.PathLike,
-  log: Log,
   others: Sequence[board.Row] = (),
 ) -> pathlib.Path:
   """Train, choose and write; return the page, with a CSV beside it.
@@ -39,24 +37,23 @@ def run(
   folder = pathlib.Path(folder)
   seeds = '_'.join(map(str, form.seeds))
   path = folder / f'{form.name}_seeds_{seeds}.html'
-  log(budget(form))
+  progress.log(budget(form))
   found: dict[str, list[Entry]] = {name: [] for name in form.partitions}
   try:
     for partition, entries in found.items():
       for number, method in enumerate(form.methods, 1):
         name = display_name(method)
-        log(f'{partition}, {number} of {len(form.methods)}: {name}')
-        entry = train_method(form, method, partition, folder / RUNS, log)
-        entries.append(entry)
-      write(form, found, path, log, others)
+        progress.log(f'{partition}, {number} of {len(form.methods)}: {name}')
+        entries.append(train_method(form, method, partition, folder / RUNS))
+      write(form, found, path, others)
   except KeyboardInterrupt:
-    write(form, found, path, log, others)
+    write(form, found, path, others)
     raise
   return path
 
 
 def train_method(
-  form: Form, method: str, partition: str, folder: pathlib.Path, log: Log
+  form: Form, method: str, partition: str, folder: pathlib.Path
 ) -> Entry:
   """Return the entry of a method: tuned, and trained with every seed."""
   views = views_of(form, method)
@@ -69,17 +66,18 @@ def train_method(
   grid = [
     settings(rate, form.seeds[: form.tuning_seeds]) for rate in form.rates
   ]
-  groups = train_groups(grid, folder, log)
+  groups = train_groups(grid, folder, progress.log)
   choice, final = choose(dict(zip(form.rates, groups, strict=True))), []
   if choice is None:
-    log('No learning rate of the grid: each diverged.')
+    progress.log('No learning rate of the grid: each diverged.')
   else:
     edge = ', an end of the grid' * choice.is_edge
-    log(
+    progress.log(
       f'Learning rate {choice.rate:g}{edge}, view {choice.view}: '
       f'{choice.accuracy:.1f} % on validation'
     )
-    (final,) = train_groups([settings(choice.rate, form.seeds)], folder, log)
+    chosen = [settings(choice.rate, form.seeds)]
+    (final,) = train_groups(chosen, folder, progress.log)
   reference = is_reference(form, grid[0][0])
   return read_entry(method, choice, final, is_reference=reference)
 
@@ -88,25 +86,24 @@ def write(
   form: Form,
   found: Mapping[str, Sequence[Entry]],
   path: pathlib.Path,
-  log: Log,
   others: Sequence[board.Row] = (),
 ) -> None:
   """Write the page and the CSV of the partitions that have both baselines."""
   made = (board.make_board(form, *one) for one in found.items())
   boards = [one for one in made if one]
   if not boards:
-    log('Nothing is written yet: no partition has both baselines.')
+    progress.log('Nothing is written yet: no partition has both baselines.')
     return
   for one in boards:
-    log('\n'.join([f'{one.partition}:', *board.sentences(one)]))
+    progress.log('\n'.join([f'{one.partition}:', *board.sentences(one)]))
   rows = [row for one in boards for row in one.rows]
   changes = board.changed_verdicts(rows, others)
   for line in changes:
-    log(line)
+    progress.log(line)
   board.write(rows, path.with_suffix('.csv'))
   html = page.render(form, boards, changes)
   atomic_files.write_bytes(path, html.encode())
-  log(f'Leaderboard: {path}, {path.with_suffix(".csv")}')
+  progress.log(f'Leaderboard: {path}, {path.with_suffix(".csv")}')
 
 
 def budget(form: Form) -> str:

@@ -61,7 +61,7 @@ def work_through(
     results = Results(folder)
 
     def write():
-      summary_rows.write_summary(results, configs, progress.log)
+      summary_rows.write_summary(results, configs)
       for table in _tables(queue, folder, load_table):
         write_table(table, results)
 
@@ -83,7 +83,7 @@ def _do_steps(
       continue
     progress.log(step.title)
     try:
-      execute(step.evaluations, results, progress.log)
+      execute(step.evaluations, results)
     except BadInput as error:
       reason = 'as above.' if str(error) in refused else error
       progress.log(f'{step.title} is left out: {reason}')

@@ -49,13 +49,10 @@ from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.loop import train_many
 from fedjax_pfl.training.state import random_streams, state_shapes
 
-Log = Callable[[str], None]
-
 
 def execute(
   evaluations: Sequence[Evaluation],
   results: Results,
-  log: Log,
   on_done: Callable[[], None] = lambda: None,
 ) -> None:
   """Train and evaluate what the results lack, and gather it at once.
@@ -64,12 +61,12 @@ def execute(
   """
   missing = [one for one in evaluations if lacking(one, results)]
   for group in group_seeds(distinct_trainings(missing)):
-    train_missing(group, results, log)
+    train_missing(group, results)
     of_group = {training.identity for training in group}
     for evaluation in missing:
       training = evaluation.training
       if training.identity in of_group and not results.diverged(training):
-        evaluate_missing(evaluation, results, log)
+        evaluate_missing(evaluation, results)
     on_done()
 
 
@@ -108,46 +105,42 @@ def saved_round(training: PlannedRun, results: Results) -> int:
   return max(steps, default=0)
 
 
-def train_missing(
-  group: Sequence[PlannedRun], results: Results, log: Log
-) -> None:
+def train_missing(group: Sequence[PlannedRun], results: Results) -> None:
   """Train the seeds of a config that are not finished, in one program."""
   todo = []
   for training in group:
     if sentence := results.diverged(training):
       path = results.path_of(training)
-      log(
+      progress.log(
         f'{path.name if path else training.settings.algorithm} is not trained: '
         f'it, or the run it begins with, diverged before ({divergence.NAME} in '
         f'the run directory; without this file it is trained again). {sentence}'
       )
     elif not is_trained(training, results):
-      todo.append(_begin(training, results, log))
+      todo.append(_begin(training, results))
   if todo:
-    train_many(*zip(*todo, strict=True), log)
+    train_many(*zip(*todo, strict=True))
   for _, path in todo:
     if (path / identity.CONFIG).is_file():
       results.add_run(path)
 
 
-def evaluate_missing(
-  evaluation: Evaluation, results: Results, log: Log
-) -> None:
+def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   """Compute the readings of a finished training that the results lack."""
   readings = lacking(evaluation, results)
   if not readings:
     return
   path = results.path_of(evaluation.training)
   names = ', '.join(reading.stored_name for reading in readings)
-  log(f'{path.name}: evaluation {names}')
+  progress.log(f'{path.name}: evaluation {names}')
   settings = _with_start(evaluation.settings, evaluation.training, results)
-  experiment = build_experiment(settings, log)
-  evaluate_again(experiment, path, evaluation.key, readings, log)
+  experiment = build_experiment(settings, progress.log)
+  evaluate_again(experiment, path, evaluation.key, readings)
   results.add_run(path)
 
 
 def _begin(
-  training: PlannedRun, results: Results, log: Log
+  training: PlannedRun, results: Results
 ) -> tuple[Experiment, pathlib.Path]:
   """Return the experiment of a training, and the directory of its run.
 
@@ -156,9 +149,9 @@ def _begin(
   """
   if path := results.path_of(training):
     settings = parse_config(run_dir.load_config(path)['config'])
-    return build_experiment(settings, log), path
+    return build_experiment(settings, progress.log), path
   settings = _with_start(training.settings, training, results)
-  experiment = build_experiment(settings, log)
+  experiment = build_experiment(settings, progress.log)
   first = training.init_from
   start = results.key_of(first) if first else ''
   key = keys.training_key(settings, experiment.data_id, start)
@@ -181,7 +174,6 @@ def evaluate_again(
   workdir: pathlib.Path,
   key: str,
   readings: Sequence[Reading],
-  log: Log,
 ) -> pathlib.Path:
   """Return RUN/evaluations/<key> with the scores of these readings.
 
@@ -189,7 +181,7 @@ def evaluate_again(
   that are already in the folder are kept.
   """
   began = time.perf_counter()
-  scores = scores_of(experiment, workdir, readings, log)
+  scores = scores_of(experiment, workdir, readings)
   path, settings = workdir / EVALUATIONS / key, experiment.settings
   path.mkdir(parents=True, exist_ok=True)
   given = {'data': experiment.data_id, 'resumable': RESUMABLE}
@@ -213,13 +205,10 @@ def evaluate_again(
 
 
 def scores_of(
-  experiment: Experiment,
-  workdir: pathlib.Path,
-  readings: Sequence[Reading],
-  log: Log,
+  experiment: Experiment, workdir: pathlib.Path, readings: Sequence[Reading]
 ) -> dict[str, Scores]:
   """Return {stored name: scores [K]} of the last models of the run."""
-  server, clients = load_states(experiment, workdir, log)
+  server, clients = load_states(experiment, workdir, progress.log)
   key = random_streams(experiment.settings.seed)['evaluation']
   evaluator = Evaluator(experiment, key)
   last, scores = len(experiment.stages) - 1, {}
@@ -235,7 +224,7 @@ def scores_of(
       split = zip(OF_CLASSES, split_scores(score, owned), strict=True)
       scores |= {f'{view}:{measure}': part for measure, part in split}
   if _views(readings, *OF_BEST_ROUND):
-    best = _test_best(experiment, workdir, log)
+    best = _test_best(experiment, workdir)
     count = np.asarray(experiment.eval_data[1].count)
     for view in _views(readings, 'best_round'):
       correct = np.maximum(best[view].each.correct, 0)
@@ -247,13 +236,13 @@ def scores_of(
 
 
 def _test_best(
-  experiment: Experiment, workdir: pathlib.Path, log: Log
+  experiment: Experiment, workdir: pathlib.Path
 ) -> dict[str, TestBest]:
   """Return the best rounds that the newest checkpoint has."""
   _, restored = checkpoint.restore(
     workdir / 'checkpoints',
     lambda step: {'test_best': state_shapes(experiment, step).test_best},
-    log,
+    progress.log,
     part=True,
   )
   return restored['test_best']

@@ -16,10 +16,10 @@ import csv
 import os
 import pathlib
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.reproduction.results import Results
@@ -43,17 +43,16 @@ LEFT_OUT -= {'views', 'quick'}
 Configs = Mapping[str, Settings]  # of the config files, by name
 Flat = Mapping[str, Mapping[str, Any]]  # their fields: `keys.flat`
 Row = dict[str, str]
-Log = Callable[[str], None]
 
 
-def write_summary(results: Results, configs: Configs, log: Log) -> None:
+def write_summary(results: Results, configs: Configs) -> None:
   """Write summary.csv again; its rows are those of the results from now on."""
-  read_rows(results, configs, log)
+  read_rows(results, configs)
   path = results.folder / SUMMARY
   atomic_files.write_csv(path, COLUMNS, results.rows.values())
 
 
-def read_rows(results: Results, configs: Configs, log: Log) -> None:
+def read_rows(results: Results, configs: Configs) -> None:
   """Give the results the rows of their runs, and old ones without a run.
 
   An old row with other numbers is replaced, and that is logged.
@@ -64,7 +63,7 @@ def read_rows(results: Results, configs: Configs, log: Log) -> None:
   for row in read_csv(results.folder / SUMMARY):
     new = rows.setdefault((row['key'], row['view']), {**row, 'run': ''})
     if any(new[name] != row[name] for name in NUMBERS):
-      log(
+      progress.log(
         f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
         f'{row["mean"]} in the summary is now {new["mean"]}.'
       )

@@ -99,7 +99,7 @@ def test_damaged_or_absent_results_are_a_sentence(folder):
     judge(folder, PAIR)
   given = folder / 'claims.toml', folder / 'none', claim_runs.load_table
   with pytest.raises(BadInput, match=r'none, which is no folder'):
-    write.judge(*given, claim_runs.CONFIGS, print)
+    write.judge(*given, claim_runs.CONFIGS)
 
 
 GOOD = claim_runs.CLAIM + claim_runs.COMPARISON.format('fedbabu', 'fedavg')
@@ -135,7 +135,7 @@ COMMAND = 'python experiments/claims.py --write'
 @pytest.fixture(scope='module')
 def verdicts():
   claims = RESULTS / 'claims.toml'
-  return write.judge(claims, RESULTS, load_table, load_configs(), print)
+  return write.judge(claims, RESULTS, load_table, load_configs())
 
 
 def test_the_pages_are_those_of_the_results(verdicts):

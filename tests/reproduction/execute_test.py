@@ -73,7 +73,7 @@ def test_each_thing_is_done_once_and_all_cells_are_written(
   again = counted(module.evaluate_again)
   monkeypatch.setattr(module, 'evaluate_again', again)
   for _ in range(2):  # the second command does nothing
-    module.execute(plan(FEW, (0,)), results, print)
+    module.execute(plan(FEW, (0,)), results)
   assert calls == ['train', 'evaluate_again', 'evaluate_again']
   compared = compare_all(FEW, results, (0, 1))
   assert all(one.ours.seeds == (0,) for one in compared)

@@ -44,10 +44,10 @@ TABLE = Table(
 )
 
 
-def write(folder, table=TABLE, log=print):
+def write(folder, table=TABLE):
   """Return summary.csv and the table, written from the runs in the folder."""
   results = Results(folder)
-  write_summary(results, CONFIGS, log)
+  write_summary(results, CONFIGS)
   path = write_table(table, results)
   return (folder / 'summary.csv').read_text(), path.read_text()
 
@@ -113,7 +113,9 @@ def test_rows_and_their_file(tmp_path):
   assert '/secret' not in text and str(tmp_path) not in text
 
 
-def test_numbers_stay_without_their_runs_and_a_run_answers_again(folder):
+def test_numbers_stay_without_their_runs_and_a_run_answers_again(
+  folder, capsys
+):
   summary, table = write(folder)
   (folder / 'runs').rename(folder / 'away')
   kept, same = write(folder)
@@ -127,18 +129,18 @@ def test_numbers_stay_without_their_runs_and_a_run_answers_again(folder):
   assert '2 of 2 cells run' in same
   assert write(folder) == (kept, same)
   (folder / 'away').rename(folder / 'runs')
-  logged = []
-  assert write(folder, log=logged.append) == (summary, table) and not logged
+  assert write(folder) == (summary, table)
+  assert not capsys.readouterr().out
 
 
-def test_another_number_is_replaced_and_that_is_logged(folder):
+def test_another_number_is_replaced_and_that_is_logged(folder, capsys):
   write(folder)
   path = folder / 'summary.csv'
   mean = read_csv(path)[0]['mean']
   path.write_text(path.read_text().replace(f',{mean},', ',12.3400,', 1))
-  logged = []
-  write(folder, log=logged.append)
-  assert f'12.3400 in the summary is now {mean}.' in logged[0]
+  write(folder)
+  words = f'12.3400 in the summary is now {mean}.'
+  assert words in capsys.readouterr().out
   assert read_csv(path)[0]['mean'] == mean
   shutil.rmtree(folder / 'runs')  # a row answers its own training alone
   others = (
@@ -185,7 +187,7 @@ def test_summary_and_tables_are_those_of_the_runs(tmp_path):
   tracked = shutil.ignore_patterns('checkpoints', 'model', 'tb', '.lock')
   shutil.copytree(RESULTS / 'runs', tmp_path / 'runs', ignore=tracked)
   results = Results(tmp_path)
-  write_summary(results, load_configs(), print)
+  write_summary(results, load_configs())
 
   def numbers(folder):
     """Return the rows without the name of a config, which may change."""

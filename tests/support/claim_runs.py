@@ -82,7 +82,7 @@ def make_run(folder, algorithm, accuracy, *, seed=0, shards=2):
 
 def write_summary(folder):
   """Write summary.csv, as the commands that run cells do."""
-  write_rows(Results(folder), CONFIGS, print)
+  write_rows(Results(folder), CONFIGS)
 
 
 def state(folder, *pairs):
@@ -97,5 +97,5 @@ def judge(folder, *pairs):
   """Return the verdict of that claim from the results in the folder."""
   state(folder, *pairs)
   path = folder / 'claims.toml'
-  (verdict,) = write.judge(path, folder, load_table, CONFIGS, print)
+  (verdict,) = write.judge(path, folder, load_table, CONFIGS)
   return verdict

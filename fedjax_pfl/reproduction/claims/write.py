@@ -56,7 +56,6 @@ def judge(
   folder: pathlib.Path,
   load_table: LoadTable,
   configs: summary_rows.Configs,
-  log: summary_rows.Log,
 ) -> list[Verdict]:
   """Return the verdicts of a file of claims from a folder of results."""
   stated = load_claims(claims, load_table)
@@ -69,7 +68,7 @@ def judge(
       cause='a mistyped path',
     )
   results = Results(folder)
-  summary_rows.read_rows(results, configs, log)
+  summary_rows.read_rows(results, configs)
   return [judge_claim(claim, results) for claim in stated]
 
 
