@@ -44,8 +44,11 @@ def main():
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import fill_form as leaderboard
-  from fedjax_pfl.reproduction.evidence import work_through
-  from fedjax_pfl.reproduction.queue import load_queue, show_queue
+  from fedjax_pfl.reproduction.queue import (
+    load_queue,
+    show_queue,
+    work_through,
+  )
   from fedjax_pfl.training import compile_cache
 
   queue = load_queue(Path(QUEUE.value), load_table)

@@ -38,7 +38,7 @@ def main():
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import board, fill_form
-  from fedjax_pfl.reproduction.evidence import deadline
+  from fedjax_pfl.reproduction.queue import deadline
   from fedjax_pfl.training import compile_cache
 
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))

@@ -1,4 +1,4 @@
-"""A queue of published cells: its file, and how far it is.
+"""A queue of published cells: its file, how far it is, and work on it.
 
 The file has the cells in the order of their worth:
 
@@ -17,18 +17,30 @@ The first seed of all entries comes first, in the order of the file, then the
 next one. Every cell is listed once. What may follow the cells, above [claims]:
 
   leaderboards = ['cifar10']  # forms in configs/leaderboard.py
+
+The time ends by SIGTERM, as before a machine is taken away: a training that is
+under way saves a checkpoint after the round that it is in, and continues from
+there the next time.
 """
 
+import contextlib
+import os
 import pathlib
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fedjax_pfl.core import atomic_files, progress
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.report.text_table import align, duration
+from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.cells import Cell, Table, filter_cells
-from fedjax_pfl.reproduction.execute import saved_round, what_is_left
+from fedjax_pfl.reproduction.execute import execute, saved_round, what_is_left
 from fedjax_pfl.reproduction.plan import Evaluation, plan
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.table_files import FOLDER, write_table
 from fedjax_pfl.reproduction.toml_entries import (
   LoadTable,
   check_fields,
@@ -37,6 +49,7 @@ from fedjax_pfl.reproduction.toml_entries import (
   read_toml,
   wrong,
 )
+from fedjax_pfl.runs import lock
 
 DONE, DIVERGED, BLOCKED, WAITING = 'done', 'diverged', 'blocked', '.'
 
@@ -72,13 +85,6 @@ class Step(NamedTuple):
     entry = self.entry
     place = f'{entry.table.name} {entry.where}, seed {self.seed}'
     return f'({entry.claim}) {place}, about {duration(60 * entry.minutes)}'
-
-
-class State(NamedTuple):
-  """How far a step is."""
-
-  words: str  # one of those above, or 'round 3/32'
-  minutes: float = 0.0  # left by the estimate
 
 
 def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
@@ -140,30 +146,31 @@ def make_steps(entries: Sequence[Entry]) -> list[Step]:
   ]
 
 
-def state_of(step: Step, results: Results) -> State:
-  """Return how far a step is."""
+def state_of(step: Step, results: Results) -> tuple[str, float]:
+  """Return DONE, .. or 'round 3/32', and the minutes left by the estimate."""
   state, missing, todo = what_is_left(step.evaluations, results)
   if state:
-    return State(state)
+    return state, 0.0
   rounds = sum(one.settings.training.num_rounds for one in todo)
   saved = sum(saved_round(one, results) for one in todo)
   left = step.entry.minutes * (1 - saved / rounds) if rounds else 0.0
   data = missing[0].settings.data
   if not is_available(data.dataset, data.data_dir):
-    return State(BLOCKED, left)
-  return State(f'round {saved}/{rounds}' if saved else WAITING, left)
+    return BLOCKED, left
+  return f'round {saved}/{rounds}' if saved else WAITING, left
 
 
 def show_queue(queue: Queue, folder: pathlib.Path) -> None:
   """Print the claims, a line an entry, what is next and how long all takes."""
   results, steps = Results(folder), make_steps(queue.entries)
-  states = [state_of(step, results) for step in steps]
+  found = [state_of(step, results) for step in steps]
+  states = [state for state, _ in found]
   heads = ('', 'table', 'cells', 'estimate')
   seeds = sorted({step.seed for step in steps})
   lines = [heads + tuple(f'seed {seed}' for seed in seeds)]
   for entry in queue.entries:
     words = {
-      step.seed: state.words
+      step.seed: state
       for step, state in zip(steps, states, strict=True)
       if step.entry is entry
     }
@@ -172,21 +179,126 @@ def show_queue(queue: Queue, folder: pathlib.Path) -> None:
     lines.append(line + tuple(words.get(seed, '') for seed in seeds))
   for claim, text in queue.claims.items():
     print(f'{claim}  {text}')
-  print(f'\n{align(lines)}\n{summary_of(states)}')
-  if any(one.words == BLOCKED for one in states):
+  counts = [f'{states.count(DONE)} of {len(states)} done']
+  counts += [
+    f'{states.count(kind)} {kind}'
+    for kind in (DIVERGED, BLOCKED)
+    if kind in states
+  ]
+  left = duration(60 * sum(minutes for _, minutes in found))
+  print(f'\n{align(lines)}')
+  print(f'{", ".join(counts)}; {left} left by the estimates.')
+  if BLOCKED in states:
     print('Blocked: the images are not here; see experiments/prepare.py.')
   for step, state in zip(steps, states, strict=True):
-    if state.words not in (DONE, DIVERGED, BLOCKED):
+    if state not in (DONE, DIVERGED, BLOCKED):
       print(f'Next: {step.title}')
       break
 
 
-def summary_of(states: Sequence[State]) -> str:
-  """Return '3 of 4 done, 1 diverged; 6 min left by the estimates.'"""
-  words = [state.words for state in states]
-  text = f'{words.count(DONE)} of {len(words)} done'
-  for kind in (DIVERGED, BLOCKED):
-    if kind in words:
-      text += f', {words.count(kind)} {kind}'
-  left = duration(60 * sum(state.minutes for state in states))
-  return f'{text}; {left} left by the estimates.'
+# ---- Work through it ---------------------------------------------------------
+
+
+def work_through(
+  queue: Queue,
+  folder: pathlib.Path,
+  load_table: LoadTable,
+  configs: summary_rows.Configs,
+  *,
+  minutes: float | None = None,
+  follow: Callable[[pathlib.Path], None] = lambda folder: None,
+) -> None:
+  """Do the steps that are open, until all are done or the time is up.
+
+  A step that cannot be done here is left out with the sentence that says why:
+  the images are missing, or a clone lacks the models of finished runs. Once all
+  is done, and time is left, `follow` is called with the folder of results.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  with contextlib.ExitStack() as stack:
+    lock.acquire(folder, _refuse_second)
+    stack.callback(lock.release, folder)
+    summary_rows.read_csv(folder / summary_rows.SUMMARY)  # refused before a run
+    for place in (folder, folder / FOLDER):
+      if place.is_dir():  # what a killed process left
+        atomic_files.remove_temporary(place)
+    results = Results(folder)
+
+    def write():
+      summary_rows.write_summary(results, configs)
+      for table in _tables(queue, folder, load_table):
+        write_table(table, results)
+
+    with deadline(minutes):
+      _do_steps(queue, results, write)
+      follow(folder)
+    write()
+    show_queue(queue, folder)
+
+
+def _do_steps(
+  queue: Queue, results: Results, write: Callable[[], None]
+) -> None:
+  """Do every step that is open; refuse if none of these can be done here."""
+  refused: dict[str, BadInput] = {}
+  is_any_done = False
+  for step in make_steps(queue.entries):
+    if state_of(step, results)[0] in (DONE, DIVERGED):
+      continue
+    progress.log(step.title)
+    try:
+      execute(step.evaluations, results)
+    except BadInput as error:
+      reason = 'as above.' if str(error) in refused else error
+      progress.log(f'{step.title} is left out: {reason}')
+      refused.setdefault(str(error), error)
+    else:
+      is_any_done = True
+      write()  # a training is in cells of several tables
+  if refused and not is_any_done:
+    raise next(iter(refused.values()))
+
+
+def _tables(
+  queue: Queue, folder: pathlib.Path, load_table: LoadTable
+) -> list[Table]:
+  """Return the tables of the queue, and those that stand in the folder."""
+  tables = {entry.table.name: entry.table for entry in queue.entries}
+  for path in sorted((folder / FOLDER).glob('*.csv')):
+    name = '/'.join(path.stem.rsplit('_', 1))
+    with contextlib.suppress(BadInput):  # somebody's own file
+      tables[name] = load_table(name)
+  return [*tables.values()]
+
+
+def _refuse_second(folder: pathlib.Path, owner: str) -> BadInput:
+  return bad_input(
+    'results',
+    got=f'{folder}, where {owner} works through a queue',
+    expected='a folder of results with one such process',
+    choices=['wait until it is done', 'stop it', 'another --results'],
+    cause='the same command was started twice',
+  )
+
+
+@contextlib.contextmanager
+def deadline(minutes: float | None) -> Iterator[None]:
+  """End the block by SIGTERM when the time is up, and say so."""
+  is_up = threading.Event()
+
+  def stop():
+    is_up.set()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+  timer = threading.Timer((minutes or 0) * 60, stop)
+  timer.daemon = True
+  if minutes is not None:
+    timer.start()
+  try:
+    yield
+  except KeyboardInterrupt:
+    if not is_up.is_set():
+      raise
+    progress.log(f'The {minutes:g} minutes are over; the same command goes on.')
+  finally:
+    timer.cancel()

@@ -11,7 +11,7 @@ import small_queue
 from faults import locks, moments
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction import evidence, execute
+from fedjax_pfl.reproduction import execute, queue
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.training import loop
 
@@ -126,7 +126,7 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
 
   with monkeypatch.context() as patched:
     patched.setattr(run_dir.Run, 'save_checkpoint', is_over)
-    patched.setattr(evidence.threading, 'Timer', timer)
+    patched.setattr(queue.threading, 'Timer', timer)
     small_queue.run(tmp_path, minutes=2.5)
   output = capsys.readouterr().out
   assert 'Saved after round 1' in output
@@ -189,7 +189,7 @@ def test_a_timer_ends_what_is_no_training(capsys):
 
   before = signal.signal(signal.SIGTERM, stop)  # as commands do
   try:
-    with evidence.deadline(0.05 / 60):
+    with queue.deadline(0.05 / 60):
       time.sleep(10)
   finally:
     signal.signal(signal.SIGTERM, before)

@@ -7,8 +7,7 @@ import small_runs
 from configs import common
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
-from fedjax_pfl.reproduction.evidence import work_through
-from fedjax_pfl.reproduction.queue import load_queue, show_queue
+from fedjax_pfl.reproduction.queue import load_queue, show_queue, work_through
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.warm_start import load_start
 
