@@ -30,7 +30,7 @@ from fedjax_pfl.reproduction.execute import (
   saved_round,
   what_is_left,
 )
-from fedjax_pfl.reproduction.plan import Evaluation, PlannedRun, evaluation_of
+from fedjax_pfl.reproduction.plan import evaluation_of
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.training.blank import build_blank
@@ -54,66 +54,58 @@ class Forecast(NamedTuple):
   bytes: int  # of the largest program among its stages
 
 
-class DryRun:
-  """The costs of the cells so far: every program is measured once."""
-
-  def __init__(self, results: Results):
-    self._results = results
-    self._measured: dict[str, Forecast] = {}
-    self._counted: set[str] = set()  # trainings
-    self.seconds = 0.0
-
-  def line(self, evaluations: Sequence[Evaluation]) -> tuple[str, ...]:
-    """Return state, time and memory that these add to what was listed."""
-    results = self._results
-    state, missing, trainings = what_is_left(evaluations, results)
-    if state:
-      return state, '-', '-'
-    trainings = [one for one in trainings if one.identity not in self._counted]
-    if not trainings:
-      is_own = all(one.settings == one.training.settings for one in missing)
-      is_own &= not any(is_trained(one.training, results) for one in missing)
-      return 'with a cell above' if is_own else 'evaluate', '-', '-'
-    self._counted |= {one.identity for one in trainings}
-    costs = [self._forecast(one) for one in trainings]
-    saved = [saved_round(one, results) for one in trainings]
-    seconds = sum(
-      cost.seconds * (1 - rounds / max(one.settings.training.num_rounds, 1))
-      for cost, rounds, one in zip(costs, saved, trainings, strict=True)
-    )
-    self.seconds += seconds
-    words = [
-      f'continue from round {rounds}' if rounds else 'train' for rounds in saved
-    ]
-    memory = max(cost.bytes for cost in costs) / 2**20
-    state = ', '.join(dict.fromkeys(words))
-    return state, duration(seconds), f'{memory:,.0f} MiB'
-
-  def _forecast(self, training: PlannedRun) -> Forecast:
-    program = program_of(training.settings)
-    if program not in self._measured:
-      name = display_name(training.settings.algorithm)
-      progress.log(f'Measuring {name}: {len(self._measured) + 1}')
-      self._measured[program] = forecast(build_blank(training.settings))
-    return self._measured[program]
-
-
 def list_costs(
   table: Table, cells: Sequence[Cell], seeds: Sequence[int], results: Results
 ) -> None:
-  """Log a line for every cell: what names it, its state, time and memory."""
-  names, dry_run = table.key_fields, DryRun(results)
+  """Log a line for every cell: what names it, its state, time and memory.
+
+  Time and memory are what a cell adds to those above it.
+  """
+  names, total = table.key_fields, 0.0
   lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
+  counted: set[str] = set()  # trainings
+  measured: dict[str, Forecast] = {}  # by program
   for cell in cells:
+    wanted = [evaluation_of(cell, seed) for seed in seeds]
+    state, missing, trainings = what_is_left(wanted, results)
+    new = [one for one in trainings if one.identity not in counted]
+    counted |= {one.identity for one in new}
+    time_and_memory = '-', '-'
+    if new:
+      saved = [saved_round(one, results) for one in new]
+      costs = [_forecast(one.settings, measured) for one in new]
+      seconds = sum(
+        cost.seconds * (1 - rounds / max(one.settings.training.num_rounds, 1))
+        for cost, rounds, one in zip(costs, saved, new, strict=True)
+      )
+      total += seconds
+      memory = max(cost.bytes for cost in costs) / 2**20
+      time_and_memory = duration(seconds), f'{memory:,.0f} MiB'
+      words = (f'continue from round {n}' if n else 'train' for n in saved)
+      state = ', '.join(dict.fromkeys(words))
+    elif missing:
+      is_own = all(one.settings == one.training.settings for one in missing)
+      is_own &= not any(is_trained(one.training, results) for one in missing)
+      state = 'with a cell above' if is_own else 'evaluate'
     values = (field(cell.published, name) for name in names)
     shown = ('-' if value is None else str(value) for value in values)
-    wanted = [evaluation_of(cell, seed) for seed in seeds]
-    lines.append((*shown, *dry_run.line(wanted)))
+    lines.append((*shown, state, *time_and_memory))
   progress.log(align(lines))
   progress.log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
-    f'{duration(dry_run.seconds)} of training, estimated from a few steps.'
+    f'{duration(total)} of training, estimated from a few steps.'
   )
+
+
+def _forecast(settings: Settings, measured: dict[str, Forecast]) -> Forecast:
+  """Return the forecast of a training; every program is measured once."""
+  fields = flat_config(settings).items()
+  program = repr([pair for pair in fields if pair[0] not in PARTITION_ONLY])
+  if program not in measured:
+    name = display_name(settings.algorithm)
+    progress.log(f'Measuring {name}: {len(measured) + 1}')
+    measured[program] = forecast(build_blank(settings))
+  return measured[program]
 
 
 def forecast(experiment: Experiment) -> Forecast:
@@ -129,12 +121,6 @@ def forecast(experiment: Experiment) -> Forecast:
   return Forecast(
     sum(one.seconds for one in costs), max(one.bytes for one in costs)
   )
-
-
-def program_of(settings: Settings) -> str:
-  """Return a text that is equal for settings with the same forecast."""
-  fields = flat_config(settings).items()
-  return repr([pair for pair in fields if pair[0] not in PARTITION_ONLY])
 
 
 def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
