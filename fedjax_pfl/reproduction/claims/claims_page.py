@@ -12,8 +12,8 @@ from fedjax_pfl.evaluation.differences import (
 )
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
-from fedjax_pfl.reproduction.claims.verdicts import Beside, Judged, Verdict
-from fedjax_pfl.reproduction.compare import BEST, Measured
+from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
+from fedjax_pfl.reproduction.compare import BEST, Compared, Measured
 from fedjax_pfl.reproduction.published import footnote, load
 from fedjax_pfl.reproduction.table_files import DIVERGED, FOLDER, decimal, pair
 
@@ -111,7 +111,11 @@ def _section(verdict: Verdict, notes: Notes) -> str:
     f'{claim.sentence}. **{words_of(verdict).capitalize()}.**',
     markdown(COMPARED, map(_comparison_row, verdict.judged), numbers=(1, 3)),
   ]
-  cells = [_cell_row(one, notes) for one in verdict.cells if one.measured]
+  cells = [
+    _cell_row(term, compared, notes)
+    for term, compared in verdict.cells
+    if compared.measured
+  ]
   if cells:
     parts.append(markdown(CELLS, cells, numbers=(4, 5)))
   pairs = (pair for one in verdict.judged for pair in one.stated.commands)
@@ -127,9 +131,9 @@ def _sentences(verdict: Verdict) -> list[str]:
   """Return what is to be said below the tables of a claim."""
   found = []
   beyond = [
-    f'{_label(one.term)} {one.compared.difference:{SIGNED}}'
-    for one in verdict.cells
-    if one.compared.agrees is False
+    f'{_label(term)} {compared.difference:{SIGNED}}'
+    for term, compared in verdict.cells
+    if compared.agrees is False
   ]
   if beyond:
     found.append(
@@ -142,9 +146,9 @@ def _sentences(verdict: Verdict) -> list[str]:
   kinds = [one.difference.kind for one in verdict.judged if one.difference]
   if UNPAIRED in kinds:
     gone = (
-      beside.term.name
-      for beside in verdict.cells
-      if any(one.score.clients is None for one in beside.measured)
+      term.name
+      for term, compared in verdict.cells
+      if any(one.score.clients is None for one in compared.measured)
     )
     found.append(
       f'Of {", ".join(dict.fromkeys(gone))} only the mean and the deviation '
@@ -167,8 +171,7 @@ def _comparison_row(judged: Judged) -> tuple[str, ...]:
   return judged.stated.sentence, ours, interval, _printed(judged), words
 
 
-def _cell_row(beside: Beside, notes: Notes) -> tuple[str, ...]:
-  term, compared = beside.term, beside.compared
+def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:
   ours, published = compared.ours, term.cell.published
   printed = 'lost'
   if term.is_printed:
@@ -176,7 +179,7 @@ def _cell_row(beside: Beside, notes: Notes) -> tuple[str, ...]:
     if note := footnote(published):
       printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
   # Of a family of views: those that were its best with each seed.
-  view = ', '.join(dict.fromkeys(one.view for one in beside.measured))
+  view = ', '.join(dict.fromkeys(one.view for one in compared.measured))
   if term.cell.reading.view.endswith(BEST):
     view += ' (best by tests)'
   seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
@@ -203,8 +206,8 @@ def _ours(judged: Judged) -> str:
     ends = f' ({one.low:.2f} to {one.high:.2f})' if one.has_interval else ''
     return f'{one.mean:{SIGNED}}{ends}'
   alone = []
-  for term, compared, measured in judged.cells:
-    if measured:
+  for term, compared in judged.cells:
+    if compared.ours:
       text = f'{term.name} {compared.ours.mean:.2f} alone'
       printed = f', print {term.cell.published.mean:.2f}'
       alone.append(text + printed if term.is_printed else text)
@@ -215,7 +218,7 @@ def _printed(judged: Judged) -> str:
   """Return '+6.70', marked where print itself is against the claim."""
   if judged.printed is None:
     return 'lost'
-  mean = judged.printed.mean
+  mean, _ = judged.printed
   return f'{mean:{SIGNED}}' + ', against it' * (mean <= 0)
 
 
@@ -253,8 +256,8 @@ def _trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
   found = {
     one.key: one
     for verdict in verdicts
-    for beside in verdict.cells
-    for one in beside.measured
+    for _, compared in verdict.cells
+    for one in compared.measured
   }
   return sorted(found.values(), key=lambda one: (one.row['setting'], one.seed))
 

@@ -35,19 +35,8 @@ VERDICTS = SHOWN, NOT_SHOWN, CONTRADICTED, HALF_RUN, NOT_RUN
 OF_SIGN = {1: SHOWN, 0: NOT_SHOWN, -1: CONTRADICTED}
 
 
-class PrintedDifference(NamedTuple):
-  """The printed difference, in points."""
-
-  mean: float
-  error: float | None  # standard error; None: not known
-
-
-class Beside(NamedTuple):
-  """A cell of a claim, with our number beside the printed one."""
-
-  term: Term
-  compared: Compared  # without our number if it was not run
-  measured: tuple[Measured, ...]  # our number with each seed
+# A cell of a claim, and it with our number beside the printed one.
+Pair = tuple[Term, Compared]
 
 
 class Judged(NamedTuple):
@@ -55,8 +44,10 @@ class Judged(NamedTuple):
 
   stated: Comparison
   verdict: str
-  printed: PrintedDifference | None  # None: print has no number of a view
-  cells: tuple[Beside, ...]  # of its terms
+  # In points, with its standard error, None if not known; None: print has no
+  # number of a view.
+  printed: tuple[float, float | None] | None
+  cells: tuple[Pair, ...]  # of its terms
   difference: Difference | None = None  # None: not run
   measured: tuple[tuple[Measured, ...], ...] = ()  # by seed, then by term
   diverged: tuple[str, ...] = ()  # methods whose training diverged
@@ -78,7 +69,7 @@ class Verdict(NamedTuple):
 
   claim: Claim
   judged: tuple[Judged, ...]
-  cells: tuple[Beside, ...]
+  cells: tuple[Pair, ...]
 
   @property
   def counts(self) -> dict[str, int]:
@@ -90,12 +81,10 @@ class Verdict(NamedTuple):
 def judge_claim(claim: Claim, results: Results) -> Verdict:
   """Return a claim with the verdicts of its comparisons."""
   judged = tuple(judge(one, results) for one in claim.comparisons)
-  cells: dict[tuple, Beside] = {}
-  for one in judged:
-    for beside in one.cells:
-      term = beside.term
-      where = frozenset(term.where.split(','))
-      cells.setdefault((term.table, where, term.cell.reading), beside)
+  cells: dict[tuple, Pair] = {}
+  for term, compared in (pair for one in judged for pair in one.cells):
+    place = term.table, frozenset(term.where.split(',')), term.cell.reading
+    cells.setdefault(place, (term, compared))
   return Verdict(claim, judged, tuple(cells.values()))
 
 
@@ -104,35 +93,35 @@ def judge(stated: Comparison, results: Results) -> Judged:
 
   A cell with more seeds is compared with those that the others have.
   """
-  cells = tuple(_beside(term, results) for term in stated.terms)
-  by_term = [{one.seed: one for one in beside.measured} for beside in cells]
+  cells = tuple((term, compared_of(term, results)) for term in stated.terms)
+  by_term = [{one.seed: one for one in own.measured} for _, own in cells]
   shared = sorted(set.intersection(*map(set, by_term)))
-  verdict = HALF_RUN if any(by_term) else NOT_RUN
-  judged = Judged(stated, verdict, printed_of(stated.terms), cells)
-  if not shared:
-    lost = (one.term.name for one in cells if one.compared.diverged)
-    return judged._replace(diverged=tuple(dict.fromkeys(lost)))
   measured = tuple(tuple(one[seed] for one in by_term) for seed in shared)
-  judged = judged._replace(measured=measured)
+  verdict = HALF_RUN if any(by_term) else NOT_RUN
+  printed = printed_of(stated.terms)
+  judged = Judged(stated, verdict, printed, cells, measured=measured)
+  if not shared:
+    lost = dict.fromkeys(term.name for term, own in cells if own.diverged)
+    return judged._replace(diverged=tuple(lost))
   difference = stated_difference(judged.signed)
   return judged._replace(
     verdict=OF_SIGN[difference.sign], difference=difference
   )
 
 
-def printed_of(terms: Sequence[Term]) -> PrintedDifference | None:
+def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:
   """Return the printed difference, as of methods with clients of their own."""
   if not all(term.is_printed for term in terms):
     return None
   published = [(term.sign, term.cell.published) for term in terms]
   errors = [published_error(one) for _, one in published]
-  error = None if None in errors else math.hypot(*errors)
   mean = sum(sign * one.mean for sign, one in published)
-  return PrintedDifference(mean, error)
+  return mean, None if None in errors else math.hypot(*errors)
 
 
-def _beside(term: Term, results: Results) -> Beside:
+def compared_of(term: Term, results: Results) -> Compared:
+  """Return the cell, without print where that is of another view."""
   (compared,) = compare_all([term.cell], results)
-  if not term.is_printed:  # that number is of another view
-    compared = compared._replace(difference=None, tolerance=None, agrees=None)
-  return Beside(term, compared, compared.measured)
+  if term.is_printed:
+    return compared
+  return compared._replace(difference=None, tolerance=None, agrees=None)
