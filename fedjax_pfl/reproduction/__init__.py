@@ -2,7 +2,7 @@
 
 cells, published   the published numbers, and a choice of them
 plan             from cells and seeds to trainings and evaluations, by keys
-stored_runs, results   the runs in a folder of results, found by these keys
+results          the runs in a folder of results, found by these keys
 results_frame    the same as a pandas table: `pfl.load_results`
 execute          train and evaluate what is missing
 dry_run          list what it takes

@@ -32,8 +32,7 @@ from fedjax_pfl.reproduction.cells import (
   Reading,
 )
 from fedjax_pfl.reproduction.plan import Evaluation, evaluation_of
-from fedjax_pfl.reproduction.results import Results, Row
-from fedjax_pfl.reproduction.stored_runs import StoredEvaluation
+from fedjax_pfl.reproduction.results import Results, Row, StoredEvaluation
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 

@@ -32,8 +32,7 @@ from fedjax_pfl.reproduction.plan import (
   distinct_trainings,
   group_seeds,
 )
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.stored_runs import EVALUATIONS
+from fedjax_pfl.reproduction.results import EVALUATIONS, Results
 from fedjax_pfl.runs import checkpoint, identity, run_dir
 from fedjax_pfl.settings import (
   RESUMABLE,

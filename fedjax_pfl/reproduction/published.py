@@ -19,7 +19,7 @@ from fedjax_pfl.reproduction.cells import (
   field,
 )
 from fedjax_pfl.reproduction.plan import evaluation_of
-from fedjax_pfl.reproduction.stored_runs import settings_in
+from fedjax_pfl.reproduction.results import settings_in
 from fedjax_pfl.settings import parse_config, replace, to_config
 from fedjax_pfl.training import keys
 

@@ -7,8 +7,7 @@ import numpy as np
 
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
-from fedjax_pfl.reproduction.results import read_folder
-from fedjax_pfl.reproduction.stored_runs import StoredEvaluation
+from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 
