@@ -57,14 +57,12 @@ def main(overrides):
     for own in combinations
   ]
   compile_cache.cache_programs(progress.log)
-  sweep = sweeps.plan_sweep(
-    combinations, configs, SEEDS.value, tunes=bool(TUNE.value)
-  )
-  groups = train_groups(sweep.settings, RUNS.value, progress.log)
+  settings = sweeps.plan_sweep(configs, SEEDS.value, tunes=bool(TUNE.value))
+  groups = train_groups(settings, RUNS.value, progress.log)
   choice = best_on_validation(groups) if TUNE.value else None
-  progress.log(sweeps.as_table(sweep, groups, choice))
+  progress.log(sweeps.as_table(combinations, groups, choice))
   if choice:
-    progress.log(sweeps.verdict(sweep, choice))
+    progress.log(sweeps.verdict(combinations, choice))
     best = {**overrides, **combinations[choice.best]}
     progress.log(f'Its runs: {" ".join(map(str, groups[choice.best]))}')
     progress.log(f'Its command:\n{command_of(best)}')

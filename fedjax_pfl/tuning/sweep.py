@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,21 +23,10 @@ from fedjax_pfl.tuning.combinations import Combination
 from fedjax_pfl.tuning.train_all import is_diverged
 
 
-class Sweep(NamedTuple):
-  """The combinations of a sweep, with the settings of every seed."""
-
-  combinations: tuple[Combination, ...]
-  settings: tuple[tuple[Settings, ...], ...]  # [combination][seed]
-
-
 def plan_sweep(
-  combinations: Sequence[Combination],
-  configs: Sequence[Mapping[str, Any]],
-  seeds: int,
-  *,
-  tunes: bool = False,
-) -> Sweep:
-  """Return the sweep of these configs; refuse what could not be trained.
+  configs: Sequence[Mapping[str, Any]], seeds: int, *, tunes: bool
+) -> list[list[Settings]]:
+  """Return the settings [config][seed]; refuse what could not be trained.
 
   Every setting is checked, and its method built, before the first is trained.
   """
@@ -52,8 +41,8 @@ def plan_sweep(
         cause='the field was forgotten; the tests choose nothing',
       )
     build_stages(own, outline(build_task(own, peek_shape(own.data))))
-    rows.append(tuple(replace(own, seed=seed) for seed in range(seeds)))
-  return Sweep(tuple(combinations), tuple(rows))
+    rows.append([replace(own, seed=seed) for seed in range(seeds)])
+  return rows
 
 
 def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
@@ -66,18 +55,19 @@ def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
 
 
 def as_table(
-  sweep: Sweep, groups: Sequence[Sequence[Path]], choice: BestSetting | None
+  combinations: Sequence[Combination],
+  groups: Sequence[Sequence[Path]],
+  choice: BestSetting | None,
 ) -> str:
   """Return the accuracies in percent, mean ± deviation over seeds, as text.
 
   With a choice: on validation, and of the best setting alone on the tests.
   Without: on the tests, which are no ground for a choice.
   """
-  fields = [*sweep.combinations[0]]
+  fields = [*combinations[0]]
   rows = [(*fields, *['validation'] * bool(choice), 'tests')]
-  for place, (own, group) in enumerate(
-    zip(sweep.combinations, groups, strict=True)
-  ):
+  pairs = zip(combinations, groups, strict=True)
+  for place, (own, group) in enumerate(pairs):
     cells = [own[name] for name in fields]
     if choice:
       cells.append(_mean_and_std(choice.by_seed[place]))
@@ -86,13 +76,13 @@ def as_table(
   return align(rows)
 
 
-def verdict(sweep: Sweep, choice: BestSetting) -> str:
+def verdict(combinations: Sequence[Combination], choice: BestSetting) -> str:
   """Return what was chosen, by how much, and whether that may be noise."""
-  best = describe(sweep.combinations[choice.best])
+  best = describe(combinations[choice.best])
   line = f'Best on validation: {best}, {choice.means[choice.best]:.2f} %'
   if choice.second is None:
     return f'{line}; the only setting with finite numbers.'
-  second = describe(sweep.combinations[choice.second])
+  second = describe(combinations[choice.second])
   mean, low, high, _ = choice.lead
   words = 'is more than noise' if choice.lead.sign else 'may be noise'
   return (

@@ -4,6 +4,7 @@ Finished runs are reused and stopped ones continue, so that a sweep that was
 killed is repeated by the same command, and nothing is trained twice.
 """
 
+import functools
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -58,7 +59,7 @@ def train_all(
     if not run_dir.is_finished(path):
       todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
-  log = _once(log)
+  log = functools.cache(log)  # each seed has the same lines
   for runs in groups.values():
     if todo & {*runs}:
       built: dict[int, Experiment] = {}  # by seed: the same images
@@ -75,18 +76,6 @@ def train_all(
 def is_diverged(path: str | os.PathLike) -> bool:
   """Return whether the training of this directory ended by divergence."""
   return bool(divergence.sentence_of(path))
-
-
-def _once(log: Log) -> Log:
-  """Return a log that drops lines that it has had: each seed has the same."""
-  known = set()
-
-  def once(text):
-    if text not in known:
-      log(text)
-    known.add(text)
-
-  return once
 
 
 def _name(settings: Settings, data: str) -> str:

@@ -13,7 +13,6 @@ from fedjax_pfl.settings import to_config
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.choose import BestSetting, best_on_validation
 from fedjax_pfl.tuning.sweep import (
-  Sweep,
   as_table,
   plan_sweep,
   runs_of_whole_settings,
@@ -27,7 +26,7 @@ def plan(*combinations, seeds=1, tunes=False, **fields):
   configs = [
     commandline.read_settings(DIGITS, {**fields, **own}) for own in combinations
   ]
-  return plan_sweep(combinations, configs, seeds, tunes=tunes)
+  return plan_sweep(configs, seeds, tunes=tunes)
 
 
 @pytest.mark.parametrize(
@@ -58,39 +57,40 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
     return small_runs.make_experiment(**to_config(settings))
 
   monkeypatch.setattr(train_all, 'build_experiment', build)
-  sweep = plan(
-    *({'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')),
+  rates = [{'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')]
+  settings = plan(
+    *rates,
     seeds=2,
     tunes=True,
     validation_fraction='0.2',
     views="('initial',)",
     eval_views='()',
   )
-  groups = train_all.train_groups(sweep.settings, tmp_path, lambda text: None)
+  groups = train_all.train_groups(settings, tmp_path, lambda text: None)
   assert [len(group) for group in groups] == [2, 2, 2]
   choice = best_on_validation(groups)
   assert choice.best == 0 and math.isnan(choice.means[1])
-  head, _, best, hot, low = as_table(sweep, groups, choice).splitlines()
+  head, _, best, hot, low = as_table(rates, groups, choice).splitlines()
   assert head.split() == ['learning_rate', 'validation', 'tests']
   views = [run_dir.load_result(path)['views'] for path in groups[0]]
   on_tests = sum(own['initial']['mean'] for own in views) / 2
   assert f'{choice.means[0]:.2f} ±' in best and f'{on_tests:.2f} ±' in best
   assert hot.split() == ['1e38', 'diverged'] and low.count('±') == 1
-  untuned = as_table(sweep, groups, None).splitlines()
+  untuned = as_table(rates, groups, None).splitlines()
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
   # The mean of the seeds that are left would be too high.
   assert runs_of_whole_settings(groups) == [*groups[0], *groups[2]]
 
 
 def test_a_verdict_says_whether_the_lead_is_noise():
-  sweep = Sweep(({'hp.mu': '1'}, {'hp.mu': '2'}), ((), ()))
+  both = {'hp.mu': '1'}, {'hp.mu': '2'}
   lead = Difference(10.0, 4.0, 16.0)
   sure = BestSetting(1, 0, (50.0, 60.0), lead, ((50.0,), (60.0,)))
-  assert verdict(sweep, sure) == (
+  assert verdict(both, sure) == (
     'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
     'interval 4.00 to 16.00, paired over seeds and clients: the difference is '
     'more than noise).'
   )
   unsure = sure._replace(lead=lead._replace(low=-1.0))
-  assert 'the difference may be noise' in verdict(sweep, unsure)
-  assert 'the only setting' in verdict(sweep, sure._replace(second=None))
+  assert 'the difference may be noise' in verdict(both, unsure)
+  assert 'the only setting' in verdict(both, sure._replace(second=None))
