@@ -22,7 +22,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report import page
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
-from fedjax_pfl.reproduction.summary_rows import COLUMNS, summary_rows
+from fedjax_pfl.reproduction.summary_rows import write_summary
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
@@ -184,9 +184,8 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
   text = page.render([run])
   assert '<script>x' not in text and '&lt;script&gt;x' in text
   configs = {'digits:fedbabu': parse_config(finished_runs.make_settings())}
-  rows = summary_rows(results, configs)
-  atomic_files.write_csv(tmp_path / 'ours' / 'rows.csv', COLUMNS, rows)
-  with open(tmp_path / 'ours' / 'rows.csv', newline='') as stream:
+  write_summary(results, configs)
+  with open(tmp_path / 'ours' / 'summary.csv', newline='') as stream:
     rows = list(csv.DictReader(stream))
   assert len(rows) == 2 and all(HOSTILE in row['setting'] for row in rows)
   made = {*tmp_path.rglob('*')} - {*before, tmp_path / 'ours'}

@@ -43,7 +43,7 @@ UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'init_from')
 LEFT_OUT = {*FIELDS} - {*changing(TRAINING), *changing(EVALUATION)}
 LEFT_OUT -= {'views', 'quick'}
 
-Configs = Mapping[str, Settings]  # of the config files, by name
+Configs = Mapping[str, Settings]  # by name: 'digits:fedbabu'
 Flat = Mapping[str, Mapping[str, Any]]  # their fields: `keys.flat`
 Row = dict[str, str]
 
@@ -58,11 +58,16 @@ def write_summary(results: Results, configs: Configs) -> None:
 def read_rows(results: Results, configs: Configs) -> None:
   """Give the results the rows of their runs, and old ones without a run.
 
-  An old row with other numbers is replaced, and that is logged.
+  Every evaluated view has a row, with the command from the nearest config.
+  `mean`, `std` (over clients) and `worst_decile` are in percent; the view
+  'global' is the server's model on the whole test set. An old row with other
+  numbers is replaced, and that is logged.
   """
-  rows = {
-    (row['key'], row['view']): row for row in summary_rows(results, configs)
-  }
+  flat = {name: keys.flat(config) for name, config in configs.items()}
+  rows: dict[tuple[str, str], Row] = {}
+  for one in results.evaluations():
+    for row in _rows_of(one, flat):
+      rows.setdefault((row['key'], row['view']), row)
   for row in read_csv(results.folder / SUMMARY):
     new = rows.setdefault((row['key'], row['view']), {**row, 'run': ''})
     if any(new[name] != row[name] for name in NUMBERS):
@@ -70,27 +75,11 @@ def read_rows(results: Results, configs: Configs) -> None:
         f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
         f'{row["mean"]} in the summary is now {new["mean"]}.'
       )
-  results.set_rows(sorted(rows.values(), key=_place))
 
+  def place(row):
+    return row['setting'], int(row['seed']), row['view'], row['key']
 
-def summary_rows(results: Results, configs: Configs) -> list[Row]:
-  """Return a row for every evaluated view, by setting, seed and view.
-
-  `configs` maps names of configs ('fedavg_cifar10', 'digits:fedbabu') to their
-  settings: a command begins with the nearest one. `mean`, `std` (over clients)
-  and `worst_decile` are in percent; the view 'global' is the server's model on
-  the whole test set.
-  """
-  flat = {name: keys.flat(config) for name, config in configs.items()}
-  rows: dict[tuple[str, str], Row] = {}
-  for one in results.evaluations():
-    for row in _rows_of(one, flat):
-      rows.setdefault((row['key'], row['view']), row)
-  return sorted(rows.values(), key=_place)
-
-
-def _place(row: Row) -> tuple:
-  return row['setting'], int(row['seed']), row['view'], row['key']
+  results.set_rows(sorted(rows.values(), key=place))
 
 
 def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
