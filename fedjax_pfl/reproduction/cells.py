@@ -7,25 +7,19 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import bad_input
 
-# Numbers of an evaluated view: one for each client, or, from 'global' on, one
-# of the server's model on the whole test set, or of all clients.
-MEASURES = (
-  'accuracy',  # on the client's tests
-  'own',  # on its tests of classes in its training data
-  'other',  # on the rest of them
-  'best_round',  # the client's best evaluated round by TEST accuracy
-  'best_finished',  # that model of it, finished: `Stage.keep_best`
-  'global',  # accuracy after the last round
-  'global_last10',  # mean of the last ten evaluated rounds
-  'global_top5',
-  'pooled',  # on the tests of all clients together
-  'best_pooled',  # the best evaluated round by that TEST accuracy
-)
+# Measures of an evaluated view. One number for each client: its 'accuracy',
+# that on its tests of classes in its training data or on the rest of them,
 OF_CLASSES = ('own', 'other')
+# or that of its best evaluated round by TEST accuracy, as it was or finished
+# (`Stage.keep_best`).
 OF_BEST_ROUND = ('best_round', 'best_finished')
+# One number: on the tests of all clients together, after the last round or of
+# the best evaluated round by that TEST accuracy,
 OF_ALL_TESTS = ('pooled', 'best_pooled')
+# or of the server's model on the whole test set, after the last round or as the
+# mean of the last ten evaluated rounds.
 OF_SERVER = ('global', 'global_last10', 'global_top5')
 
 # Fields that a filter may name, besides the variants of the table.
@@ -139,22 +133,33 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
   for pair in text.split(',') if text else ():
     name, equals, value = (part.strip() for part in pair.partition('='))
     if not (name and equals and value):
-      examples = ['shards_per_client=10,client_fraction=0.1']
-      cause = 'a typing error, or a comma too many'
-      raise _refusal(text, 'fields and their values', examples, cause)
+      raise bad_input(
+        '--where',
+        got=text,
+        expected='fields and their values',
+        choices=['shards_per_client=10,client_fraction=0.1'],
+        cause='a typing error, or a comma too many',
+      )
     known = values_of(cells)
     if name not in known:
-      fields = [
-        f'{one}={" or ".join(map(str, own))}' for one, own in known.items()
-      ]
-      cause = 'a typing error, or the field of another table'
-      raise _refusal(name, 'a field of the cells of this table', fields, cause)
+      raise bad_input(
+        '--where',
+        got=name,
+        expected='a field of the cells of this table',
+        choices=[
+          f'{one}={" or ".join(map(str, own))}' for one, own in known.items()
+        ],
+        cause='a typing error, or the field of another table',
+      )
     matching = tuple(cell for cell in chosen if _matches(cell, name, value))
     if name not in values_of(matching):
-      expected = f'a value of {name} that such cells of the table have'
-      values = values_of(chosen).get(name, [])
-      cause = 'another table, or a condition that rules it out'
-      raise _refusal(f'{name}={value}', expected, values, cause)
+      raise bad_input(
+        '--where',
+        got=f'{name}={value}',
+        expected=f'a value of {name} that such cells of the table have',
+        choices=values_of(chosen).get(name, []),
+        cause='another table, or a condition that rules it out',
+      )
     chosen = matching
   return chosen
 
@@ -168,14 +173,6 @@ def values_of(cells: Sequence[Cell]) -> dict[str, list[Any]]:
     if known := [one for one in values if one not in (None, '')]:
       found[name] = known
   return found
-
-
-def _refusal(
-  got: str, expected: str, choices: Sequence[Any], cause: str
-) -> BadInput:
-  return bad_input(
-    '--where', got=got, expected=expected, choices=choices, cause=cause
-  )
 
 
 def _matches(cell: Cell, name: str, wanted: str) -> bool:

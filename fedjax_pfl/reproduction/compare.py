@@ -98,9 +98,7 @@ def compare_all(
 
 def compare(cell: Cell, ours: Ours | None) -> Compared:
   """Return the cell with our number beside the printed one."""
-  if ours is None:
-    return Compared(cell, None)
-  if cell.published.mean is None:
+  if ours is None or cell.published.mean is None:
     return Compared(cell, ours)
   difference = ours.mean - cell.published.mean
   if ours.error is None:

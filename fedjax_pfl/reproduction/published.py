@@ -81,15 +81,14 @@ def load_footnotes() -> tuple[tuple[Footnote, ...], ...]:
 
 def footnotes_of(published: Published) -> tuple[str, ...]:
   """Return the footnotes: of each group, the first that applies."""
-  found = []
-  for group in load_footnotes():
-    texts = (
-      note.text
-      for note in group
-      if all(field(published, name) in own for name, own in note.where.items())
+
+  def applies(note):
+    return all(
+      field(published, name) in own for name, own in note.where.items()
     )
-    found.append(next(texts, ''))
-  return tuple(filter(None, found))
+
+  found = (next(filter(applies, group), None) for group in load_footnotes())
+  return tuple(note.text for note in found if note)
 
 
 def footnote(published: Published) -> str:
