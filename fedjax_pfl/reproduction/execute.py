@@ -42,7 +42,7 @@ from fedjax_pfl.settings import (
   to_config,
 )
 from fedjax_pfl.training import divergence, keys
-from fedjax_pfl.training.best_rounds import TestBest, evaluate_finished
+from fedjax_pfl.training.best_rounds import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.loop import train_many
@@ -173,8 +173,8 @@ def evaluate_again(
   workdir: pathlib.Path,
   key: str,
   readings: Sequence[Reading],
-) -> pathlib.Path:
-  """Return RUN/evaluations/<key> with the scores of these readings.
+) -> None:
+  """Write RUN/evaluations/<key>, with the scores of these readings.
 
   The experiment is that of the run, except for fields of evaluation. Scores
   that are already in the folder are kept.
@@ -189,8 +189,7 @@ def evaluate_again(
   )
   if run.status() == 'finished':
     scores = {**run_dir.load_clients(path).scores, **scores}
-  count = experiment.train.count
-  ids = np.arange(settings.data.num_seen_clients)
+  ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
   run.write_clients(scores, ids, train_count=count)
   run.write_result(
     algorithm=settings.algorithm,
@@ -200,7 +199,6 @@ def evaluate_again(
     views={name: summarise(score, count) for name, score in scores.items()},
   )
   run.close()
-  return path
 
 
 def scores_of(
@@ -223,7 +221,13 @@ def scores_of(
       split = zip(OF_CLASSES, split_scores(score, owned), strict=True)
       scores |= {f'{view}:{measure}': part for measure, part in split}
   if _views(readings, *OF_BEST_ROUND):
-    best = _test_best(experiment, workdir)
+    _, restored = checkpoint.restore(
+      workdir / 'checkpoints',
+      lambda step: {'test_best': state_shapes(experiment, step).test_best},
+      progress.log,
+      part=True,
+    )
+    best = restored['test_best']
     count = np.asarray(experiment.eval_data[1].count)
     for view in _views(readings, 'best_round'):
       correct = np.maximum(best[view].each.correct, 0)
@@ -232,19 +236,6 @@ def scores_of(
       finished = evaluate_finished(evaluator, best)
       scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores
-
-
-def _test_best(
-  experiment: Experiment, workdir: pathlib.Path
-) -> dict[str, TestBest]:
-  """Return the best rounds that the newest checkpoint has."""
-  _, restored = checkpoint.restore(
-    workdir / 'checkpoints',
-    lambda step: {'test_best': state_shapes(experiment, step).test_best},
-    progress.log,
-    part=True,
-  )
-  return restored['test_best']
 
 
 def _views(readings: Sequence[Reading], *measures: str) -> list[str]:

@@ -9,6 +9,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
 from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import to_config
 
 if TYPE_CHECKING:
@@ -66,10 +67,9 @@ def load_results(
   rows, numbers = [], {}
   for one in read_folder(results).evaluations():
     setting, origin, costs = _setting(one), _origin(one), _costs(one)
-    clients = one.clients
-    for view, scores in clients.scores.items():
+    for view, scores in one.clients.scores.items():
       if per_client:
-        numbers = _clients(clients.ids, clients.train_count, scores)
+        numbers = _clients(one.clients, scores)
       else:
         numbers = _summary(one.result['views'].get(view, {})) | costs
       rows.append({**setting, 'view': view, **numbers, **origin})
@@ -111,15 +111,13 @@ def _origin(one: StoredEvaluation) -> dict[str, str]:
   }
 
 
-def _clients(
-  ids: np.ndarray, train_count: np.ndarray, scores: Scores
-) -> dict[str, np.ndarray]:
+def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
-  accuracy = accuracies(scores, train_count)
+  accuracy = accuracies(scores, clients.train_count)
   others, unknown = other_measures(scores), np.full(len(accuracy), np.nan)
   return {
-    'client': ids,
-    'train_count': train_count,
+    'client': clients.ids,
+    'train_count': clients.train_count,
     'test_count': scores.count,
     'correct': scores.correct,
     'accuracy': accuracy,
