@@ -20,13 +20,9 @@ from fedjax_pfl.evaluation.differences import (
   Difference,
   simultaneous_differences,
 )
+from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.leaderboard.form import Form
-from fedjax_pfl.leaderboard.method_results import (
-  Costs,
-  Entry,
-  seed_means,
-  worst_tenth,
-)
+from fedjax_pfl.leaderboard.method_results import Costs, Entry
 from fedjax_pfl.report.styles import display_name
 
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
@@ -66,7 +62,7 @@ def make_board(
   against = compare(
     [(one, base) for base in form.baselines for one in after if one != base]
   )
-  best = max(after, key=lambda method: seed_means(after[method]).mean())
+  best = max(after, key=lambda method: np.nanmean(after[method], 1).mean())
   peers = tuple(
     one if other == best else other
     for (one, other), value in compare([*combinations(after, 2)]).items()
@@ -100,8 +96,9 @@ def _row(
   for view, accuracy in (('before', entry.before), ('after', entry.after)):
     numbers = [None] * 4
     if accuracy is not None:
-      means = seed_means(accuracy)
-      numbers = means.mean(), means.min(), means.max(), worst_tenth(accuracy)
+      means = np.nanmean(accuracy, axis=1)  # [S]
+      worst = [worst_decile(own[~np.isnan(own)]) for own in accuracy]
+      numbers = means.mean(), means.min(), means.max(), np.mean(worst)
       numbers = map(float, numbers)
     names = '', '_lowest_seed', '_highest_seed', '_worst_tenth'
     row |= dict(zip((f'{view}{name}' for name in names), numbers, strict=True))

@@ -41,13 +41,12 @@ class Form(NamedTuple):
   @property
   def num_trainings(self) -> int:
     """Return how many trainings the form has, if none diverges."""
-    tuning = len(self.rates) * self.tuning_seeds
-    others = len(self.seeds) - self.tuning_seeds
+    tuning = (len(self.rates) - 1) * self.tuning_seeds
     cells = sum(
       1 if 'partition' in self.own.get(method, {}) else len(self.partitions)
       for method in self.methods
     )
-    return cells * (tuning + others)
+    return cells * (tuning + len(self.seeds))
 
 
 def make_form(**fields: Any) -> Form:

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
@@ -90,31 +89,17 @@ def read_entry(
 
 def costs_of(runs: Sequence[FinishedRun]) -> Costs:
   """Return what a training computed, sent and took."""
-  totals = np.array([_totals(run) for run in runs])  # [S, 3]
+  totals = []  # [S, 3]
+  for run in runs:
+    settings = parse_config(run.config)
+    cohort = cohort_size(
+      settings.data.num_clients, settings.training.client_fraction
+    )
+    rounds, steps, up, down = (
+      np.array([line[name] for line in run.metrics])
+      for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
+    )
+    gradients = np.sum(steps * np.diff(rounds, prepend=0)) * cohort
+    totals.append((gradients, up.sum(), down.sum()))
   seconds = float(np.median([run.result['seconds'] for run in runs]))
-  return Costs(*map(float, totals.mean(0)), seconds)
-
-
-def _totals(run: FinishedRun) -> tuple[float, float, float]:
-  """Return gradient steps, bytes up and bytes down of all rounds."""
-  settings = parse_config(run.config)
-  cohort = cohort_size(
-    settings.data.num_clients, settings.training.client_fraction
-  )
-  rounds, steps, up, down = (
-    np.array([line[name] for line in run.metrics])
-    for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
-  )
-  gradients = np.sum(steps * np.diff(rounds, prepend=0)) * cohort
-  return gradients, up.sum(), down.sum()
-
-
-def worst_tenth(accuracy: np.ndarray) -> float:
-  """Return the mean over seeds of the lowest ceil(K/10) clients of [S, K]."""
-  means = [worst_decile(clients[~np.isnan(clients)]) for clients in accuracy]
-  return float(np.mean(means))
-
-
-def seed_means(accuracy: np.ndarray) -> np.ndarray:
-  """Return the mean over clients of every seed, [S]."""
-  return np.nanmean(accuracy, axis=1)
+  return Costs(*map(float, np.mean(totals, 0)), seconds)

@@ -35,28 +35,26 @@ from fedjax_pfl.report.page.sortable_cells import (
   number,
   size,
   table_of,
+  word,
 )
 from fedjax_pfl.report.styles import display_name, style_of
 
 TEMPLATE = 'leaderboard.html.jinja'
 SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', OPEN: '', None: ''}
+
+
+def _as(form: str):
+  return lambda value: number(value, form)
+
+
 # What a method was given, computed and sent: the column, and a value's cell.
 COSTS = {
-  'learning_rate': (
-    Column('Learning rate', 'by validation'),
-    lambda rate: Cell(f'{rate:g}', rate),
-  ),
-  'view': (
-    Column('View', 'by validation', is_number=False),
-    lambda view: Cell(view, view),
-  ),
-  'validation': (
-    Column('Validation', '%'),
-    lambda accuracy: number(accuracy, '{:.1f}'),
-  ),
+  'learning_rate': (Column('Learning rate', 'by validation'), _as('{:g}')),
+  'view': (Column('View', 'by validation', is_number=False), word),
+  'validation': (Column('Validation', '%'), _as('{:.1f}')),
   'gradients': (
     Column('Gradients', 'steps of all clients', best='min'),
-    lambda steps: number(steps, '{:,.0f}'),
+    _as('{:,.0f}'),
   ),
   'bytes_up': (Column('Sent up', 'all rounds', best='min'), size),
   'bytes_down': (Column('Sent down', 'all rounds', best='min'), size),
@@ -88,7 +86,7 @@ def render(
   boards = [one._replace(rows=ranked(one.rows)) for one in boards]
   return load_template(TEMPLATE, pathlib.Path(__file__).parent).render(
     title=f'Leaderboard on {DATASETS.get(dataset, dataset)}',
-    lead=' '.join([_lead(boards), *_missing(form, boards)]),
+    lead=_lead(form, boards),
     facts=_facts(form),
     methods={css[method]: style_of(method) for method in form.methods},
     overview=_overview(boards, css),
@@ -124,8 +122,11 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
   }
 
 
-def _lead(boards: Sequence[Board]) -> str:
-  """Return how many methods are distinguishably above each baseline."""
+def _lead(form: Form, boards: Sequence[Board]) -> str:
+  """Return how many methods are distinguishably above each baseline.
+
+  And what is not trained yet.
+  """
   parts = []
   for base in baselines_of(boards[0].rows):
     words = []
@@ -134,18 +135,14 @@ def _lead(boards: Sequence[Board]) -> str:
       above = sum(row[f'vs_{base}_verdict'] == ABOVE for row in rows)
       words.append(f'{above} of {len(rows)} at {board.partition}')
     parts.append(f'above {baseline_name(base)}: {", ".join(words)}')
-  return f'Methods that are distinguishably {"; ".join(parts)}.'
-
-
-def _missing(form: Form, boards: Sequence[Board]) -> list[str]:
-  """Return a sentence about what is not trained yet; [] if all is."""
+  text = f'Methods that are distinguishably {"; ".join(parts)}.'
   done = {board.partition: len(board.rows) for board in boards}
   missing = [
     f'{name} has {done.get(name, 0)} of {len(form.methods)} methods'
     for name in form.partitions
     if done.get(name, 0) < len(form.methods)
   ]
-  return [f'Not finished: {"; ".join(missing)}.'] if missing else []
+  return f'{text} Not finished: {"; ".join(missing)}.' if missing else text
 
 
 def _facts(form: Form) -> list[tuple[str, Any]]:
