@@ -4,7 +4,6 @@ Two figures, each with its numbers as a CSV beside it: of all differences, and
 of those of every client.
 """
 
-import math
 import pathlib
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +11,7 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.evaluation.differences import differences_by_client
+from fedjax_pfl.evaluation.differences import NORMAL, differences_by_client
 from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
@@ -30,7 +29,7 @@ IMAGES = 'docs/images'
 BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
 FOREST = 'claims.png'
 CLIENTS = 'claim_{}_clients.png'
-DRAWN = 'a'  # the claim of which every client is drawn
+DRAWN = 'a'  # the claim of which every client is drawn, if it has their scores
 FOREST_HEADER = (
   *('claim', 'comparison', 'verdict', 'seeds', 'ours', 'low', 'high'),
   *('interval', 'published', 'published_error'),
@@ -38,7 +37,6 @@ FOREST_HEADER = (
 CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
 OURS, PRINT = 'ours', 'print'  # css classes
 COLOURS = {OURS: '#0072B2', PRINT: '#555555'}
-NORMAL = 1.96
 FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
 CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
 FOREST_NOTE = (
@@ -90,8 +88,7 @@ def write(
   pages = texts(verdicts, results, root)
   for path, text in pages.items():
     atomic_files.write_bytes(path, text.encode())
-  drawn = save_figures(verdicts, root / IMAGES)
-  return [*pages, *drawn]
+  return [*pages, *save_figures(verdicts, root / IMAGES)]
 
 
 def _replaced(page: pathlib.Path, section: str) -> str:
@@ -115,26 +112,19 @@ def _replaced(page: pathlib.Path, section: str) -> str:
 def save_figures(
   verdicts: Sequence[Verdict], folder: pathlib.Path
 ) -> list[pathlib.Path]:
-  """Save both figures; that of the clients if their scores are there."""
-  paths = [_save_forest(verdicts, folder)]
+  """Save the figure of all comparisons, and that of the clients of a claim."""
+  rows = [row for verdict in verdicts for row in _rows(verdict)]
+  label = 'difference in accuracy, points; a claim says it is above 0'
+  panels = [Panel('', plot_intervals(rows, label, **FOREST_SIZE))]
+  title = 'Claims of the papers: ours against print'
+  figure = picture.draw(title, panels, COLOURS, notes=[FOREST_NOTE])
+  lines = [_line(one.claim.name, x) for one in verdicts for x in one.judged]
+  paths = [save(figure, folder / FOREST, FOREST_HEADER, lines)]
   for verdict in verdicts:
     shown = [one for one in verdict.judged if _has_pairs(one)]
     if verdict.claim.name == DRAWN and shown:
       paths.append(_save_clients(verdict, shown, folder))
   return paths
-
-
-def _save_forest(
-  verdicts: Sequence[Verdict], folder: pathlib.Path
-) -> pathlib.Path:
-  """Save the figure of all comparisons of all claims."""
-  rows = [row for verdict in verdicts for row in _rows(verdict)]
-  label = 'difference in accuracy, points; a claim says it is above 0'
-  svg = plot_intervals(rows, label, **FOREST_SIZE)
-  title = 'Claims of the papers: ours against print'
-  figure = picture.draw(title, [Panel('', svg)], COLOURS, notes=[FOREST_NOTE])
-  lines = [_line(one.claim.name, x) for one in verdicts for x in one.judged]
-  return save(figure, folder / FOREST, FOREST_HEADER, lines)
 
 
 def _save_clients(
@@ -147,9 +137,8 @@ def _save_clients(
     for row, one in zip(rows, shown, strict=True)
   }
   label = 'difference of a client, points of its test accuracy'
-  svg = plot_intervals(rows, label, **CLIENTS_SIZE)
+  panels = [Panel('', plot_intervals(rows, label, **CLIENTS_SIZE))]
   title = f'({verdict.claim.name}) {verdict.claim.title}'
-  panels = [Panel('', svg)]
   figure = picture.draw(title, panels, colours, notes=[CLIENTS_NOTE])
   path = folder / CLIENTS.format(verdict.claim.name)
   lines = (line for one in shown for line in _client_lines(one))
@@ -158,10 +147,9 @@ def _save_clients(
 
 def _has_pairs(judged: Judged) -> bool:
   """Return whether two methods have the score of each shared client."""
-  if len(judged.stated.terms) != 2 or not judged.measured:
-    return False
   scores = [one.score for seed in judged.measured for one in seed]
-  return all(one.clients is not None for one in scores)
+  has_two = len(judged.stated.terms) == 2 and bool(scores)
+  return has_two and all(one.clients is not None for one in scores)
 
 
 def _client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
@@ -175,10 +163,8 @@ def _client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
 
 def _client_row(judged: Judged, css: str) -> Row:
   """Return a dot for every client below the mean and its interval."""
-  groups = [
-    group for one in judged.signed for group in differences_by_client(one)
-  ]
-  values = np.concatenate(groups)
+  by_seed = map(differences_by_client, judged.signed)
+  values = np.concatenate([group for groups in by_seed for group in groups])
   mean, low, high = judged.difference[:3]
   above, below = int((values > 0).sum()), int((values < 0).sum())
   words = (
@@ -210,7 +196,7 @@ def _line(claim: str, one: Judged) -> tuple[str, ...]:
   printed = one.printed or (None, None)
   mean, low, high, kind = one.difference or (None, None, None, '')
   ours, low, high, *printed = (
-    '' if value is None or math.isnan(value) else format_number(value)
+    '' if value is None else format_number(value)  # '' of NaN, too
     for value in (mean, low, high, *printed)
   )
   head = (claim, one.stated.sentence, one.verdict, str(len(one.measured)))
