@@ -98,29 +98,26 @@ def list_costs(
 
 
 def _forecast(settings: Settings, measured: dict[str, Forecast]) -> Forecast:
-  """Return the forecast of a training; every program is measured once."""
+  """Return the forecast of a training; every program is measured once.
+
+  That takes seconds to a minute.
+  """
   fields = flat_config(settings).items()
   program = repr([pair for pair in fields if pair[0] not in PARTITION_ONLY])
   if program not in measured:
     name = display_name(settings.algorithm)
     progress.log(f'Measuring {name}: {len(measured) + 1}')
-    measured[program] = forecast(build_blank(settings))
+    experiment, state, costs = build_blank(settings), None, []
+    key = random_streams(settings.seed)['states']
+    for stage in experiment.stages:
+      if state is None:
+        state = begin(stage, experiment.train, key)
+      else:
+        state = stage.initialize(*state, experiment.train)
+      costs.append(_measure(experiment, stage, state))
+    seconds, sizes = zip(*costs, strict=True)
+    measured[program] = Forecast(sum(seconds), max(sizes))
   return measured[program]
-
-
-def forecast(experiment: Experiment) -> Forecast:
-  """Return the forecast of a training; takes seconds to a minute."""
-  key = random_streams(experiment.settings.seed)['states']
-  state, costs = None, []
-  for stage in experiment.stages:
-    if state is None:
-      state = begin(stage, experiment.train, key)
-    else:
-      state = stage.initialize(*state, experiment.train)
-    costs.append(_measure(experiment, stage, state))
-  return Forecast(
-    sum(one.seconds for one in costs), max(one.bytes for one in costs)
-  )
 
 
 def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
