@@ -100,11 +100,8 @@ def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
   if not isinstance(boards, list) or not all(map(is_text, boards)):
     expected = "forms of the leaderboard, such as ['cifar10']"
     raise wrong(str(path), boards, expected)
-
-  def make(given):
-    return _entry(given, claims, load_table)
-
-  entries = make_each(str(path), 'cells', content.get('cells', []), make)
+  listed = content.get('cells', [])
+  entries = make_each(str(path), 'cells', listed, _entry, claims, load_table)
   _check_distinct(path, entries)
   return Queue(claims, tuple(entries), tuple(boards))
 

@@ -21,10 +21,9 @@ def is_text(value: Any) -> bool:
 
 
 def _are_seeds(value: Any) -> bool:
-  if not isinstance(value, list) or not value:
-    return False
-  whole = all(type(seed) is int and seed >= 0 for seed in value)
-  return whole and len(set(value)) == len(value)
+  seeds = value if isinstance(value, list) else []
+  are_whole = all(type(seed) is int and seed >= 0 for seed in seeds)
+  return are_whole and 0 < len(seeds) == len({*seeds})
 
 
 def _is_time(value: Any) -> bool:
@@ -51,15 +50,15 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
 
 
 def make_each(
-  place: str, name: str, listed: Any, make: Callable[[Any], Made]
+  place: str, name: str, listed: Any, make: Callable[..., Made], *given: Any
 ) -> list[Made]:
-  """Return what `make` makes of each entry; its errors say of which."""
+  """Return make(entry, *given) of each entry; its errors say of which."""
   if not isinstance(listed, list) or not listed:
     raise wrong(place or name, listed, f'one or more [[{name}]]')
   made = []
-  for number, given in enumerate(listed, start=1):
+  for number, entry in enumerate(listed, start=1):
     try:
-      made.append(make(given))
+      made.append(make(entry, *given))
     except BadInput as error:
       where = ', '.join(filter(None, (place, f'[[{name}]] {number}')))
       raise BadInput(f'{where}: {error}') from error

@@ -89,11 +89,8 @@ def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
   content = read_toml(path)
   if content.keys() != {'claims'}:
     raise wrong(str(path), sorted(content), '[[claims]] and nothing else')
-
-  def make(given):
-    return _claim(given, load_table)
-
-  claims = make_each(str(path), 'claims', content['claims'], make)
+  listed = content['claims']
+  claims = make_each(str(path), 'claims', listed, _claim, load_table)
   names = [claim.name for claim in claims]
   for name in names:
     if names.count(name) > 1:
