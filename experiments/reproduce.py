@@ -62,10 +62,10 @@ def main():
 
   def write():
     summary_rows.write_summary(results, configs)
-    return table_files.write_table(table, results, seeds)
+    return table_files.write_table(table, results)
 
   execute(plan(cells, seeds), results, on_done=write)
-  path, compared = write(), compare_all(cells, results, seeds)
+  path, compared = write(), compare_all(cells, results)
   progress.log(table_files.as_text(table, compared))
   progress.log(f'All cells of the table: {path}, {path.with_suffix(".csv")}')
 

@@ -74,17 +74,15 @@ class Compared(NamedTuple):
   diverged: tuple[int, ...] = ()  # the seeds whose training diverged
 
 
-def compare_all(
-  cells: Sequence[Cell], results: Results, seeds: Sequence[int] = ()
-) -> list[Compared]:
+def compare_all(cells: Sequence[Cell], results: Results) -> list[Compared]:
   """Return every cell with our number, over the seeds that were run.
 
   Nothing but the folder of results is read: no images are needed.
   """
-  seeds, found = sorted({*seeds, *results.data}), []
+  found = []
   for cell in cells:
     measured, diverged = [], []
-    for seed in seeds:
+    for seed in sorted(results.data):
       evaluation = evaluation_of(cell, seed)
       if one := measure(evaluation, cell.reading, results):
         measured.append(one)

@@ -23,11 +23,9 @@ LOST = (
 KEPT = 'Ours, seed {}: a row of summary.csv whose run directory is gone.'
 
 
-def write_table(
-  table: Table, results: Results, seeds: Sequence[int] = ()
-) -> pathlib.Path:
+def write_table(table: Table, results: Results) -> pathlib.Path:
   """Write a table as .csv and .md below the results; return the .md's path."""
-  compared = compare_all(table.cells, results, seeds)
+  compared = compare_all(table.cells, results)
   folder = results.folder / FOLDER
   folder.mkdir(parents=True, exist_ok=True)
   path = folder / f'{table.name.replace("/", "_")}.md'
