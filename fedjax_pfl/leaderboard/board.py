@@ -113,7 +113,6 @@ def _row(
 
 
 def baselines_of(rows: Sequence[Row]) -> list[str]:
-  """Return the methods with which the others are compared."""
   return [
     name.removeprefix('vs_').removesuffix('_verdict')
     for name in rows[0]
@@ -185,7 +184,6 @@ def _names(methods: Iterable[str]) -> str:
 
 
 def write(rows: Sequence[Row], path: pathlib.Path) -> None:
-  """Write the rows, whole or not at all."""
   texts = [{name: _text(row[name]) for name in row} for row in rows]
   atomic_files.write_csv(path, [*rows[0]], texts)
 

@@ -88,7 +88,6 @@ def read_entry(
 
 
 def costs_of(runs: Sequence[FinishedRun]) -> Costs:
-  """Return what a training computed, sent and took."""
   totals = []  # [S, 3]
   for run in runs:
     settings = parse_config(run.config)

@@ -24,6 +24,7 @@ from fedjax_pfl.leaderboard.board import (
 )
 from fedjax_pfl.leaderboard.form import Form
 from fedjax_pfl.report.charts import rows as charts
+from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.page.render import DATASETS, load_template
 from fedjax_pfl.report.page.sortable_cells import (
   METHOD,
@@ -113,10 +114,7 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
     'accuracy': _accuracy(board.rows, css),
     'costs': _costs(board.rows, css),
     'charts': [
-      {
-        'title': f'Minus {baseline_name(base)}',
-        'svg': plot_differences(base, board.rows, css),
-      }
+      Panel(f'Minus {baseline_name(base)}', plot(base, board.rows, css))
       for base in baselines_of(board.rows)
     ],
   }
@@ -160,7 +158,6 @@ def _facts(form: Form) -> list[tuple[str, Any]]:
 
 
 def _protocol(form: Form) -> list[str]:
-  """Return the protocol in sentences."""
   base, epochs = form.base, form.base['finetune']['epochs']
   tuning = ', '.join(map(str, form.seeds[: form.tuning_seeds]))
   return [
@@ -255,7 +252,6 @@ def _number(value: float | None, below: Sequence[str] = ()) -> Cell:
 
 
 def _gap(row: Row, baseline: str) -> Cell:
-  """Return the difference, its interval, and what it says."""
   names = ('mean', 'low', 'high', 'verdict')
   mean, low, high, verdict = (row[f'vs_{baseline}_{name}'] for name in names)
   if mean is None:
@@ -281,7 +277,7 @@ def _name(row: Row, css: Css) -> Cell:
 # ---- The chart of a baseline -------------------------------------------------
 
 
-def plot_differences(baseline: str, rows: Sequence[Row], css: Css) -> Markup:
+def plot(baseline: str, rows: Sequence[Row], css: Css) -> Markup:
   """Draw a point and an interval for each method, the highest on top.
 
   A filled point is distinguishable from 0, a hollow one is not.

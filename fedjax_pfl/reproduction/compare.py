@@ -95,7 +95,6 @@ def compare_all(cells: Sequence[Cell], results: Results) -> list[Compared]:
 
 
 def compare(cell: Cell, ours: Ours | None) -> Compared:
-  """Return the cell with our number beside the printed one."""
   if ours is None or cell.published.mean is None:
     return Compared(cell, ours)
   difference = ours.mean - cell.published.mean

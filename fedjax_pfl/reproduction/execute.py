@@ -92,7 +92,6 @@ def what_is_left(
 
 
 def is_trained(training: PlannedRun, results: Results) -> bool:
-  """Return whether a run of the training is finished."""
   path = results.path_of(training)
   return path is not None and run_dir.is_finished(path)
 

@@ -55,7 +55,6 @@ class Footnote(NamedTuple):
 
 @functools.cache
 def load() -> tuple[Published, ...]:
-  """Return every printed cell in the order of the file."""
   with open(FILE, newline='') as stream:
     return tuple(map(_published, csv.DictReader(stream)))
 

@@ -71,7 +71,6 @@ def pair(mean: float, std: float | None, width: int = 0) -> str:
 
 
 def decimal(value: float | None, form: str = '.4f') -> str:
-  """Return a number as text; '' for None."""
   return '' if value is None else f'{value:{form}}'
 
 

@@ -39,7 +39,6 @@ OTHERS = {
 
 
 def read_toml(path: pathlib.Path) -> dict[str, Any]:
-  """Return the content of a file."""
   try:
     return tomllib.loads(path.read_bytes().decode())
   except OSError as error:
@@ -83,7 +82,6 @@ def check_fields(
 
 
 def wrong(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
-  """Return the exception for a part of a file."""
   cause = 'a typing error, or a file of another version'
   return bad_input(
     name, got=got, expected=expected, choices=choices, cause=cause

@@ -4,12 +4,7 @@ import csv
 import pathlib
 from collections.abc import Sequence
 
-from fedjax_pfl.evaluation.differences import (
-  OVER_IMAGES,
-  OVER_SEEDS,
-  PAIRED,
-  UNPAIRED,
-)
+from fedjax_pfl.evaluation import differences
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
@@ -20,10 +15,10 @@ from fedjax_pfl.reproduction.table_files import DIVERGED, FOLDER, decimal, pair
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
 RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
 KINDS = {
-  OVER_SEEDS: 'over seeds',
-  PAIRED: 'paired',
-  UNPAIRED: 'unpaired',
-  OVER_IMAGES: 'over test images',
+  differences.OVER_SEEDS: 'over seeds',
+  differences.PAIRED: 'paired',
+  differences.UNPAIRED: 'unpaired',
+  differences.OVER_IMAGES: 'over test images',
 }
 COMPARED = ('comparison', 'ours', '95 % interval', 'print', 'verdict')
 CELLS = (
@@ -144,7 +139,7 @@ def _sentences(verdict: Verdict) -> list[str]:
       text = ' '.join(verdict.claim.next.split())
       found.append(f'The next experiment: {text}')
   kinds = [one.difference.kind for one in verdict.judged if one.difference]
-  if UNPAIRED in kinds:
+  if differences.UNPAIRED in kinds:
     gone = (
       term.name
       for term, compared in verdict.cells

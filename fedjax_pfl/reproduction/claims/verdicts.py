@@ -79,7 +79,6 @@ class Verdict(NamedTuple):
 
 
 def judge_claim(claim: Claim, results: Results) -> Verdict:
-  """Return a claim with the verdicts of its comparisons."""
   judged = tuple(judge(one, results) for one in claim.comparisons)
   cells: dict[tuple, Pair] = {}
   for term, compared in (pair for one in judged for pair in one.cells):

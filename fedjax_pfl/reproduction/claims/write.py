@@ -55,7 +55,6 @@ def judge(
   load_table: LoadTable,
   configs: summary_rows.Configs,
 ) -> list[Verdict]:
-  """Return the verdicts of a file of claims from a folder of results."""
   stated = load_claims(claims, load_table)
   if not folder.is_dir():
     raise bad_input(
@@ -130,7 +129,6 @@ def save_figures(
 def _save_clients(
   verdict: Verdict, shown: Sequence[Judged], folder: pathlib.Path
 ) -> pathlib.Path:
-  """Save the figure of every client in these comparisons."""
   rows = [_client_row(one, f'c{at}') for at, one in enumerate(shown)]
   colours = {
     row.css: style_of(one.stated.terms[1].cell.settings['algorithm']).colour
