@@ -124,17 +124,39 @@ def train_missing(group: Sequence[PlannedRun], results: Results) -> None:
 
 
 def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
-  """Compute the readings of a finished training that the results lack."""
+  """Write RUN/evaluations/<key> with the readings that the results lack.
+
+  Of a finished training. Scores that are already in the folder are kept.
+  """
   readings = lacking(evaluation, results)
   if not readings:
     return
-  path = results.path_of(evaluation.training)
+  workdir = results.path_of(evaluation.training)
   names = ', '.join(reading.stored_name for reading in readings)
-  progress.log(f'{path.name}: evaluation {names}')
+  progress.log(f'{workdir.name}: evaluation {names}')
   settings = _with_start(evaluation.settings, evaluation.training, results)
   experiment = build_experiment(settings, progress.log)
-  evaluate_again(experiment, path, evaluation.key, readings)
-  results.add_run(path)
+  began = time.perf_counter()
+  scores = scores_of(experiment, workdir, readings)
+  path, settings = workdir / EVALUATIONS / evaluation.key, experiment.settings
+  path.mkdir(parents=True, exist_ok=True)
+  given = {'data': experiment.data_id, 'resumable': RESUMABLE}
+  run = run_dir.open_run(
+    path, to_config(settings), log=lambda text: None, **given
+  )
+  if run.status() == 'finished':
+    scores = {**run_dir.load_clients(path).scores, **scores}
+  ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
+  run.write_clients(scores, ids, train_count=count)
+  run.write_result(
+    algorithm=settings.algorithm,
+    dataset=experiment.dataset.name,
+    rounds=experiment.rounds,
+    seconds=time.perf_counter() - began,
+    views={name: summarise(score, count) for name, score in scores.items()},
+  )
+  run.close()
+  results.add_run(workdir)
 
 
 def _begin(
@@ -165,39 +187,6 @@ def _with_start(
   if training.init_from is None:
     return settings
   return replace(settings, init_from=str(results.path_of(training.init_from)))
-
-
-def evaluate_again(
-  experiment: Experiment,
-  workdir: pathlib.Path,
-  key: str,
-  readings: Sequence[Reading],
-) -> None:
-  """Write RUN/evaluations/<key>, with the scores of these readings.
-
-  The experiment is that of the run, except for fields of evaluation. Scores
-  that are already in the folder are kept.
-  """
-  began = time.perf_counter()
-  scores = scores_of(experiment, workdir, readings)
-  path, settings = workdir / EVALUATIONS / key, experiment.settings
-  path.mkdir(parents=True, exist_ok=True)
-  given = {'data': experiment.data_id, 'resumable': RESUMABLE}
-  run = run_dir.open_run(
-    path, to_config(settings), log=lambda text: None, **given
-  )
-  if run.status() == 'finished':
-    scores = {**run_dir.load_clients(path).scores, **scores}
-  ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
-  run.write_clients(scores, ids, train_count=count)
-  run.write_result(
-    algorithm=settings.algorithm,
-    dataset=experiment.dataset.name,
-    rounds=experiment.rounds,
-    seconds=time.perf_counter() - began,
-    views={name: summarise(score, count) for name, score in scores.items()},
-  )
-  run.close()
 
 
 def scores_of(

@@ -70,11 +70,10 @@ def test_each_thing_is_done_once_and_all_cells_are_written(
     return call
 
   monkeypatch.setattr(loop, 'train', counted(loop.train))
-  again = counted(module.evaluate_again)
-  monkeypatch.setattr(module, 'evaluate_again', again)
+  monkeypatch.setattr(module, 'scores_of', counted(module.scores_of))
   for _ in range(2):  # the second command does nothing
     module.execute(plan(FEW, (0,)), results)
-  assert calls == ['train', 'evaluate_again', 'evaluate_again']
+  assert calls == ['train', 'scores_of', 'scores_of']
   compared = compare_all(FEW, results)
   assert all(one.ours.seeds == (0,) for one in compared)
   (run,) = results.runs.iterdir()
