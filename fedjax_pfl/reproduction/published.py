@@ -25,13 +25,10 @@ from fedjax_pfl.training import keys
 
 FILE = pathlib.Path(__file__).with_name('published.csv')
 FOOTNOTES = FILE.with_name('footnotes.toml')
+WHOLE = ('num_clients', 'shards_per_client', 'local_epochs')
 NUMBERS = {
-  'num_clients': int,
-  'shards_per_client': int,
-  'client_fraction': float,
-  'local_epochs': int,
-  'mean': float,
-  'std': float,
+  **dict.fromkeys(WHOLE, int),
+  **dict.fromkeys(('client_fraction', 'mean', 'std'), float),
 }
 PAPERS = {
   'fedbabu': 'FedBABU',
@@ -41,9 +38,6 @@ PAPERS = {
 }
 # How often a run is evaluated on the way changes no printed number.
 ON_THE_WAY = ('eval_every', 'eval_views', 'eval_global_model')
-
-# (mean, std, table, footnotes)
-PublishedNumber = tuple[float, float | None, str, tuple[str, ...]]
 
 
 class Footnote(NamedTuple):
@@ -97,8 +91,8 @@ def footnote(published: Published) -> str:
 
 def published_for_run(
   stored: Mapping[str, Any], rounds: int, cells: Iterable[Cell]
-) -> dict[str, PublishedNumber]:
-  """Return {view: published number} for a run with this config.json.
+) -> dict[str, tuple[float, float | None, str, tuple[str, ...]]]:
+  """Return {view: (mean, std, table, footnotes)} of a run by its config.json.
 
   Of the cells of all tables, those of its training count: same settings but
   for the seed, and evaluated in the same way. A run that starts from another,
@@ -113,7 +107,7 @@ def published_for_run(
   own = training, keys.evaluation_key(settings)
   same = {name: config[name] for name in ('algorithm', 'dataset', 'model')}
   on_the_way = {name: config[name] for name in ON_THE_WAY}
-  found: dict[str, PublishedNumber] = {}
+  found = {}
   for cell in cells:
     view, printed = cell.reading.stored_name, cell.published
     not_of_clients = cell.reading.measure in (*OF_SERVER, *OF_ALL_TESTS)

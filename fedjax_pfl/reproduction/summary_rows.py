@@ -24,6 +24,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.reproduction.results import (
   Results,
+  Row,
   StoredEvaluation,
   machine_of,
 )
@@ -45,7 +46,6 @@ LEFT_OUT -= {'views', 'quick'}
 
 Configs = Mapping[str, Settings]  # by name: 'digits:fedbabu'
 Flat = Mapping[str, Mapping[str, Any]]  # their fields: `keys.flat`
-Row = dict[str, str]
 
 
 def write_summary(results: Results, configs: Configs) -> None:

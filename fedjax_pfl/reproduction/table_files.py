@@ -26,12 +26,10 @@ KEPT = 'Ours, seed {}: a row of summary.csv whose run directory is gone.'
 def write_table(table: Table, results: Results) -> pathlib.Path:
   """Write a table as .csv and .md below the results; return the .md's path."""
   compared = compare_all(table.cells, results)
-  folder = results.folder / FOLDER
-  folder.mkdir(parents=True, exist_ok=True)
-  path = folder / f'{table.name.replace("/", "_")}.md'
-  atomic_files.write_bytes(path, as_markdown(table, compared).encode())
+  path = results.folder / FOLDER / f'{table.name.replace("/", "_")}.md'
   rows = [_csv_row(table, one) for one in compared]
   atomic_files.write_csv(path.with_suffix('.csv'), [*rows[0]], rows)
+  atomic_files.write_bytes(path, as_markdown(table, compared).encode())
   return path
 
 
