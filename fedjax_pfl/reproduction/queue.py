@@ -222,8 +222,14 @@ def work_through(
     results = Results(folder)
 
     def write():
+      """Write the summary, and the tables of the queue and of the folder."""
       summary_rows.write_summary(results, configs)
-      for table in _tables(queue, folder, load_table):
+      tables = {entry.table.name: entry.table for entry in queue.entries}
+      for path in sorted((folder / FOLDER).glob('*.csv')):
+        name = '/'.join(path.stem.rsplit('_', 1))
+        with contextlib.suppress(BadInput):  # somebody's own file
+          tables[name] = load_table(name)
+      for table in tables.values():
         write_table(table, results)
 
     with deadline(minutes):
@@ -254,18 +260,6 @@ def _do_steps(
       write()  # a training is in cells of several tables
   if refused and not is_any_done:
     raise next(iter(refused.values()))
-
-
-def _tables(
-  queue: Queue, folder: pathlib.Path, load_table: LoadTable
-) -> list[Table]:
-  """Return the tables of the queue, and those that stand in the folder."""
-  tables = {entry.table.name: entry.table for entry in queue.entries}
-  for path in sorted((folder / FOLDER).glob('*.csv')):
-    name = '/'.join(path.stem.rsplit('_', 1))
-    with contextlib.suppress(BadInput):  # somebody's own file
-      tables[name] = load_table(name)
-  return [*tables.values()]
 
 
 def _refuse_second(folder: pathlib.Path, owner: str) -> BadInput:
