@@ -1,9 +1,5 @@
 """Train and evaluate what the results lack; a stopped command can be repeated.
 
-Finished runs are found by the content of their directories, and stopped ones
-continue from their last checkpoint. A training that diverges ends alone: the
-others go on, and it is not repeated (training/divergence.py).
-
 One training gives many published numbers: fine-tuned for one epoch or for
 twenty, the body or the whole model, on other tests. Each evaluation of its last
 models has a folder in the run directory:

@@ -4,7 +4,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,7 +71,9 @@ def parse_grids(texts: Sequence[str]) -> dict[str, list[str]]:
   >>> parse_grids(['learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'])
   {'learning_rate': ['0.1', '0.03'], 'finetune.epochs': ['(1,5)', '(5,)']}
   """
-  return _parse('--grid', texts)
+  examples = 'learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'
+  words = 'a field and its values'
+  return _parse('--grid', texts, _read_values, words, examples)
 
 
 def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
@@ -80,7 +82,9 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
   >>> parse_ranges(['local_epochs=1..10'])
   {'local_epochs': Range(low=1, high=10, is_whole=True)}
   """
-  return _parse('--range', texts)
+  examples = 'learning_rate=0.001..0.3', 'local_epochs=1..10'
+  words = 'a field, and two numbers of which the first is smaller'
+  return _parse('--range', texts, _read_range, words, examples)
 
 
 def _read_values(text: str) -> list[str] | None:
@@ -99,23 +103,14 @@ def _read_range(text: str) -> Range | None:
   return Range(low, high, kinds == {int})
 
 
-FLAGS = {
-  '--grid': (
-    _read_values,
-    'a field and its values',
-    ('learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'),
-  ),
-  '--range': (
-    _read_range,
-    'a field, and two numbers of which the first is smaller',
-    ('learning_rate=0.001..0.3', 'local_epochs=1..10'),
-  ),
-}
-
-
-def _parse(flag: str, texts: Sequence[str]) -> dict[str, Any]:
+def _parse(
+  flag: str,
+  texts: Sequence[str],
+  read_fn: Callable[[str], Any],
+  expected: str,
+  choices: Sequence[str],
+) -> dict[str, Any]:
   """Return {field: what is read}; refuse a field twice, and the seed."""
-  read_fn, expected, choices = FLAGS[flag]
   found: dict[str, Any] = {}
   for text in texts:
     field, _, rest = text.partition('=')
