@@ -21,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import jax
@@ -137,12 +138,9 @@ def open_run(workdir: str | os.PathLike, *arguments, **more) -> Any:
   if jax.process_count() == 1:
     return run_dir.open_run(workdir, *arguments, **more)
   opened = []
-
-  def open_first():
-    opened.append(run_dir.open_run(workdir, *arguments, **more))
-
-  from_first(open_first)
-  return SharedRun(workdir, opened[0] if opened else None)
+  open_fn = partial(run_dir.open_run, workdir, *arguments, **more)
+  from_first(lambda: opened.append(open_fn()))
+  return SharedRun(workdir, *opened)
 
 
 class SharedRun:
@@ -151,18 +149,15 @@ class SharedRun:
   Every process calls the same methods; only the first reads and writes.
   """
 
-  def __init__(self, path: str | os.PathLike, run: run_dir.Run | None):
-    self.path = path if run is None else run.path
+  def __init__(self, path: str | os.PathLike, run: run_dir.Run | None = None):
+    self.path = run.path if run else path
     self._run = run
 
   def __getattr__(self, name: str) -> Callable:
     def call(*arguments, **more):
-      def call_first():
-        return getattr(self._run, name)(*arguments, **more)
-
       if name in READS:
-        return from_first(call_first)
-      return call_first() if self._run is not None else None
+        return from_first(lambda: getattr(self._run, name)(*arguments, **more))
+      return self._run and getattr(self._run, name)(*arguments, **more)
 
     return call
 
