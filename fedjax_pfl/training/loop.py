@@ -1,8 +1,5 @@
 """The loop of a run: stages x rounds, from one stop to the next.
 
-What a resumed run needs is its last checkpoint (state.py); every random number
-follows from the seed and the round.
-
 A signal stops a run between two compiled calls, with a checkpoint. SIGTERM
 comes before a preemptible machine is taken away, SIGINT from Ctrl-C. A call is
 never interrupted, so a signal waits for one call (a round on a CPU; else
@@ -15,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike, fspath
-from typing import Any, NoReturn
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +22,10 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated.placement import OneDevice, OnMesh, on_devices
+from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
-from fedjax_pfl.settings import Settings, to_config
+from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import divergence, memory_estimate, multihost
 from fedjax_pfl.training.advance import advance, cadence, evaluate_start, record
 from fedjax_pfl.training.build import Experiment
@@ -36,7 +33,6 @@ from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import (
   Training,
-  open_run,
   places,
   save_state,
   start_stage,
@@ -79,9 +75,20 @@ def train(
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)
-  config = to_config(experiment.settings) | {'data_dir': ''}
-  multihost.check_alike('config', [config, experiment.data_id, jax.__version__])
-  with contextlib.closing(open_run(experiment, workdir)) as run:
+  config = to_config(experiment.settings)
+  known = [config | {'data_dir': ''}, experiment.data_id, jax.__version__]
+  multihost.check_alike('config', known)
+  opened = multihost.open_run(
+    workdir,
+    config,
+    data=experiment.data_id,
+    log=progress.log,
+    resumable=RESUMABLE,
+    defaults=defaults(),
+    tracker=experiment.settings.system.tracker,
+    num_devices=experiment.placement.num_devices,
+  )
+  with contextlib.closing(opened) as run:
     if run.status() == 'finished':
       progress.log(f'{run.path} is finished: nothing to do.')
     else:
@@ -94,11 +101,10 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
 
   On a CPU, where `devices` is 0: sums over clients have the bits of so many.
   """
-  placement, devices = experiment.placement, devices_of(workdir)
-  if type(placement) not in (OneDevice, OnMesh) or jax.process_count() > 1:
-    return experiment
-  system = experiment.settings.system
-  if devices is None or system.devices or system.debug or target() != 'cpu':
+  system, devices = experiment.settings.system, devices_of(workdir)
+  is_chosen = system.devices or system.debug or experiment.placement.on_host
+  is_one_cpu = target() == 'cpu' and jax.process_count() == 1
+  if devices is None or is_chosen or not is_one_cpu:
     return experiment
   devices = min(devices, jax.local_device_count())
   return experiment._replace(placement=on_devices(devices))
@@ -127,17 +133,11 @@ def run_rounds(training: Training) -> Training:
         bar.update(stop, **{name: numbers[name] for name in shown})
         training = record(training, numbers, place, every)
         if number := multihost.any_of(signal_fn()):
-          save_and_stop(training, number)
+          if training.run.last_checkpoint() != stop:
+            save_state(training)
+          progress.log(f'Saved after round {stop}; the same command continues.')
+          raise Stopped(number, logged=True)
   return training
-
-
-def save_and_stop(training: Training, number: int) -> NoReturn:
-  """Save a checkpoint, log it, and stop after a signal."""
-  run, done = training.run, training.done
-  if run.last_checkpoint() != done:
-    save_state(training)
-  progress.log(f'Saved after round {done}; the same command continues.')
-  raise Stopped(number, logged=True)
 
 
 # ---- signals -----------------------------------------------------------------
@@ -233,11 +233,10 @@ def train_many(
 
 def _words_for(settings: Sequence[Settings]) -> str:
   """Return the line that is logged about runs of one program."""
-  seeds = dict.fromkeys(one.seed for one in settings)
-  words = f'training seed {", ".join(map(str, seeds))}'
-  if len(settings) > len(seeds):
-    words += f' of several settings, {len(settings)} runs'
-  return f'{settings[0].algorithm}: {words}'
+  seeds = dict.fromkeys(str(one.seed) for one in settings)
+  more = f' of several settings, {len(settings)} runs'
+  more *= len(settings) > len(seeds)
+  return f'{settings[0].algorithm}: training seed {", ".join(seeds)}{more}'
 
 
 def align(experiments: Sequence[Experiment]) -> list[Experiment]:
@@ -252,30 +251,25 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   splits = [
     {name: getattr(own, name) for name in SPLITS} for own in experiments
   ]
-  widths = jax.tree.map(
-    lambda *data: max(own.index.shape[1] for own in data),
-    *splits,
-    is_leaf=_is_data,
-  )
+
+  def is_data(node):
+    return isinstance(node, ClientData)
+
   return [
     own._replace(
       dataset=first.dataset,
       task=first.task,
-      **jax.tree.map(_widen, data, splits[0], widths, is_leaf=_is_data),
+      **jax.tree.map(_widen, data, *splits, is_leaf=is_data),
     )
     for own, data in zip(experiments, splits, strict=True)
   ]
 
 
-def _is_data(node: Any) -> bool:
-  return isinstance(node, ClientData)
-
-
-def _widen(data: ClientData, pool: ClientData, width: int) -> ClientData:
-  """Return rows [K, N] of a pool with N = width; padding is a valid index."""
-  index = data.index
-  missing = width - index.shape[1]
+def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
+  """Return the data as wide as the widest; padding is a valid index."""
+  index = data.index  # [K, N]
+  missing = max(own.index.shape[1] for own in of_all) - index.shape[1]
   if missing:
     pad = np.pad if isinstance(index, np.ndarray) else jnp.pad
     index = pad(index, ((0, 0), (0, missing)))
-  return ClientData(pool.x, pool.y, index, data.count)
+  return of_all[0]._replace(index=index, count=data.count)

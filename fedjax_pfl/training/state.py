@@ -14,14 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.cohort import poisson_cohorts, sample_cohorts
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.settings import RESUMABLE, defaults, to_config
-from fedjax_pfl.training import multihost
 from fedjax_pfl.training.best_rounds import Chosen, TestBest, begin_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
@@ -83,21 +80,6 @@ def random_streams(seed: int) -> dict[str, Key]:
 
 
 # ---- a run in this process ---------------------------------------------------
-
-
-def open_run(experiment: Experiment, workdir: str) -> Run:
-  """Return the run in this directory, started now or to be continued."""
-  settings = experiment.settings
-  return multihost.open_run(
-    workdir,
-    to_config(settings),
-    data=experiment.data_id,
-    log=progress.log,
-    resumable=RESUMABLE,
-    defaults=defaults(),
-    tracker=settings.system.tracker,
-    num_devices=experiment.placement.num_devices,
-  )
 
 
 def start_training(
