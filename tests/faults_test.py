@@ -12,7 +12,7 @@ from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.runs.checkpoint import steps
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training import loop
+from fedjax_pfl.training import loop, many_runs
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -122,13 +122,13 @@ def test_a_signal_saves_the_run_and_logs_it(whole, tmp_path, capsys, number):
   before = [signal.getsignal(each) for each in loop.SIGNALS]
   stopped = pytest.raises(loop.Stopped)
   with signalled(number, after=2), stopped as caught:
-    loop.train_many(seeds, folders)
+    many_runs.train_many(seeds, folders)
   assert caught.value.status == 128 + number and caught.value.logged
   assert 'Saved after round 2; the same' in capsys.readouterr().out
   assert steps(folders[0] / 'checkpoints') == [2] and not folders[1].exists()
   assert not (folders[0] / lock.NAME).exists()
   assert [signal.getsignal(each) for each in loop.SIGNALS] == before
-  loop.train_many(seeds, folders)
+  many_runs.train_many(seeds, folders)
   assert tiny.numbers_of(folders[0]) == whole[1]
 
 

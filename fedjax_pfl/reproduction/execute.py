@@ -41,7 +41,7 @@ from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.best_rounds import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.evaluators import Evaluator
-from fedjax_pfl.training.loop import train_many
+from fedjax_pfl.training.many_runs import train_many
 from fedjax_pfl.training.state import random_streams, state_shapes
 
 

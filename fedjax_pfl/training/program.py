@@ -36,7 +36,6 @@ from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
-SEED = 'seed'
 Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}
 
 

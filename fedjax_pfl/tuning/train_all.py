@@ -18,8 +18,7 @@ from fedjax_pfl.training.build import (
   build_experiment,
   with_numbers_of,
 )
-from fedjax_pfl.training.loop import train_many
-from fedjax_pfl.training.share_programs import static_key
+from fedjax_pfl.training.many_runs import static_key, train_many
 
 Log = Callable[[str], None]
 

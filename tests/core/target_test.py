@@ -11,7 +11,7 @@ from fedjax_pfl.core.target import compiling_for, gradients_alone, target
 
 PACKAGE = Path(__file__).parents[2] / 'fedjax_pfl'
 # What is decided while the program runs, about this machine.
-AT_RUN_TIME = {'advance.py', 'target.py'}
+AT_RUN_TIME = {'loop.py', 'target.py'}
 
 
 def test_this_machine_unless_told_otherwise():

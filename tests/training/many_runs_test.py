@@ -24,8 +24,8 @@ from fedjax_pfl.settings import replace, to_config
 from fedjax_pfl.settings.validate import flat_settings, traced_names
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.build import with_numbers_of
-from fedjax_pfl.training.loop import train, train_many
-from fedjax_pfl.training.share_programs import share_programs
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.many_runs import share_programs, train_many
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 RAGGED = {'partition': 'dirichlet', 'dirichlet_beta': 0.5}

@@ -1,24 +1,32 @@
-"""Which runs share a program: they differ in seeds, and in traced numbers.
+"""Several runs: one compiled program serves those that may share it.
 
-A number becomes an argument if everything that a program contains can be traced
-with it (program.py says what stays a constant).
+They differ in seeds, and in traced numbers. A number becomes an argument if
+everything that a program contains can be traced with it (program.py says what
+stays a constant).
 """
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from os import PathLike, fspath
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import progress, trees
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, traced_names
+from fedjax_pfl.training import divergence, loop, memory_estimate
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.program import SEED, Program
+from fedjax_pfl.training.program import Program
 
+# The data of an experiment: examples of clients, or of two groups of them.
+SPLITS = ('train', 'test', 'validation', 'unseen')
 # The method needs a number while it is traced: jax says so in one of these.
 NEEDS_VALUE = (
   jax.errors.ConcretizationTypeError,
@@ -27,9 +35,94 @@ NEEDS_VALUE = (
 )
 
 
+def train_many(
+  experiments: Sequence[Experiment],
+  workdirs: Sequence[str | PathLike],
+  log: Callable[[str], None] = progress.log,
+) -> list[dict[str, Any] | None]:
+  """Run or continue experiments in turn; return their results.
+
+  Runs that differ in seeds and in traced numbers share their compiled programs.
+  Each leaves in its directory what `train` leaves, and either function
+  continues what the other started. A run that diverges is
+  recorded (divergence.py) and has no result; the others go on.
+
+  >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
+  >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
+  """
+  paths = [fspath(workdir) for workdir in workdirs]
+  if len(set(paths)) != len(experiments):
+    raise bad_input(
+      'workdirs',
+      got=paths,
+      expected=f'{len(experiments)} directories, one for each run',
+      cause='a name without the seed in it',
+    )
+  results: list[dict[str, Any] | None] = [None] * len(experiments)
+  experiments = list(map(loop.placed_as_started, experiments, workdirs))
+  for program, members in share_programs(experiments):
+    memory_estimate.check_room(experiments[members[0]])
+    shared = align([experiments[member] for member in members])
+    log(_words_for([experiment.settings for experiment in shared]))
+    for member, experiment in zip(members, shared, strict=True):
+      try:
+        results[member] = loop.train(experiment, workdirs[member], program)
+      except divergence.Diverged as error:
+        divergence.record(error)
+        log(f'{error}')
+  return results
+
+
+def _words_for(settings: Sequence[Settings]) -> str:
+  """Return the line that is logged about runs of one program."""
+  seeds = dict.fromkeys(str(one.seed) for one in settings)
+  more = f' of several settings, {len(settings)} runs'
+  more *= len(settings) > len(seeds)
+  return f'{settings[0].algorithm}: training seed {", ".join(seeds)}{more}'
+
+
+def align(experiments: Sequence[Experiment]) -> list[Experiment]:
+  """Return the experiments with data of one shape, on the same images.
+
+  Clients are padded to the widest of any seed, which moves results by no more
+  than rounding; the images are those of the first.
+  """
+  first = experiments[0]
+  for other in experiments:
+    assert other.dataset.fingerprint == first.dataset.fingerprint
+  splits = [
+    {name: getattr(own, name) for name in SPLITS} for own in experiments
+  ]
+
+  def is_data(node):
+    return isinstance(node, ClientData)
+
+  return [
+    own._replace(
+      dataset=first.dataset,
+      task=first.task,
+      **jax.tree.map(_widen, data, *splits, is_leaf=is_data),
+    )
+    for own, data in zip(experiments, splits, strict=True)
+  ]
+
+
+def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
+  """Return the data as wide as the widest; padding is a valid index."""
+  index = data.index  # [K, N]
+  missing = max(own.index.shape[1] for own in of_all) - index.shape[1]
+  if missing:
+    pad = np.pad if isinstance(index, np.ndarray) else jnp.pad
+    index = pad(index, ((0, 0), (0, missing)))
+  return of_all[0]._replace(index=index, count=data.count)
+
+
+# ---- shared programs ---------------------------------------------------------
+
+
 def static_key(settings: Settings) -> str:
   """Return a text of all fields but the seed and the numbers."""
-  varied = {SEED, *traced_names(settings)}
+  varied = {'seed', *traced_names(settings)}
   fields = flat_settings(settings)
   return repr({name: own for name, own in fields.items() if name not in varied})
 
