@@ -27,8 +27,9 @@ from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training.build_checks import check_data, check_scoring
 
 Log = Callable[[str], None]
-Rows = list  # for each client an array of indices into the images
-# The parts of a division in the log.
+# Whose the images are, by part: for each client an array of rows of the images.
+# The first three are of the clients that take part in rounds.
+Division = dict[str, list]
 WORDS = {
   'train': 'training',
   'test': 'testing',
@@ -37,20 +38,8 @@ WORDS = {
   'unseen_test': 'testing of unseen clients',
 }
 WITHOUT_CLASSES = ('natural', 'iid')
-SPLIT = ', on held-out examples of their own'
-
-
-class Division(NamedTuple):
-  """Whose the images are: the rows of every client.
-
-  The first three are of the clients that take part in rounds.
-  """
-
-  train: Rows
-  test: Rows
-  validation: Rows | None = None
-  unseen_train: Rows | None = None
-  unseen_test: Rows | None = None
+SPLITS = 'train', 'test'
+HELD_OUT = ', on held-out examples of their own'
 
 
 class UnseenClients(NamedTuple):
@@ -83,16 +72,14 @@ def build_data(
   division, splits = divide(settings.data, settings.seed, dataset), {}
   pools = {'train': dataset.train, 'test': dataset.test}
   is_split = settings.data.test_partition in OF_OWN
-  for name, rows in division._asdict().items():
-    if rows is None:
-      continue
+  for name, rows in division.items():
     of_train = is_split or not name.endswith('test')
     pool = pools['train' if of_train else 'test']
     data = stack_clients(pool, rows, settings.system.clients_placement)
     # Others share these images, which are on the device now.
     pools['train' if of_train else 'test'] = Images(data.x, data.y)
     splits[name] = data
-    words = WORDS[name] + SPLIT * (is_split and name == 'test')
+    words = WORDS[name] + HELD_OUT * (is_split and name == 'test')
     log(
       f'{dataset.name}, {words}: {describe(data)}; partition '
       f'{fingerprint(rows)}'
@@ -174,19 +161,15 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   if data.unseen_clients:
     order = order_clients(data.num_clients, data.unseen_clients, seed)
     train, test = ([rows[client] for client in order] for rows in (train, test))
-  validation = None
+  division = {'train': train, 'test': test}
   if data.validation_fraction:
-    train, validation = hold_out(train, data.validation_fraction, seed)
+    kept, held_out = hold_out(train, data.validation_fraction, seed)
+    division |= {'train': kept, 'validation': held_out}
   if not data.unseen_clients:
-    return Division(train, test, validation)
+    return division
   number = data.num_seen_clients
-  return Division(
-    train[:number],
-    test[:number],
-    validation and validation[:number],
-    train[number:],
-    test[number:],
-  )
+  unseen = {f'unseen_{name}': division[name][number:] for name in SPLITS}
+  return {name: rows[:number] for name, rows in division.items()} | unseen
 
 
 def _labels_of(kind: str | Callable, dataset: Dataset) -> list[np.ndarray]:
@@ -223,7 +206,7 @@ def _function_of(name: str) -> Callable:
 
 def identify(dataset: Dataset, division: Division) -> str:
   """Return the fingerprint of the images and of their partition."""
-  rows = [own for split in division if split is not None for own in split]
+  rows = [own for split in division.values() for own in split]
   return f'{dataset.fingerprint}-{fingerprint(rows)}'
 
 

@@ -86,20 +86,21 @@ def test_the_partition_is_that_without_unseen_clients():
   _, division = division_of(seed=3, unseen_clients=U)
   order = order_clients(K, U, seed=3)
   for seen, unseen, both in (
-    (division.train, division.unseen_train, whole.train),
-    (division.test, division.unseen_test, whole.test),
+    (division[part], division[f'unseen_{part}'], whole[part])
+    for part in ('train', 'test')
   ):
     assert len(seen) == K - U and len(unseen) == U
     assert rows_of([*seen, *unseen]) == rows_of([both[k] for k in order])
-  assert whole[2:] == division[2:3] + (None, None)
+  assert {*whole} == {'train', 'test'}
+  assert {*division} == {*whole, 'unseen_train', 'unseen_test'}
 
 
 def test_unseen_clients_are_in_no_choice():
   """They hold out as much as others, and nothing is chosen on it."""
   _, division = division_of(unseen_clients=U, validation_fraction=0.3)
   _, without = division_of(unseen_clients=U)
-  assert len(division.validation) == K - U
+  assert len(division['validation']) == K - U
   for kept, all_rows in zip(
-    division.unseen_train, without.unseen_train, strict=True
+    division['unseen_train'], without['unseen_train'], strict=True
   ):
     assert set(kept) < set(all_rows)
