@@ -82,9 +82,8 @@ def choose(
   if not means[view] > chosen.accuracy:
     return chosen, numbers
   server, clients = states
-  if jax.tree.leaves(clients):
-    num_clients = experiment.settings.data.num_seen_clients
-    clients = experiment.placement.to_host(clients, num_clients)
+  num_clients = experiment.settings.data.num_seen_clients
+  clients = experiment.placement.to_host(clients, num_clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
   copies = jax.tree.map(np.array, (server, clients))
   return _chosen(number, view, means[view], *copies), numbers
@@ -127,7 +126,6 @@ def summarise_best(
 
   And 'finished': summary, of views whose best models were evaluated once more.
   """
-
   summaries = {}
   for view, best in test_best.items():
     number = int(best.together.round[0])
@@ -229,16 +227,13 @@ def begin_best(
   num_clients = experiment.settings.data.num_seen_clients
   dtype = jnp.int32 if evaluation.scoring == 'exact' else float
   first = jax.tree.map(np.asarray, init_best(num_clients, dtype=dtype))
-  models = {}
+  best = {view: TestBest(first, first) for view in evaluation.eval_views}
   if stage.keep_best is not None:
     view = stage.keep_best.view
     shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
     rows = jax.vmap(lambda one: one, axis_size=num_clients, in_axes=None)
-    models[view] = shapes_on_host(jax.eval_shape(rows, shapes[view]))
-  best = {
-    view: TestBest(first._replace(models=models.get(view, ())), first)
-    for view in evaluation.eval_views
-  }
+    models = shapes_on_host(jax.eval_shape(rows, shapes[view]))
+    best[view] = TestBest(first._replace(models=models), first)
   if not has_candidates(experiment, stage):
     return best, ()
   # On a mesh there are more rows, for an equal share of each device.

@@ -25,14 +25,8 @@ from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
-from fedjax_pfl.training import build_checks
+from fedjax_pfl.training import build_checks, build_method
 from fedjax_pfl.training.build_data import UnseenClients, build_data
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  make_stages,
-  peek_shape,
-)
 
 
 class Experiment(NamedTuple):
@@ -54,7 +48,7 @@ class Experiment(NamedTuple):
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""
-    stages = make_stages(settings, self.task)
+    stages = build_method.make_stages(settings, self.task)
     for own in filter(None, (self.privacy, self.timing)):
       stages = own.around(stages)
     return stages
@@ -131,9 +125,9 @@ def build_experiment(
   check_loaded(flat_config(settings))
   make_mesh(settings.system.devices)  # refuses more than there are
   # Model and method first: they cost nothing, data may cost half a minute.
-  shape = peek_shape(settings.data)
+  shape = build_method.peek_shape(settings.data)
   metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
-  task, start = build_task(settings, shape), None
+  task, start = build_method.build_task(settings, shape), None
   if settings.init_from:
     from fedjax_pfl.training import warm_start
 
@@ -161,10 +155,10 @@ def stages_and_budget(
   settings: Settings, task: Task, shape: Shape, log: Callable[[str], None]
 ) -> tuple[tuple[Stage, ...], Any]:
   """Return the method, checked on shapes, and its privacy; None without."""
-  stages = build_stages(settings, task)
+  stages = build_method.build_stages(settings, task)
   # The names of its views do not depend on what the model computes.
   quick = outline(task)
-  names_only = make_stages(settings, quick)
+  names_only = build_method.make_stages(settings, quick)
   build_checks.check_method(settings, names_only, task, shape)
   if not settings.dp.clip:
     return stages, None

@@ -8,11 +8,7 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
-from fedjax_pfl.data.client_data import (
-  describe,
-  describe_empty_clients,
-  stack_clients,
-)
+from fedjax_pfl.data import client_data
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import Dataset, Images, digest, scale_images
@@ -75,13 +71,15 @@ def build_data(
   for name, rows in division.items():
     of_train = is_split or not name.endswith('test')
     pool = pools['train' if of_train else 'test']
-    data = stack_clients(pool, rows, settings.system.clients_placement)
+    data = client_data.stack_clients(
+      pool, rows, settings.system.clients_placement
+    )
     # Others share these images, which are on the device now.
     pools['train' if of_train else 'test'] = Images(data.x, data.y)
     splits[name] = data
     words = WORDS[name] + HELD_OUT * (is_split and name == 'test')
     log(
-      f'{dataset.name}, {words}: {describe(data)}; partition '
+      f'{dataset.name}, {words}: {client_data.describe(data)}; partition '
       f'{fingerprint(rows)}'
     )
   train, test = splits['train'], splits['test']
@@ -89,7 +87,7 @@ def build_data(
   if settings.data.unseen_clients:
     unseen = UnseenClients(splits['unseen_train'], splits['unseen_test'])
   for pair in filter(None, [(train, test), unseen]):
-    if note := describe_empty_clients(*pair):
+    if note := client_data.describe_empty_clients(*pair):
       log(note)
     check_scoring(settings, pair[1])
   if fraction := settings.training.server_data_fraction:

@@ -21,13 +21,7 @@ from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import hyperparameters
-from fedjax_pfl.training import multihost
-from fedjax_pfl.training.best_rounds import (
-  choose,
-  chosen_states,
-  evaluate_finished,
-  summarise_best,
-)
+from fedjax_pfl.training import best_rounds, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import Training
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
@@ -52,7 +46,7 @@ def finalize(training: Training) -> None:
   select = experiment.settings.evaluation.select
   evaluated = _evaluate(training)
   result, last = evaluated[select], len(experiment.stages) - 1
-  finished = evaluate_finished(evaluator, training.state.test_best)
+  finished = best_rounds.evaluate_finished(evaluator, training.state.test_best)
   of_server = evaluator.global_model(last, result.states[0])
   validation = None
   if len(evaluated) > 1:
@@ -86,7 +80,9 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   if not chosen:
     return evaluated
   if chosen.round < 0:  # a run without rounds: its start is chosen
-    chosen, _ = choose(evaluator, chosen, last, training.states, training.done)
+    chosen, _ = best_rounds.choose(
+      evaluator, chosen, last, training.states, training.done
+    )
   number = int(chosen.round)
   about = {
     'round': number,
@@ -95,7 +91,8 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   }
   own = evaluated['last']
   if number != experiment.rounds:
-    own = evaluate(chosen_states(experiment, chosen), number, about['view'])
+    states = best_rounds.chosen_states(experiment, chosen)
+    own = evaluate(states, number, about['view'])
   return {**evaluated, 'validation': own._replace(about=about)}
 
 
@@ -211,7 +208,7 @@ def write_result(
     rounds=experiment.rounds,
     seconds=seconds,
     **_summaries(experiment, result),
-    test_best=summarise_best(
+    test_best=best_rounds.summarise_best(
       training.state.test_best, test.count, train.count, finished
     ),
     **more,

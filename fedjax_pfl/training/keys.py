@@ -161,9 +161,7 @@ def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
   An image set is read once, and each partition of it drawn once.
   """
 
-  @functools.cache
-  def read(data, quick):
-    return load_images(data, quick, log)
+  read = functools.cache(functools.partial(load_images, log=log))
 
   @functools.cache
   def fingerprint_of(data, quick, seed):
@@ -171,11 +169,9 @@ def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
     dataset = read(DataSettings(**of_images), quick)
     return identify(dataset, divide(data, seed, dataset))
 
-  def data_of(settings: Settings) -> str:
-    quick = settings.system.quick
-    return fingerprint_of(settings.data, quick, settings.seed)
-
-  return data_of
+  return lambda settings: fingerprint_of(
+    settings.data, settings.system.quick, settings.seed
+  )
 
 
 def flat(settings: Settings) -> dict[str, Any]:

@@ -24,13 +24,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
-from fedjax_pfl.federated.chunking import (
-  chunk_limit,
-  chunk_size,
-  client_program,
-  evaluation_chunk,
-  shapes_of,
-)
+from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.best_rounds import bytes_of_best
 from fedjax_pfl.training.build import Experiment
@@ -77,10 +71,9 @@ def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
 
   >>> forecasts(build_experiment(config))[0][1].peak
   """
-  data = shapes_of(experiment.train)
   return [
     (stage.name, _with_work(experiment, stage, states))
-    for stage, *states in stage_shapes(experiment.stages, data)
+    for stage, *states in stage_shapes(experiment.stages, experiment.train)
   ]
 
 
@@ -89,8 +82,7 @@ def check_room(experiment: Experiment) -> None:
 
   From shapes: nothing is compiled.
   """
-  data = shapes_of(experiment.train)
-  for stage, *states in stage_shapes(experiment.stages, data):
+  for stage, *states in stage_shapes(experiment.stages, experiment.train):
     check_fits(_known(experiment, stage, states))
 
 
@@ -161,11 +153,8 @@ def _known(
   placement = experiment.placement
   server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_seen_clients
-  splits = [train, test, experiment.validation, experiment.unseen]
-  rows = sum(
-    trees.num_bytes((data.index, data.count))
-    for data in jax.tree.leaves(splits, is_leaf=lambda own: hasattr(own, 'y'))
-  )
+  splits = train, test, experiment.validation, *(experiment.unseen or ())
+  rows = trees.num_bytes([(own.index, own.count) for own in splits if own])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
   best = bytes_of_best(experiment, stage, *states)
@@ -187,16 +176,14 @@ def _with_work(
   known, size = _known(experiment, stage, states), experiment.size_of(stage)
   settings, devices = experiment.settings, experiment.placement.num_devices
   key = jax.eval_shape(jax.random.key, 0)
-  data = jax.eval_shape(
-    stage.prepare_data, states[0], shapes_of(experiment.train)
-  )
+  data = jax.eval_shape(stage.prepare_data, states[0], experiment.train)
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
   setting = settings.system.clients_per_chunk
-  counts = np.asarray(experiment.train.count)
-  limit = chunk_limit(setting, counts, size, settings.training.batch_size)
+  counts, batch_size = experiment.train.count, settings.training.batch_size
+  limit = chunking.chunk_limit(setting, np.asarray(counts), size, batch_size)
   args = stage.algorithm, *states, ids, data, key
-  chunk = chunk_size(setting, *args, limit=limit)
-  program = client_program(*args)
+  chunk = chunking.chunk_size(setting, *args, limit=limit)
+  program = chunking.client_program(*args)
   row, upload, metrics = program.out_info
   per_client = _analysis(program).temp_size_in_bytes
   own, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
@@ -230,12 +217,12 @@ def _evaluation(
     jax.jit(lambda *args: evaluate(*args)).lower(
       *states,
       jax.ShapeDtypeStruct((1,), jnp.int32),
-      *map(shapes_of, experiment.eval_data),
+      *map(chunking.shapes_of, experiment.eval_data),
       jax.eval_shape(jax.random.key, 0),
     )
   )
   block = block_size(size)
-  chunk = evaluation_chunk(settings.system.clients_per_chunk, block)
+  chunk = chunking.evaluation_chunk(settings.system.clients_per_chunk, block)
   here = min(chunk, -(-block // experiment.placement.num_devices))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 

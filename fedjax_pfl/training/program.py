@@ -21,13 +21,7 @@ from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
-from fedjax_pfl.federated.chunking import (
-  chunk_limit,
-  chunk_size,
-  evaluation_chunk,
-  expected_overhead,
-  with_oom_backoff,
-)
+from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.communication import Communication, count_in_trace
 from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.rounds import make_round, make_rounds
@@ -132,9 +126,9 @@ class Program:
 
     def choose(numbers, server, clients, cohorts, data, key):
       args = server, clients, cohorts[0], data, key
-      return chunk_size(setting, algorithm, *args, limit=limit)
+      return chunking.chunk_size(setting, algorithm, *args, limit=limit)
 
-    return with_oom_backoff(make, setting, choose, progress.log)
+    return chunking.with_oom_backoff(make, setting, choose, progress.log)
 
   # ---- evaluations
 
@@ -167,7 +161,7 @@ class Program:
       views,
       scoring,
       keep_models=keep_models,
-      clients_per_chunk=evaluation_chunk(chunk, self.block),
+      clients_per_chunk=chunking.evaluation_chunk(chunk, self.block),
       mesh=self.placement.mesh,
     )
     return self.placement.compile(evaluate_fn)
@@ -248,9 +242,9 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   size = experiment.size_of(stage)
   batch_size = settings.training.batch_size
   chunk = settings.system.clients_per_chunk
-  limit = chunk_limit(chunk, counts, size, batch_size)
+  limit = chunking.chunk_limit(chunk, counts, size, batch_size)
   if limit > 1:
-    share = expected_overhead(counts, size, limit, batch_size)
+    share = chunking.expected_overhead(counts, size, limit, batch_size)
     progress.log(
       f'{"At most " * (chunk == "auto")}{limit} clients at a time: padding '
       f'overhead {100 * share:.1f} % of their steps.'
