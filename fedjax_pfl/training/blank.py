@@ -29,8 +29,7 @@ def build_blank(settings: Settings) -> Experiment:
   stages, budget = stages_and_budget(settings, task, shape, lambda text: None)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
-    dataset = stand_in(data.dataset, shape)
-    dataset = examples_of(data, dataset)
+    dataset = examples_of(data, stand_in(data.dataset, shape))
   found = build_data(settings, lambda text: None, dataset)
   return Experiment(settings, *found, task, stages, privacy=budget)
 

@@ -235,16 +235,14 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
       )
   size = len(dataset.train.y)
   largest = max(size, SMALL_BATCH)
-  for name, batch_size in (
-    ('batch_size', settings.training.batch_size),
-    ('finetune.batch_size', settings.finetune.batch_size),
-  ):
-    Rule(
-      lambda value: value <= largest,
-      f'at most {largest}: all clients have {size} training examples, and a '
-      'batch with fewer examples is padded and computed',
-      'a digit too many, or a data set that was shrunk',
-    ).check(name, batch_size)
+  can_be_filled = Rule(
+    lambda value: value <= largest,
+    f'at most {largest}: all clients have {size} training examples, and a '
+    'batch with fewer examples is padded and computed',
+    'a digit too many, or a data set that was shrunk',
+  )
+  can_be_filled.check('batch_size', settings.training.batch_size)
+  can_be_filled.check('finetune.batch_size', settings.finetune.batch_size)
 
 
 def check_scoring(settings: Settings, test: ClientData) -> None:

@@ -1,5 +1,6 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -69,14 +70,12 @@ def build_data(
   pools = {'train': dataset.train, 'test': dataset.test}
   is_split = settings.data.test_partition in OF_OWN
   for name, rows in division.items():
-    of_train = is_split or not name.endswith('test')
-    pool = pools['train' if of_train else 'test']
+    side = 'test' if name.endswith('test') and not is_split else 'train'
     data = client_data.stack_clients(
-      pool, rows, settings.system.clients_placement
+      pools[side], rows, settings.system.clients_placement
     )
     # Others share these images, which are on the device now.
-    pools['train' if of_train else 'test'] = Images(data.x, data.y)
-    splits[name] = data
+    pools[side], splits[name] = Images(data.x, data.y), data
     words = WORDS[name] + HELD_OUT * (is_split and name == 'test')
     log(
       f'{dataset.name}, {words}: {client_data.describe(data)}; partition '
@@ -257,10 +256,8 @@ def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
   Rounded up: every owner, a client or a class, keeps an example.
   """
   order = np.argsort(owners, kind='stable')
-  _, first, owner, count = np.unique(
-    owners[order], return_index=True, return_inverse=True, return_counts=True
-  )
-  place = np.arange(len(owners)) - first[owner]  # within the owner's
-  is_kept = np.empty(len(owners), bool)
-  is_kept[order] = place < np.ceil(share * count[owner])
+  is_kept = np.zeros(len(owners), bool)
+  _, firsts = np.unique(owners[order], return_index=True)
+  for rows in np.split(order, firsts[1:]):
+    is_kept[rows[: math.ceil(share * len(rows))]] = True
   return is_kept

@@ -277,12 +277,10 @@ def excluded_clients(
 ) -> Numbers:
   """Return and log who was excluded: how many, and pairs [round, client]."""
   pairs = []
-  for number, (cohort, finite) in enumerate(
-    zip(cohorts, metrics[FINITE], strict=True), done + 1
-  ):
-    ids = cohort[~finite].tolist()
-    pairs += [[number, client] for client in ids]
-    if ids:
+  for row, finite in enumerate(metrics[FINITE]):
+    if ids := cohorts[row][~finite].tolist():
+      number = done + row + 1
+      pairs += [[number, client] for client in ids]
       progress.log(
         f'Round {number}: excluded{divergence.name_clients(ids)}, where the '
         'loss, the state or the upload is NaN or infinite.'

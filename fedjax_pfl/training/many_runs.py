@@ -44,8 +44,8 @@ def train_many(
 
   Runs that differ in seeds and in traced numbers share their compiled programs.
   Each leaves in its directory what `train` leaves, and either function
-  continues what the other started. A run that diverges is
-  recorded (divergence.py) and has no result; the others go on.
+  continues what the other started. A run that diverges is recorded
+  (divergence.py) and has no result; the others go on.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
@@ -88,8 +88,7 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   than rounding; the images are those of the first.
   """
   first = experiments[0]
-  for other in experiments:
-    assert other.dataset.fingerprint == first.dataset.fingerprint
+  assert len({own.dataset.fingerprint for own in experiments}) == 1
   splits = [
     {name: getattr(own, name) for name in SPLITS} for own in experiments
   ]

@@ -1,7 +1,5 @@
 """The state of a run between two rounds: how it starts, resumes and is saved.
 
-And who takes part in the next rounds.
-
 Every stage has states of its own structure; which one a checkpoint has follows
 from its round. Everything else follows from the experiment and the seed.
 """
