@@ -24,8 +24,6 @@ from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training import build_checks
 
-# ---- the model ---------------------------------------------------------------
-
 
 def peek_shape(data: DataSettings) -> Shape:
   """Return what is known of the examples, as the model sees them."""
@@ -63,9 +61,6 @@ def build_task(settings: Settings, shape: Shape) -> Task:
     task = make_task(model.name, **how)
   build_checks.check_labels(task, model.name, shape.labels)
   return with_head(task, model.head_init, model.head_bias)
-
-
-# ---- the method --------------------------------------------------------------
 
 
 def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:

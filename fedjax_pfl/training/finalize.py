@@ -96,9 +96,6 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   return {**evaluated, 'validation': own._replace(about=about)}
 
 
-# ---- models ------------------------------------------------------------------
-
-
 class Models:
   """<view>_client<id>.npz for the clients of `save_clients`, and global.npz.
 
@@ -150,9 +147,6 @@ class Models:
       save('global', self.shared, view='initial')
 
 
-# ---- numbers -----------------------------------------------------------------
-
-
 def write_result(
   training: Training,
   evaluated: dict[str, Evaluated],
@@ -171,17 +165,16 @@ def write_result(
   data, select = experiment.settings.data, experiment.settings.evaluation.select
   result, test = evaluated[select], experiment.eval_data[1]
   num_classes = experiment.dataset.num_classes
-  ids, unseen = np.arange(data.num_clients), None
-  if result.unseen:  # their ids go on where those of the others end
+  ids, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
+  unseen = None
+  if result.unseen:
     own = experiment.unseen.train, experiment.unseen_eval_data[1]
     counts = _counts(num_classes, *own)
-    unseen = Clients(
-      ids[data.num_seen_clients :], scores=result.unseen, **counts
-    )
+    unseen = Clients(later, scores=result.unseen, **counts)
   train = experiment.train
   run.write_clients(
     result.scores,
-    ids[: data.num_seen_clients],
+    ids,
     **_counts(num_classes, train, test),
     unseen=unseen,
     validation=validation,

@@ -116,9 +116,6 @@ def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
   return of_all[0]._replace(index=index, count=data.count)
 
 
-# ---- shared programs ---------------------------------------------------------
-
-
 def static_key(settings: Settings) -> str:
   """Return a text of all fields but the seed and the numbers."""
   varied = {'seed', *traced_names(settings)}

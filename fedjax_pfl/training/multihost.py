@@ -163,20 +163,16 @@ class SharedRun:
 
   def resume(self, like: Callable[[int], PyTree]) -> tuple[int, PyTree] | None:
     """Return the newest checkpoint, which the first process reads."""
-
-    leaves = []
+    restored = []  # step and tree, in the first process
 
     def read():
-      restored = self._run.resume(like)
-      if restored is None:
-        return None
-      step, tree = restored
-      leaves.extend(np.asarray(leaf) for leaf in jax.tree.leaves(tree))
-      return step
+      restored.extend(self._run.resume(like) or ())
+      return restored[0] if restored else None
 
     step = from_first(read)
     if step is None:
       return None
+    leaves = map(np.asarray, jax.tree.leaves(restored[1:]))
     content = _bytes_of_first(b''.join(leaf.tobytes() for leaf in leaves))
     kinds, structure = jax.tree.flatten(like(step))
     ends = np.cumsum([kind.size * kind.dtype.itemsize for kind in kinds])

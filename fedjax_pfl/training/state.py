@@ -77,9 +77,6 @@ def random_streams(seed: int) -> dict[str, Key]:
   return dict(zip(STREAMS, keys, strict=True))
 
 
-# ---- a run in this process ---------------------------------------------------
-
-
 def start_training(
   experiment: Experiment, run: Run, program: Program
 ) -> Training:
@@ -129,9 +126,6 @@ def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
     bands = experiment.settings.dp.bands
     return poisson_cohorts(training.keys['rounds'], clock, *shape, bands)
   return sample_cohorts(training.keys['cohorts'], done, *shape)
-
-
-# ---- checkpoints -------------------------------------------------------------
 
 
 def _state_of(
