@@ -209,9 +209,6 @@ def placed(experiment: Experiment) -> Experiment:
 
 
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
-  """Return the experiment of settings that differ in traced numbers alone.
-
-  Its data and its model are the same.
-  """
+  """Return the experiment of settings that differ in traced numbers alone."""
   stages = experiment.stages_of(settings)
   return experiment._replace(settings=settings, stages=stages)

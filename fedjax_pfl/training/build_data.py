@@ -9,16 +9,10 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
-from fedjax_pfl.data import client_data
+from fedjax_pfl.data import client_data, partition
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import Dataset, Images, digest, scale_images
-from fedjax_pfl.data.partition import (
-  OF_OWN,
-  fingerprint,
-  partition,
-  settings_of,
-)
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training.build_checks import check_data, check_scoring
@@ -68,7 +62,7 @@ def build_data(
   check_data(settings, dataset)
   division, splits = divide(settings.data, settings.seed, dataset), {}
   pools = {'train': dataset.train, 'test': dataset.test}
-  is_split = settings.data.test_partition in OF_OWN
+  is_split = settings.data.test_partition in partition.OF_OWN
   for name, rows in division.items():
     side = 'test' if name.endswith('test') and not is_split else 'train'
     data = client_data.stack_clients(
@@ -79,7 +73,7 @@ def build_data(
     words = WORDS[name] + HELD_OUT * (is_split and name == 'test')
     log(
       f'{dataset.name}, {words}: {client_data.describe(data)}; partition '
-      f'{fingerprint(rows)}'
+      f'{partition.fingerprint(rows)}'
     )
   train, test = splits['train'], splits['test']
   unseen = None
@@ -141,9 +135,9 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   if is_code(kind):
     kind = _function_of(kind)
   else:
-    names = settings_of(kind)
+    names = partition.settings_of(kind)
   labels = _labels_of(kind, dataset)
-  train, test = partition(
+  train, test = partition.partition(
     kind,
     *labels,
     num_clients=data.num_clients,
@@ -204,7 +198,7 @@ def _function_of(name: str) -> Callable:
 def identify(dataset: Dataset, division: Division) -> str:
   """Return the fingerprint of the images and of their partition."""
   rows = [own for split in division.values() for own in split]
-  return f'{dataset.fingerprint}-{fingerprint(rows)}'
+  return f'{dataset.fingerprint}-{partition.fingerprint(rows)}'
 
 
 def first_examples(dataset: Dataset, limit: int) -> Dataset:

@@ -3,7 +3,6 @@
 Around a method go, from the inside: the server's optimiser, clients that keep
 running statistics, compression, training on the server's own data. What holds
 more than its settings comes later (`Experiment.stages_of`).
-What few runs need is imported when it is wanted.
 """
 
 import numpy as np
