@@ -84,16 +84,10 @@ def choose(
   server, clients = states
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(clients, num_clients)
+  ids = np.int32(number), np.int32(view)
+  best = Chosen(*ids, means[view], server, clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
-  copies = jax.tree.map(np.array, (server, clients))
-  return _chosen(number, view, means[view], *copies), numbers
-
-
-def _chosen(
-  number: int, view: int, accuracy: float, server: Server, clients: Client
-) -> Chosen:
-  ids = np.array(number, np.int32), np.array(view, np.int32)
-  return Chosen(*ids, np.array(accuracy), server, clients)
+  return jax.tree.map(np.array, best), numbers
 
 
 def chosen_states(
@@ -240,7 +234,8 @@ def begin_best(
   clients = jax.eval_shape(
     lambda own: trees.gather(own, slice(num_clients)), clients
   )
-  return best, _chosen(-1, 0, -1.0, *shapes_on_host((server, clients)))
+  none = np.array(-1, np.int32), np.array(0, np.int32), np.array(-1.0)
+  return best, Chosen(*none, *shapes_on_host((server, clients)))
 
 
 def bytes_of_best(
