@@ -63,7 +63,11 @@ def train_many(
   for program, members in share_programs(experiments):
     memory_estimate.check_room(experiments[members[0]])
     shared = align([experiments[member] for member in members])
-    log(_words_for([experiment.settings for experiment in shared]))
+    seeds = dict.fromkeys(str(own.settings.seed) for own in shared)
+    words = f'training seed {", ".join(seeds)}'
+    if len(shared) > len(seeds):
+      words += f' of several settings, {len(shared)} runs'
+    log(f'{shared[0].settings.algorithm}: {words}')
     for member, experiment in zip(members, shared, strict=True):
       try:
         results[member] = loop.train(experiment, workdirs[member], program)
@@ -71,14 +75,6 @@ def train_many(
         divergence.record(error)
         log(f'{error}')
   return results
-
-
-def _words_for(settings: Sequence[Settings]) -> str:
-  """Return the line that is logged about runs of one program."""
-  seeds = dict.fromkeys(str(one.seed) for one in settings)
-  more = f' of several settings, {len(settings)} runs'
-  more *= len(settings) > len(seeds)
-  return f'{settings[0].algorithm}: training seed {", ".join(seeds)}{more}'
 
 
 def align(experiments: Sequence[Experiment]) -> list[Experiment]:
