@@ -2,17 +2,8 @@
 
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.settings.run_fields import (
-  EvaluationSettings,
-  FinetuneSettings,
-  SystemSettings,
-)
 from fedjax_pfl.settings.schema import FIELDS, RESUMABLE, Settings, changing
-from fedjax_pfl.settings.training_fields import (
-  ModelSettings,
-  PrivacySettings,
-  TrainingSettings,
-)
+from fedjax_pfl.settings.training_fields import PrivacySettings
 from fedjax_pfl.settings.validate import (
   defaults,
   flat_config,

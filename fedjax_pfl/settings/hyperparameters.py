@@ -42,6 +42,13 @@ def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
       )
 
 
+def own_defaults(method: str) -> dict[str, Any]:
+  """Return the hyperparameters of a method that are no records, by name."""
+  defaults = algorithms.load(method).HParams()._asdict()
+  own = (name for name in defaults if name not in SHARED_RECORDS)
+  return {name: defaults[name] for name in own}
+
+
 def effective(settings: Settings) -> dict[str, Any]:
   """Return the own hyperparameters of a method: defaults, then the config's.
 
@@ -55,13 +62,8 @@ def effective(settings: Settings) -> dict[str, Any]:
     except TypeError:
       return name_of(value)
 
-  defaults = algorithms.load(settings.algorithm).HParams()._asdict()
-  own = {**defaults, **settings.hp}
-  return {
-    name: stored(value)
-    for name, value in own.items()
-    if name not in SHARED_RECORDS
-  }
+  own = {**own_defaults(settings.algorithm), **settings.hp}
+  return {name: stored(value) for name, value in own.items()}
 
 
 def check_method(settings: Settings) -> None:
@@ -83,12 +85,7 @@ def check_method(settings: Settings) -> None:
     ).check('norm_statistics', kind)
   if not settings.hp:
     return
-  hints = typing.get_type_hints(module.HParams)
-  defaults = {
-    name: value
-    for name, value in module.HParams()._asdict().items()
-    if name not in SHARED_RECORDS
-  }
+  hints, defaults = typing.get_type_hints(module.HParams), own_defaults(method)
   for name, value in settings.hp.items():
     one_of(
       defaults,

@@ -1,8 +1,8 @@
 """The typed settings, and every field of a config by its name.
 
-The fields, their defaults and rules are in data_fields.py, training_fields.py
-(model, training, fine-tuning, privacy) and run_fields.py (evaluation, system);
-those below `hp` are the HParams of each method.
+The fields, their defaults and rules are here (fine-tuning, evaluation, system),
+in data_fields.py, and in training_fields.py (model, training, privacy); those
+below `hp` are the HParams of each method.
 
 From here come the typed `Settings`, the sentence for a bad value,
 docs/settings.md, --help, and the keys by which runs are recognised.
@@ -13,11 +13,22 @@ from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.core.rules import Rule, is_int, one_of
+from fedjax_pfl.core import rules, user_code
+from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
+from fedjax_pfl.data.client_data import PLACEMENTS
+from fedjax_pfl.data.held_out import ADAPT_ON
+from fedjax_pfl.evaluation.metrics import SCORINGS
+from fedjax_pfl.federated.chunking import CHUNKS
 from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import (
+  BATCH_SIZE,
+  EVALUATES,
+  LEARNING_RATE,
   MAX_SEED,
+  MOMENTUM,
+  NOTHING,
   Field,
   field,
   fields_of,
@@ -25,16 +36,189 @@ from fedjax_pfl.settings.field import (
   path,
   record,
 )
-from fedjax_pfl.settings.run_fields import (
-  EvaluationSettings,
-  FinetuneSettings,
-  SystemSettings,
-)
 from fedjax_pfl.settings.training_fields import (
   ModelSettings,
   PrivacySettings,
   TrainingSettings,
 )
+
+ON_DIVERGENCE = ('stop', 'exclude')
+SELECT = ('last', 'validation')
+FRACTION = 'a fraction instead of rounds'
+VIEWS = rules.tuple_of(
+  lambda value: isinstance(value, str),
+  'names of views, such as "initial" and "finetuned"',
+  "a single name: write ('initial',)",
+)
+
+
+@record
+class FinetuneSettings:
+  """Fine-tuning of the global model by each client, for evaluation."""
+
+  epochs: tuple[int, ...] = field(
+    (5,),
+    Rule(
+      lambda value: (
+        isinstance(value, tuple | list)
+        and len(value) > 0
+        and all(is_int(v) and v >= 1 for v in value)
+      ),
+      'whole numbers of epochs, 1 or more',
+      'epoch 0, which is the view "initial"; or a single number: write (5,)',
+    ),
+    'several: one fine-tuning, evaluated at each of them',
+    EVALUATES,
+  )
+  trainable: str = field(
+    'full',
+    # Whether the model has these layers is checked when the model is known.
+    Rule(
+      lambda value: isinstance(value, str) and all(value.split('+')),
+      "'full', 'body', 'head', or names of layers joined by '+'",
+      'a list of layers: write "conv1+bn1"',
+    ),
+    "full, body, head, or layers: 'conv1+bn1'",
+    EVALUATES,
+  )
+  learning_rate: float = field(
+    1e-3,
+    LEARNING_RATE,
+    'the last learning rate of the rounds',
+    EVALUATES,
+    traced=True,
+  )
+  momentum: float = field(0.9, MOMENTUM, 'of SGD', EVALUATES, traced=True)
+  batch_size: int = field(50, BATCH_SIZE, 'examples of a step', EVALUATES)
+
+
+@record
+class EvaluationSettings:
+  """What is evaluated, on what, and when."""
+
+  adapt_on: str = field(
+    'train',
+    one_of(ADAPT_ON, 'what a client adapts on'),
+    'what a client adapts on; test_half: every other one of its tests, and it '
+    'is evaluated on the rest, for every method alike',
+    EVALUATES,
+  )
+  views: tuple[str, ...] = field(
+    ('initial', 'finetuned'),
+    VIEWS,
+    'model variants that are evaluated at the end',
+    NOTHING,
+  )
+  eval_views: tuple[str, ...] = field(
+    ('initial',), VIEWS, 'those evaluated during the rounds'
+  )
+  scoring: str = field(
+    'exact',
+    one_of(SCORINGS, 'a way to count right answers'),
+    'exact, or means over batches: batches, whole_batches',
+    EVALUATES,
+  )
+  metrics: tuple[str, ...] = field(
+    (),
+    rules.tuple_of(
+      user_code.is_code,
+      f'functions of your own as {user_code.FORM}; accuracy and others are '
+      'always there',
+      'the name of a function alone, without its file',
+    ),
+    'functions of your own that are evaluated beside accuracy',
+    EVALUATES,
+  )
+  eval_global_model: bool = field(
+    False,
+    boolean('the number of tests, or the name of a test set'),
+    'evaluate the global model on the whole test set, too',
+  )
+  eval_every: int = field(
+    0,
+    count('rounds', FRACTION, 0),
+    'rounds between two evaluations; 0: sixteen times in a run',
+  )
+  select: str = field(
+    'last',
+    one_of(SELECT, 'a round', 'a choice by the tests, which is test_best'),
+    'the round whose models are the result: the last, or the best one on '
+    'validation_fraction',
+    EVALUATES,
+  )
+  save_clients: tuple[int, ...] = field(
+    (0,),
+    rules.tuple_of(
+      lambda value: is_int(value) and value >= 0,
+      'ids of clients, from 0',
+      'a single id: write (0,)',
+    ),
+    'clients whose personalised models are saved in model/',
+    NOTHING,
+  )
+
+
+@record
+class SystemSettings:
+  """How a run is computed, logged and saved."""
+
+  checkpoint_every: int = field(
+    0,
+    count('rounds', 'minutes instead of rounds', 0),
+    'rounds between two checkpoints; 0: with every evaluation',
+    NOTHING,
+  )
+  log_every: int = field(
+    0,
+    count('rounds', FRACTION, 0),
+    'rounds in one compiled call; 0: 1 on a CPU, else eval_every',
+    NOTHING,
+  )
+  on_divergence: str = field(
+    'stop',
+    one_of(ON_DIVERGENCE, 'what happens then', 'a client id, or yes or no'),
+    'where a number is not finite: stop, or exclude the client',
+  )
+  clients_per_chunk: int | str = field(
+    'auto', CHUNKS, 'clients that vmap runs side by side', NOTHING
+  )
+  devices: int = field(
+    0,
+    count('devices', 'the name of a device, or a list of them', 0),
+    'devices of each process that share the clients; 0: all, of a CPU as many '
+    'cores as are fastest',
+    NOTHING,
+    resumable=True,
+  )
+  clients_placement: str = field(
+    'device',
+    one_of(PLACEMENTS, 'a place of clients between rounds'),
+    'where states and indices of clients are; host: a round is sent those of '
+    'its cohort',
+    NOTHING,
+    resumable=True,
+  )
+  tracker: str = field(
+    NONE,
+    one_of(TRACKERS, 'a service', 'tensorboard: every run writes tb/'),
+    "send metrics and result to wandb or mlflow, beside TensorBoard's tb/",
+    NOTHING,
+    resumable=True,
+  )
+  debug: bool = field(
+    False,
+    boolean('a word instead of True or False'),
+    'run clients in a Python loop, and name the first step that diverges',
+    NOTHING,
+    resumable=True,
+  )
+  quick: bool = field(
+    False,
+    boolean('a word; the config argument :quick sets more than this'),
+    'synthetic images may stand in for absent ones',
+    NOTHING,
+  )
+
 
 SECTIONS = {
   'data': DataSettings,

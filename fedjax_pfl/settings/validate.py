@@ -1,10 +1,4 @@
-"""From a config to typed settings; every mistake is refused in one sentence.
-
-parse_config    a config -> Settings
-to_config       Settings -> the config, with every field
-replace         Settings with some fields changed
-with_numbers    Settings with numbers that are arguments of a compiled program
-"""
+"""From a config to typed settings; every mistake is refused in one sentence."""
 
 import typing
 from collections.abc import Mapping
@@ -18,13 +12,13 @@ from fedjax_pfl.settings.hyperparameters import (
   MAX_INT,
   check_method,
   check_size,
+  own_defaults,
 )
 from fedjax_pfl.settings.mistakes import check_together
-from fedjax_pfl.settings.schema import FIELDS, SECTIONS, Settings
+from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
 
 HP = 'hp.'
 TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
-GROUPS = {name.split('.')[0] for name in FIELDS if '.' in name}
 
 
 def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
@@ -70,10 +64,9 @@ def to_config(settings: Settings) -> dict[str, Any]:
   `parse_config` gives the settings back.
   """
   config = flat_config(settings)
-  for group in GROUPS:
+  for group in GROUPED:
     names = [name for name in config if name.startswith(f'{group}.')]
-    inner = {name.partition('.')[2]: config.pop(name) for name in names}
-    config[group] = inner
+    config[group] = {name.partition('.')[2]: config.pop(name) for name in names}
   return config
 
 
@@ -107,7 +100,7 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
   """Return {'finetune.epochs': ..} for {'finetune': {'epochs': ..}}."""
   flat = {}
   for name, value in config.items():
-    if name in GROUPS and isinstance(value, Mapping):
+    if name in GROUPED and isinstance(value, Mapping):
       flat |= {f'{name}.{field}': inner for field, inner in value.items()}
     else:
       flat[name] = value
@@ -141,9 +134,7 @@ def flat_settings(settings: Settings) -> dict[str, Any]:
   0.01
   """
   fields = flat_config(settings)
-  given = fields.pop('hp')
-  defaults = algorithms.load(settings.algorithm).HParams()._asdict()
-  hp = {**defaults, **given}
+  hp = own_defaults(settings.algorithm) | fields.pop('hp')
   return fields | {f'{HP}{name}': value for name, value in hp.items()}
 
 
