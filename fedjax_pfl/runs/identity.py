@@ -53,37 +53,21 @@ def is_started(
     return False
   if not os.access(path, os.W_OK | os.X_OK):
     raise PermissionError('not allowed to write here')
-  config = _completed(stored['config'], now['config'], defaults)
-  _compare(path, {**stored, 'config': config}, now, log, resumable)
+  _compare(path, stored, now, resumable, defaults, log)
   return True
 
 
-def flatten(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+def flatten(
+  config: Mapping[str, Any], separator: str = '.', prefix: str = ''
+) -> dict[str, Any]:
   """Return {'hp.lr': 0.1} for {'hp': {'lr': 0.1}}."""
   flat = {}
   for key, value in config.items():
     if isinstance(value, Mapping) and value:
-      flat |= flatten(value, f'{prefix}{key}.')
+      flat |= flatten(value, separator, f'{prefix}{key}{separator}')
     else:
       flat[f'{prefix}{key}'] = value
   return flat
-
-
-def _completed(
-  stored: Mapping[str, Any], given: Mapping[str, Any], defaults: Mapping
-) -> dict[str, Any]:
-  """Return the stored config with the defaults of younger fields.
-
-  Those of a record inside it (finetune), too.
-  """
-  completed = dict(stored)
-  for name in given.keys() & {*defaults}:
-    values = [config.get(name) for config in (stored, given, defaults)]
-    if name not in stored:
-      completed |= _plain_config({name: defaults[name]})
-    elif all(isinstance(value, Mapping) for value in values):
-      completed[name] = _completed(*values)
-  return completed
 
 
 def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,11 +119,16 @@ def _compare(
   path: pathlib.Path,
   stored: Mapping[str, Any],
   now: Mapping[str, Any],
-  log: Log,
   resumable: Collection[str],
+  defaults: Mapping[str, Any],
+  log: Log,
 ) -> None:
   """Raise unless both are the same run; log other differences."""
-  before, given = flatten(stored['config']), flatten(now['config'])
+  configs = stored['config'], now['config'], _plain_config(defaults)
+  before, given, younger = map(flatten, configs)
+  for name in given:
+    if name not in before and name in younger:
+      before[name] = younger[name]
   may_differ = [
     {name: flat.pop(name) for name in resumable if name in flat}
     for flat in (before, given)

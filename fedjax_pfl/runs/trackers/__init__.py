@@ -29,6 +29,8 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import is_number
+from fedjax_pfl.runs.identity import flatten
 
 NONE = 'none'
 TRACKERS = (NONE, 'wandb', 'mlflow')
@@ -166,19 +168,14 @@ def check_installed(name: str) -> None:
     )
 
 
-def scalars(numbers: Numbers, prefix: str = '') -> dict[str, float]:
+def scalars(numbers: Numbers) -> dict[str, float]:
   """Return the numbers in a tree of dicts by their paths.
 
   >>> scalars({'status': 'finished', 'views': {'initial': {'mean': 50.0}}})
   {'views/initial/mean': 50.0}
   """
-  flat = {}
-  for name, value in numbers.items():
-    if isinstance(value, Mapping):
-      flat |= scalars(value, f'{prefix}{name}/')
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-      flat[f'{prefix}{name}'] = value
-  return flat
+  flat = flatten(numbers, '/')
+  return {name: value for name, value in flat.items() if is_number(value)}
 
 
 def _read_ids(path: pathlib.Path) -> dict[str, str]:
