@@ -25,20 +25,16 @@ def with_checksums(
 ) -> dict[str, Any]:
   """Return the content of result.json: the result with checksums."""
   result = atomic_files.plain(result)
-  digests = {
-    'rest': _digest(result),
-    CLIENTS: atomic_files.sha256(folder / CLIENTS),
-  }
-  return {**result, DIGESTS: digests}
+  scores = atomic_files.sha256(folder / CLIENTS)
+  return {**result, DIGESTS: {'rest': _digest(result), CLIENTS: scores}}
 
 
-def _read(path: pathlib.Path) -> tuple[dict[str, Any], dict[str, str]]:
-  """Return result.json and its checksums; a ValueError if it is damaged."""
-  result = json.loads(path.read_bytes())
+def _parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+  """Return the result and its checksums; a ValueError if it is damaged."""
+  result = json.loads(content)
   digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
-  if not isinstance(digests, dict) or CLIENTS not in digests:
-    raise ValueError('no checksums')
-  if digests.get('rest') != _digest(result):
+  is_whole = isinstance(digests, dict) and CLIENTS in digests
+  if not is_whole or digests.get('rest') != _digest(result):
     raise ValueError('not as it was written')
   return result, digests
 
@@ -54,7 +50,7 @@ def intact(
   """Return result.json; None if it, or its clients.npz, is damaged."""
   damaged = folder / RESULT
   try:
-    result, digests = _read(damaged)
+    result, digests = _parse(damaged.read_bytes())
     damaged = folder / CLIENTS
     if atomic_files.sha256(damaged) == digests[CLIENTS]:
       return result
@@ -68,7 +64,7 @@ def intact(
 
 def read(workdir: str | os.PathLike) -> tuple[dict[str, Any], dict[str, str]]:
   """Return result.json of a run and its checksums; refuse a damaged one."""
-  return load_json(existing(workdir, RESULT), _read)
+  return load_json(existing(workdir, RESULT), _parse)
 
 
 def check_clients(workdir: str | os.PathLike) -> None:
@@ -109,14 +105,11 @@ def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
 
 
 def load_json(
-  path: pathlib.Path,
-  read_fn: Callable[[pathlib.Path], Any] = lambda path: json.loads(
-    path.read_bytes()
-  ),
+  path: pathlib.Path, parse: Callable[[bytes], Any] = json.loads
 ) -> Any:
   """Return the content of a JSON file; refuse one that is damaged."""
   try:
-    return read_fn(path)
+    return parse(path.read_bytes())
   except ValueError as error:
     raise bad_input(
       'file',

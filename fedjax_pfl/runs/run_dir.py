@@ -15,6 +15,8 @@ files are recognised: result.json and every checkpoint hold checksums.
 
 import contextlib
 import hashlib
+import json
+import math
 import os
 import pathlib
 import time
@@ -24,13 +26,7 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree, Scores
-from fedjax_pfl.runs import (
-  checkpoint,
-  identity,
-  lock,
-  metrics_file,
-  result_file,
-)
+from fedjax_pfl.runs import checkpoint, identity, lock, result_file
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
 from fedjax_pfl.runs.result_file import CLIENTS, RESULT, existing, load_json
 from fedjax_pfl.runs.trackers import NONE, Tracking, check_installed
@@ -129,13 +125,17 @@ class Run:
     now = time.time()
     numbers = atomic_files.plain(numbers)
     record = {'round': numbers.pop('round'), 'time': round(now, 3), **numbers}
-    metrics_file.append(self.path / METRICS, record)
+    path = self.path / METRICS
+    with atomic_files.writing(path), open(path, 'a') as stream:
+      stream.write(json.dumps(record, allow_nan=False) + '\n')
+      stream.flush()
+      os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
     self._tracking.log(record['round'], now, numbers)
 
   def save_checkpoint(self, step: int, tree: PyTree) -> None:
     """Save the state after `step` rounds; the newest two are kept."""
     with atomic_files.writing(self._checkpoints):
-      metrics = metrics_file.checksum(self.path / METRICS)
+      metrics = _checksum(self.path / METRICS)
       checkpoint.save(self._checkpoints, step, tree, metadata=metrics)
 
   def last_checkpoint(self) -> int | None:
@@ -155,9 +155,9 @@ class Run:
     if restored:
       last = restored[0]
       checksum = checkpoint.read_metadata(self._checkpoints, last)
-      metrics_file.check(path, checksum, last, self._log)
+      _check_metrics(path, checksum, last, self._log)
     if path.exists():
-      metrics_file.cut(path, last)
+      _cut(path, last)
       self._tracking.rewind(last)
     self._tracking.start()
     return restored
@@ -259,10 +259,68 @@ def model_digest(workdir: str | os.PathLike) -> str:
 
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
   """Return the lines of metrics.jsonl; a torn last line is left out."""
-  return metrics_file.read(existing(workdir, METRICS))
+  lines = existing(workdir, METRICS).read_bytes().splitlines(keepends=True)
+  return [json.loads(line) for line in lines if _round_of(line) < math.inf]
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
   """Return the scores of every client at the last evaluation."""
   path = existing(workdir, CLIENTS)
   return from_arrays(atomic_files.read_npz(path), path)
+
+
+# ---- metrics.jsonl: lines that a resume cuts off, and their checksum ---------
+
+
+def _cut(path: pathlib.Path, last: int) -> None:
+  """Remove the lines after a round, and a torn last line."""
+  lines = path.read_bytes().splitlines(keepends=True)
+  earlier = [line for line in lines if _round_of(line) <= last]
+  if earlier != lines:
+    with atomic_files.writing(path):
+      atomic_files.write_bytes(path, b''.join(earlier))
+
+
+def _round_of(line: bytes) -> float:
+  """Return the round of a line of metrics; infinity if the line is torn."""
+  try:
+    return json.loads(line)['round'] if line.endswith(b'\n') else math.inf
+  except (ValueError, TypeError, KeyError):
+    return math.inf
+
+
+def _checksum(path: pathlib.Path) -> dict[str, Any]:
+  """Return the length and the checksum of a file; {} if there is none."""
+  if not path.exists():
+    return {}
+  content = path.read_bytes()
+  return {'bytes': len(content), 'sha256': hashlib.sha256(content).hexdigest()}
+
+
+def _check_metrics(
+  path: pathlib.Path,
+  checksum: Mapping[str, Any],
+  step: int,
+  log: Callable[[str], None],
+) -> None:
+  """Refuse metrics that changed after a checkpoint was saved.
+
+  A user who deletes the file continues without them: that is only logged.
+  """
+  if not checksum:  # nothing was logged before the checkpoint
+    return
+  if not path.exists():
+    log(f'{path} is missing: continuing without the metrics before.')
+    return
+  head = path.read_bytes()[: checksum['bytes']]
+  if hashlib.sha256(head).hexdigest() != checksum['sha256']:
+    raise bad_input(
+      'metrics',
+      got=f'{path}, which was changed or cut short before round {step}',
+      expected='the lines that were there when that round was saved',
+      choices=[
+        'put back a copy of it',
+        'delete it, to continue without these metrics',
+      ],
+      cause='a full disk, a damaged one, or a file edited by hand',
+    )
