@@ -1,7 +1,8 @@
-"""One model in one .npz file, which numpy alone can read.
+"""One model in one file: ours, or a checkpoint of safetensors.
 
-Every leaf is an array under its path, `body/conv1/kernel`; the array `meta` is
-a JSON string with what is needed to build the model again. No pickle.
+Ours is an .npz, which numpy alone can read. Every leaf is an array under its
+path, `body/conv1/kernel`; the array `meta` is a JSON string with what is needed
+to build the model again. No pickle.
 """
 
 import json
@@ -20,6 +21,9 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params
 
 META = 'meta'
+SUFFIX = '.safetensors'
+# Of what PyTorch calls `weight`: the first that the layer has.
+WEIGHTS = 'kernel', 'scale', 'embedding'
 
 
 def save_model(
@@ -99,3 +103,56 @@ def as_bits(array: np.ndarray) -> np.ndarray:
   """Return the array in a dtype that .npy knows: bfloat16 as its bits."""
   is_known = array.dtype == np.dtype(array.dtype.str)
   return array if is_known else array.view(f'u{array.dtype.itemsize}')
+
+
+def load_safetensors(
+  path: str | os.PathLike, shapes: Mapping[str, tuple]
+) -> dict[str, np.ndarray]:
+  """Return the leaves by their paths, for a model with leaves of these shapes.
+
+    block0.qkv.weight   is   block0/qkv/kernel
+    norm.weight         is   norm/scale, a layer without a kernel
+    embed.weight        is   embed/embedding
+
+  A `weight` is PyTorch's: as a kernel, [out, in] becomes [in, out], and
+  [out, in, h, w] becomes [h, w, in, out]. A name with /kernel is taken as it
+  is, and so is one that is no leaf.
+  """
+  try:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+  except ImportError as error:
+    raise bad_input(
+      'init_from',
+      got=f'{path}, and no package safetensors here',
+      expected='that package: pip install safetensors',
+      cause='it is optional, and this environment is without it',
+    ) from error
+  if not pathlib.Path(path).is_file():
+    raise bad_input(
+      'init_from',
+      got=str(path),
+      expected=f'a file {SUFFIX}',
+      choices=sorted(map(str, pathlib.Path(path).parent.glob(f'*{SUFFIX}'))),
+      cause='a mistyped path, or another directory',
+    )
+  try:
+    tensors = load_file(path)
+  except (SafetensorError, ValueError, KeyError) as error:
+    raise bad_input(
+      'init_from',
+      got=f'{path}: {error}',
+      expected='a file that safetensors wrote',
+      cause='another kind of file, or half a download',
+    ) from error
+  return dict(_leaf(name, array, shapes) for name, array in tensors.items())
+
+
+def _leaf(name: str, array: np.ndarray, shapes) -> tuple[str, np.ndarray]:
+  layer, _, last = name.replace('.', '/').rpartition('/')
+  if last != 'weight':
+    return name.replace('.', '/'), array
+  found = [word for word in WEIGHTS if f'{layer}/{word}' in shapes]
+  if found == ['kernel']:
+    array = array.transpose(*range(2, array.ndim), 1, 0)
+  return f'{layer}/{(*found, last)[0]}', array

@@ -31,7 +31,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.runs.safetensors_file import SUFFIX
+from fedjax_pfl.runs.model_file import SUFFIX
 from fedjax_pfl.settings import (
   FIELDS,
   DataSettings,

@@ -16,7 +16,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
-from fedjax_pfl.runs import model_file, run_dir, safetensors_file
+from fedjax_pfl.runs import model_file, run_dir
 
 
 class Start(NamedTuple):
@@ -69,8 +69,8 @@ def load_start(
   """Return the model at this path, for a model and its task."""
   like = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   digest = run_dir.model_digest(path)
-  if path.endswith(safetensors_file.SUFFIX):
-    leaves = safetensors_file.load_leaves(path, _shapes(like))
+  if path.endswith(model_file.SUFFIX):
+    leaves = model_file.load_safetensors(path, _shapes(like))
     leaves = _without_misfits(path, leaves, like, log)
     return Start(path, _holes(leaves, like), '', digest)
   params = _of_run(path, model, image_shape, task.num_classes, like)
