@@ -21,74 +21,73 @@ PERCENT = 'a percentage, or a number of examples'
 
 @record
 class DataSettings:
-  """Images, and their division among clients."""
+  """Images, and their division among clients.
+
+  Attributes:
+    dataset: the image set
+    data_dir: where prepared images are; "": $TFDS_DATA_DIR,
+      ~/tensorflow_datasets; npz: the file
+    max_train_examples: use the first so many training images, and tests in
+      proportion; 0: all; npz with clients: of every client in proportion; sets
+      that lie class by class: of every class
+    preprocessing: default: crop, flip, mean and std; unit: pixels / 255
+      (SuPerFed); signed: to [-1, 1] (PFLlib); fedconcat: that paper's
+    partition: how training examples are divided among clients; natural: as the
+      data are; or a function of your own
+    num_clients: registered clients, K
+    unseen_clients: so many of the K, drawn by the seed, are never in a cohort:
+      they come after training, and are evaluated beside the others
+    shards_per_client: shards, unbalanced, pathological: blocks of one class
+      each
+    dirichlet_beta: dirichlet, dirichlet_capped: concentration; the smaller, the
+      more uneven
+    dirichlet_min_size: dirichlet_capped: images of the smallest client
+    classes_per_client: classes: #C = k
+    class_clusters: semantic: disjoint clusters of classes
+    class_families: semantic: sizes of families; EMNIST's are (10, 26, 26)
+    min_client_size: semantic: images of a client, from this
+    max_client_size: semantic: images of a client, to below this
+    group_size: unbalanced: clients of one size
+    size_step: unbalanced: images from one group to the next
+    test_partition: same, independent, whole, iid; split: of the training images
+      of a client; merged: both sets are dealt as one, and then split
+    test_shards_per_client: independent: shards of the test set for each client
+    test_fraction: split, merged: share of the images of a client
+    validation_fraction: share of each client's training examples that is kept
+      for choosing, and not trained on; 0: none
+  """
 
   dataset: str = field(
-    'cifar10',
-    one_of(NAMES, 'an image set; your own under "folder" or "npz"'),
-    'the image set',
+    'cifar10', one_of(NAMES, 'an image set; your own under "folder" or "npz"')
   )
   data_dir: str = field(
-    '',
-    path('a path as a string; "" is the default place'),
-    'where prepared images are; "": $TFDS_DATA_DIR, ~/tensorflow_datasets; '
-    'npz: the file',
-    NOTHING,
+    '', path('a path as a string; "" is the default place'), NOTHING
   )
   max_train_examples: int = field(
-    0,
-    count('training images', 'a fraction instead of a number', 0),
-    'use the first so many training images, and tests in proportion; 0: all; '
-    'npz with clients: of every client in proportion; sets that lie class by '
-    'class: of every class',
+    0, count('training images', 'a fraction instead of a number', 0)
   )
   preprocessing: str = field(
-    'default',
-    one_of(PREPROCESSINGS, 'a way to make inputs of images'),
-    'default: crop, flip, mean and std; unit: pixels / 255 (SuPerFed); '
-    "signed: to [-1, 1] (PFLlib); fedconcat: that paper's",
+    'default', one_of(PREPROCESSINGS, 'a way to make inputs of images')
   )
   partition: str = field(
-    'shards',
-    or_code(one_of(PARTITIONS, 'a way to deal examples to clients')),
-    'how training examples are divided among clients; natural: as the data '
-    'are; or a function of your own',
+    'shards', or_code(one_of(PARTITIONS, 'a way to deal examples to clients'))
   )
   num_clients: int = field(
-    100,
-    count('clients', 'num_clients and client_fraction interchanged'),
-    'registered clients, K',
+    100, count('clients', 'num_clients and client_fraction interchanged')
   )
-  unseen_clients: int = field(
-    0,
-    count('clients', 'a share of the clients', 0),
-    'so many of the K, drawn by the seed, are never in a cohort: they come '
-    'after training, and are evaluated beside the others',
-  )
-  shards_per_client: int = field(
-    10,
-    count('shards for each client', CUT),
-    'shards, unbalanced, pathological: blocks of one class each',
-  )
+  unseen_clients: int = field(0, count('clients', 'a share of the clients', 0))
+  shards_per_client: int = field(10, count('shards for each client', CUT))
   dirichlet_beta: float = field(
-    1.0,
-    rules.above(0, '0 for "one class a client": write 0.01'),
-    'dirichlet, dirichlet_capped: concentration; the smaller, the more uneven',
+    1.0, rules.above(0, '0 for "one class a client": write 0.01')
   )
   dirichlet_min_size: int = field(
-    10,
-    count('training examples of the smallest client', PART),
-    'dirichlet_capped: images of the smallest client',
+    10, count('training examples of the smallest client', PART)
   )
   classes_per_client: int = field(
-    2,
-    count('classes for each client', 'a share of the classes'),
-    'classes: #C = k',
+    2, count('classes for each client', 'a share of the classes')
   )
   class_clusters: int = field(
-    5,
-    count('clusters of classes', 'the classes of a cluster, or a share'),
-    'semantic: disjoint clusters of classes',
+    5, count('clusters of classes', 'the classes of a cluster, or a share')
   )
   class_families: tuple[int, ...] = field(
     (),
@@ -97,53 +96,27 @@ class DataSettings:
       'whole numbers of classes, 1 or more; () is one family of all classes',
       'names of classes, or a single number: write (10,)',
     ),
-    "semantic: sizes of families; EMNIST's are (10, 26, 26)",
   )
   min_client_size: int = field(
-    100,
-    count('training examples of a client', PART),
-    'semantic: images of a client, from this',
+    100, count('training examples of a client', PART)
   )
   max_client_size: int = field(
-    800,
-    count('training examples that no client reaches', PART, 2),
-    'semantic: images of a client, to below this',
+    800, count('training examples that no client reaches', PART, 2)
   )
   group_size: int = field(
-    10,
-    count('clients of one size', 'groups were meant: num_clients / groups'),
-    'unbalanced: clients of one size',
+    10, count('clients of one size', 'groups were meant: num_clients / groups')
   )
   size_step: float = field(
-    50.0,
-    rules.at_least(0, 'a sign: groups grow; 0 makes all clients equal'),
-    'unbalanced: images from one group to the next',
+    50.0, rules.at_least(0, 'a sign: groups grow; 0 makes all clients equal')
   )
   test_partition: str = field(
-    'same',
-    one_of(TEST_PARTITIONS, 'a way to divide the test set'),
-    'same, independent, whole, iid; split: of the training images of a client; '
-    'merged: both sets are dealt as one, and then split',
-    BOTH,
+    'same', one_of(TEST_PARTITIONS, 'a way to divide the test set'), BOTH
   )
   test_shards_per_client: int = field(
-    100,
-    count('shards for each client', CUT),
-    'independent: shards of the test set for each client',
-    BOTH,
+    100, count('shards for each client', CUT), BOTH
   )
-  test_fraction: float = field(
-    0.2,
-    rules.interval('(0, 1)', PERCENT),
-    'split, merged: share of the images of a client',
-    BOTH,
-  )
-  validation_fraction: float = field(
-    0.0,
-    rules.interval('[0, 1)', PERCENT),
-    "share of each client's training examples that is kept for choosing, and "
-    'not trained on; 0: none',
-  )
+  test_fraction: float = field(0.2, rules.interval('(0, 1)', PERCENT), BOTH)
+  validation_fraction: float = field(0.0, rules.interval('[0, 1)', PERCENT))
 
   @property
   def num_seen_clients(self) -> int:

@@ -27,7 +27,7 @@ def as_markdown() -> str:
   for section, fields in _by_section().items():
     parts.append(f'## {section or "The run"}')
     if section:
-      parts.append(SECTIONS[section].__doc__.strip())
+      parts.append(SECTIONS[section].__doc__.partition('\n')[0])
     rows = [HEADS, ('---',) * len(HEADS), *map(_row, fields)]
     lines = [[cell.replace('|', '\\|') for cell in row] for row in rows]
     parts.append('\n'.join(f'| {" | ".join(line)} |' for line in lines))

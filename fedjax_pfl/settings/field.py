@@ -1,6 +1,7 @@
 """What a field of the settings states: its default, what is allowed, help."""
 
 import dataclasses
+import re
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core import rules, user_code
@@ -16,6 +17,9 @@ NOTHING = frozenset()
 # Keys have 32 bits of a seed: a larger one would be that of another run.
 MAX_SEED = 2**32 - 1
 
+# An attribute in the docstring of a section: its name, and lines of help.
+ATTRIBUTE = re.compile(r'^    (\w+): (.*(?:\n {6}.*)*)', re.MULTILINE)
+
 record = dataclasses.dataclass(frozen=True, kw_only=True)
 
 
@@ -24,13 +28,13 @@ class Field(NamedTuple):
 
   default: Any
   rule: Rule
-  help: str
   changes: frozenset[str] = TRAINS
   resumable: bool = False  # may differ between two parts of one run
   traced: bool = False  # a number that changes no shape: see validate.py
   name: str = ''  # on the command line
   section: str = ''  # '' where it stands in Settings itself
   attribute: str = ''  # of the section
+  help: str = ''  # from the docstring of the section
 
 
 def field(*stated: Any, **more: Any) -> Any:
@@ -43,12 +47,13 @@ def field(*stated: Any, **more: Any) -> Any:
 
 def fields_of(section: str, kind: type, prefix: str = '') -> dict[str, Field]:
   """Return the fields of a section by their names on the command line."""
-  found = {}
+  helps, found = dict(ATTRIBUTE.findall(kind.__doc__)), {}
   for own in dataclasses.fields(kind):
     if stated := own.metadata.get('field'):
       name = stated.name or f'{prefix}{own.name}'
+      text = ' '.join(helps.get(own.name, '').split())
       found[name] = stated._replace(
-        name=name, section=section, attribute=own.name
+        name=name, section=section, attribute=own.name, help=text
       )
   return found
 

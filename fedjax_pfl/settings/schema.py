@@ -54,7 +54,15 @@ VIEWS = rules.tuple_of(
 
 @record
 class FinetuneSettings:
-  """Fine-tuning of the global model by each client, for evaluation."""
+  """Fine-tuning of the global model by each client, for evaluation.
+
+  Attributes:
+    epochs: several: one fine-tuning, evaluated at each of them
+    trainable: full, body, head, or layers: 'conv1+bn1'
+    learning_rate: the last learning rate of the rounds
+    momentum: of SGD
+    batch_size: examples of a step
+  """
 
   epochs: tuple[int, ...] = field(
     (5,),
@@ -67,7 +75,6 @@ class FinetuneSettings:
       'whole numbers of epochs, 1 or more',
       'epoch 0, which is the view "initial"; or a single number: write (5,)',
     ),
-    'several: one fine-tuning, evaluated at each of them',
     EVALUATES,
   )
   trainable: str = field(
@@ -78,45 +85,38 @@ class FinetuneSettings:
       "'full', 'body', 'head', or names of layers joined by '+'",
       'a list of layers: write "conv1+bn1"',
     ),
-    "full, body, head, or layers: 'conv1+bn1'",
     EVALUATES,
   )
-  learning_rate: float = field(
-    1e-3,
-    LEARNING_RATE,
-    'the last learning rate of the rounds',
-    EVALUATES,
-    traced=True,
-  )
-  momentum: float = field(0.9, MOMENTUM, 'of SGD', EVALUATES, traced=True)
-  batch_size: int = field(50, BATCH_SIZE, 'examples of a step', EVALUATES)
+  learning_rate: float = field(1e-3, LEARNING_RATE, EVALUATES, traced=True)
+  momentum: float = field(0.9, MOMENTUM, EVALUATES, traced=True)
+  batch_size: int = field(50, BATCH_SIZE, EVALUATES)
 
 
 @record
 class EvaluationSettings:
-  """What is evaluated, on what, and when."""
+  """What is evaluated, on what, and when.
+
+  Attributes:
+    adapt_on: what a client adapts on; test_half: every other one of its tests,
+      and it is evaluated on the rest, for every method alike
+    views: model variants that are evaluated at the end
+    eval_views: those evaluated during the rounds
+    scoring: exact, or means over batches: batches, whole_batches
+    metrics: functions of your own that are evaluated beside accuracy
+    eval_global_model: evaluate the global model on the whole test set, too
+    eval_every: rounds between two evaluations; 0: sixteen times in a run
+    select: the round whose models are the result: the last, or the best one on
+      validation_fraction
+    save_clients: clients whose personalised models are saved in model/
+  """
 
   adapt_on: str = field(
-    'train',
-    one_of(ADAPT_ON, 'what a client adapts on'),
-    'what a client adapts on; test_half: every other one of its tests, and it '
-    'is evaluated on the rest, for every method alike',
-    EVALUATES,
+    'train', one_of(ADAPT_ON, 'what a client adapts on'), EVALUATES
   )
-  views: tuple[str, ...] = field(
-    ('initial', 'finetuned'),
-    VIEWS,
-    'model variants that are evaluated at the end',
-    NOTHING,
-  )
-  eval_views: tuple[str, ...] = field(
-    ('initial',), VIEWS, 'those evaluated during the rounds'
-  )
+  views: tuple[str, ...] = field(('initial', 'finetuned'), VIEWS, NOTHING)
+  eval_views: tuple[str, ...] = field(('initial',), VIEWS)
   scoring: str = field(
-    'exact',
-    one_of(SCORINGS, 'a way to count right answers'),
-    'exact, or means over batches: batches, whole_batches',
-    EVALUATES,
+    'exact', one_of(SCORINGS, 'a way to count right answers'), EVALUATES
   )
   metrics: tuple[str, ...] = field(
     (),
@@ -126,24 +126,15 @@ class EvaluationSettings:
       'always there',
       'the name of a function alone, without its file',
     ),
-    'functions of your own that are evaluated beside accuracy',
     EVALUATES,
   )
   eval_global_model: bool = field(
-    False,
-    boolean('the number of tests, or the name of a test set'),
-    'evaluate the global model on the whole test set, too',
+    False, boolean('the number of tests, or the name of a test set')
   )
-  eval_every: int = field(
-    0,
-    count('rounds', FRACTION, 0),
-    'rounds between two evaluations; 0: sixteen times in a run',
-  )
+  eval_every: int = field(0, count('rounds', FRACTION, 0))
   select: str = field(
     'last',
     one_of(SELECT, 'a round', 'a choice by the tests, which is test_best'),
-    'the round whose models are the result: the last, or the best one on '
-    'validation_fraction',
     EVALUATES,
   )
   save_clients: tuple[int, ...] = field(
@@ -153,69 +144,62 @@ class EvaluationSettings:
       'ids of clients, from 0',
       'a single id: write (0,)',
     ),
-    'clients whose personalised models are saved in model/',
     NOTHING,
   )
 
 
 @record
 class SystemSettings:
-  """How a run is computed, logged and saved."""
+  """How a run is computed, logged and saved.
+
+  Attributes:
+    checkpoint_every: rounds between two checkpoints; 0: with every evaluation
+    log_every: rounds in one compiled call; 0: 1 on a CPU, else eval_every
+    on_divergence: where a number is not finite: stop, or exclude the client
+    clients_per_chunk: clients that vmap runs side by side
+    devices: devices of each process that share the clients; 0: all, of a CPU as
+      many cores as are fastest
+    clients_placement: where states and indices of clients are; host: a round is
+      sent those of its cohort
+    tracker: send metrics and result to wandb or mlflow, beside TensorBoard's
+      tb/
+    debug: run clients in a Python loop, and name the first step that diverges
+    quick: synthetic images may stand in for absent ones
+  """
 
   checkpoint_every: int = field(
-    0,
-    count('rounds', 'minutes instead of rounds', 0),
-    'rounds between two checkpoints; 0: with every evaluation',
-    NOTHING,
+    0, count('rounds', 'minutes instead of rounds', 0), NOTHING
   )
-  log_every: int = field(
-    0,
-    count('rounds', FRACTION, 0),
-    'rounds in one compiled call; 0: 1 on a CPU, else eval_every',
-    NOTHING,
-  )
+  log_every: int = field(0, count('rounds', FRACTION, 0), NOTHING)
   on_divergence: str = field(
     'stop',
     one_of(ON_DIVERGENCE, 'what happens then', 'a client id, or yes or no'),
-    'where a number is not finite: stop, or exclude the client',
   )
-  clients_per_chunk: int | str = field(
-    'auto', CHUNKS, 'clients that vmap runs side by side', NOTHING
-  )
+  clients_per_chunk: int | str = field('auto', CHUNKS, NOTHING)
   devices: int = field(
     0,
     count('devices', 'the name of a device, or a list of them', 0),
-    'devices of each process that share the clients; 0: all, of a CPU as many '
-    'cores as are fastest',
     NOTHING,
     resumable=True,
   )
   clients_placement: str = field(
     'device',
     one_of(PLACEMENTS, 'a place of clients between rounds'),
-    'where states and indices of clients are; host: a round is sent those of '
-    'its cohort',
     NOTHING,
     resumable=True,
   )
   tracker: str = field(
     NONE,
     one_of(TRACKERS, 'a service', 'tensorboard: every run writes tb/'),
-    "send metrics and result to wandb or mlflow, beside TensorBoard's tb/",
     NOTHING,
     resumable=True,
   )
   debug: bool = field(
-    False,
-    boolean('a word instead of True or False'),
-    'run clients in a Python loop, and name the first step that diverges',
-    NOTHING,
-    resumable=True,
+    False, boolean('a word instead of True or False'), NOTHING, resumable=True
   )
   quick: bool = field(
     False,
     boolean('a word; the config argument :quick sets more than this'),
-    'synthetic images may stand in for absent ones',
     NOTHING,
   )
 
@@ -236,6 +220,14 @@ GROUPED = 'dp', 'finetune'  # their names have that of the section before them
 class Settings:
   """A config after validation: frozen and typed, in sections.
 
+  Attributes:
+    algorithm: the method: a file in fedjax_pfl/algorithms; or a file of your
+      own
+    hp: hyperparameters of the method by name; its file has their defaults
+    init_from: begin with the final global model of a run directory, or a
+      .safetensors
+    seed: of all random numbers
+
   >>> settings = parse_config({'dataset': 'digits'})
   >>> settings.data.num_clients, settings.finetune.epochs
   (100, (5,))
@@ -244,7 +236,6 @@ class Settings:
   algorithm: str = field(
     'fedavg',
     or_code(one_of(algorithms.available(), 'a file in fedjax_pfl/algorithms')),
-    'the method: a file in fedjax_pfl/algorithms; or a file of your own',
   )
   hp: Mapping[str, Any] = field(
     MappingProxyType({}),
@@ -253,12 +244,9 @@ class Settings:
       'hyperparameters by name, {} for the defaults of the method',
       'one value: write hp.<name>',
     ),
-    'hyperparameters of the method by name; its file has their defaults',
   )
   init_from: str = field(
-    '',
-    path('a finished run or a .safetensors file as a string; "" is none'),
-    'begin with the final global model of a run directory, or a .safetensors',
+    '', path('a finished run or a .safetensors file as a string; "" is none')
   )
   seed: int = field(
     0,
@@ -267,7 +255,6 @@ class Settings:
       f'a whole number as a seed, 0 to {MAX_SEED}',
       'a list of seeds: each seed is a run; or a seed made from the time',
     ),
-    'of all random numbers',
   )
   data: DataSettings = DataSettings()
   model: ModelSettings = ModelSettings()

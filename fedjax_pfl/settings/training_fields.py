@@ -27,46 +27,45 @@ DRAWN_SPEEDS = 'lognormal'
 
 @record
 class ModelSettings:
-  """The architecture, and how its head begins."""
+  """The architecture, and how its head begins.
+
+  Attributes:
+    name: the architecture; or a module of your own
+    head_init: weights of the head; default: PyTorch's
+    head_bias: bias of the head; default: random, as PyTorch's
+    norm_statistics: BatchNorm is tested by the test batch; running: by averages
+      over training batches, which clients send; running_local: which they keep
+      (SiloBN)
+    conv_impl: how convolutions are computed; auto: gemm on a CPU, fused
+      elsewhere
+    precision: float32 on every device; tf32: products with rounded inputs;
+      mixed: bfloat16 activations, float32 parameters
+    lora_rank: rank of adapters beside the kernels (LoRA); 0: none
+    lora_targets: layers that have one; *: all with a kernel, but the head
+    lora_alpha: alpha / rank is the factor of an adapter
+  """
 
   name: str = field(
-    'convnet4',
-    or_code(one_of(MODELS, 'a known model')),
-    'the architecture; or a module of your own',
-    name='model',
+    'convnet4', or_code(one_of(MODELS, 'a known model')), name='model'
   )
   head_init: str = field(
-    'default',
-    one_of(HEAD_INITS, 'a way to begin the weights of the head'),
-    "weights of the head; default: PyTorch's",
+    'default', one_of(HEAD_INITS, 'a way to begin the weights of the head')
   )
   head_bias: str = field(
-    'default',
-    one_of(HEAD_BIASES, 'a way to begin the bias of the head'),
-    "bias of the head; default: random, as PyTorch's",
+    'default', one_of(HEAD_BIASES, 'a way to begin the bias of the head')
   )
   norm_statistics: str = field(
-    'batch',
-    one_of(NORM_STATISTICS, 'statistics by which BatchNorm is tested'),
-    'BatchNorm is tested by the test batch; running: by averages over training '
-    'batches, which clients send; running_local: which they keep (SiloBN)',
+    'batch', one_of(NORM_STATISTICS, 'statistics by which BatchNorm is tested')
   )
   conv_impl: str = field(
-    'auto',
-    one_of(CONV_IMPLS, 'a way to compute convolutions'),
-    'how convolutions are computed; auto: gemm on a CPU, fused elsewhere',
-    NOTHING,
+    'auto', one_of(CONV_IMPLS, 'a way to compute convolutions'), NOTHING
   )
   precision: str = field(
     'float32',
     one_of(PRECISIONS, 'a precision', 'a dtype: bfloat16 is called mixed'),
-    'float32 on every device; tf32: products with rounded inputs; mixed: '
-    'bfloat16 activations, float32 parameters',
   )
   lora_rank: int = field(
-    0,
-    count('dimensions', 'alpha was meant, or a sign', 0),
-    'rank of adapters beside the kernels (LoRA); 0: none',
+    0, count('dimensions', 'alpha was meant, or a sign', 0)
   )
   lora_targets: tuple[str, ...] = field(
     ('*',),
@@ -75,77 +74,91 @@ class ModelSettings:
       "patterns for paths of layers, such as 'block*/qkv'",
       'a single word in a config: write ("*",)',
     ),
-    'layers that have one; *: all with a kernel, but the head',
   )
   lora_alpha: float = field(
-    16.0,
-    rules.above(0, 'a sign, or alpha / rank was meant'),
-    'alpha / rank is the factor of an adapter',
+    16.0, rules.above(0, 'a sign, or alpha / rank was meant')
   )
 
 
 @record
 class TrainingSettings:
-  """Rounds, and what a client of the cohort does in one."""
+  """Rounds, and what a client of the cohort does in one.
+
+  Attributes:
+    client_fraction: share of the clients that take part in a round; unseen ones
+      do not count
+    sampling: fixed: as many clients in each round; poisson: each joins with
+      probability client_fraction; cyclic: dp.bands groups of clients take
+      turns, each joins with dp.bands times that
+    dropout_rate: probability with which a client of the cohort fails and sends
+      nothing
+    client_speeds: steps a second of each client, in simulated time: none;
+      lognormal, drawn with median 1; or a file of numbers
+    speed_sigma: deviation of the logarithm of drawn speeds
+    deadline: simulated seconds after which a round ends; 0: with its slowest
+      client
+    late_clients: drop: they send nothing; partial: they do the steps that fit
+    buffer_size: asynchronous (FedBuff): the server moves after so many uploads,
+      while client_fraction of the clients are at work; 0: in rounds
+    total_epochs: over a client's data: rounds = floor(total_epochs /
+      local_epochs)
+    loss: what training minimises, a mean over examples; or a function of your
+      own
+    local_epochs: epochs of a client in a round
+    rounds: given: total_epochs is not used; 0 with init_from: only evaluate
+    batch_size: examples of a step
+    learning_rate: in the first round
+    lr_milestones: fractions of all rounds from which on the learning rate is a
+      tenth
+    lr_decay: factor of the learning rate in every round, from the first on
+    optimizer: of the rounds; fine-tuning is SGD
+    momentum: of SGD; beta_1 of Adam
+    weight_decay: L2, or decoupled: adamw
+    clip_norm: largest norm of a step's gradient; 0: any
+    aggregation: weights of clients in a mean: 1 / m, or examples: n_i / n
+    server_optimizer: takes the mean change of a round as its gradient; none:
+      the mean itself
+    server_learning_rate: of that optimiser
+    server_momentum: of that optimiser, beta_1
+    compression: of what clients send; none: as it is
+    compression_levels: of qsgd, beside 0 and the sign: 7 are 4 bits a number
+    compression_share: of topk: which part of the numbers of a leaf is sent
+    server_data_fraction: share of all training examples that the server trains
+      on
+    server_trainable: what the server trains, for an epoch a round; or body
+  """
 
   client_fraction: float = field(
-    0.1,
-    rules.interval('(0, 1]', 'a percentage, or clients', 'a fraction'),
-    'share of the clients that take part in a round; unseen ones do not count',
+    0.1, rules.interval('(0, 1]', 'a percentage, or clients', 'a fraction')
   )
-  sampling: str = field(
-    'fixed',
-    one_of(SAMPLINGS, 'a way to draw a cohort'),
-    'fixed: as many clients in each round; poisson: each joins with '
-    'probability client_fraction; cyclic: dp.bands groups of clients take '
-    'turns, each joins with dp.bands times that',
-  )
+  sampling: str = field('fixed', one_of(SAMPLINGS, 'a way to draw a cohort'))
   dropout_rate: float = field(
     0.0,
     rules.interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability'),
-    'probability with which a client of the cohort fails and sends nothing',
   )
   client_speeds: str = field(
-    'none',
-    path('none, lognormal, or a text file of a number for each client'),
-    'steps a second of each client, in simulated time: none; lognormal, drawn '
-    'with median 1; or a file of numbers',
+    'none', path('none, lognormal, or a text file of a number for each client')
   )
   speed_sigma: float = field(
-    1.0,
-    rules.at_least(0, 'a sign; 0 is one speed for all'),
-    'deviation of the logarithm of drawn speeds',
+    1.0, rules.at_least(0, 'a sign; 0 is one speed for all')
   )
-  deadline: float = field(
-    0.0,
-    rules.at_least(0, 'a sign; 0 waits for all'),
-    'simulated seconds after which a round ends; 0: with its slowest client',
-  )
+  deadline: float = field(0.0, rules.at_least(0, 'a sign; 0 waits for all'))
   late_clients: str = field(
     'drop',
     one_of(('drop', 'partial'), 'what becomes of clients that would be late'),
-    'drop: they send nothing; partial: they do the steps that fit',
   )
   buffer_size: int = field(
-    0,
-    count('uploads', 'a sign; 0 is rounds that wait', 0),
-    'asynchronous (FedBuff): the server moves after so many uploads, while '
-    'client_fraction of the clients are at work; 0: in rounds',
+    0, count('uploads', 'a sign; 0 is rounds that wait', 0)
   )
   total_epochs: int = field(
-    320,
-    count('epochs', 'rounds were meant: they have a field of that name'),
-    "over a client's data: rounds = floor(total_epochs / local_epochs)",
+    320, count('epochs', 'rounds were meant: they have a field of that name')
   )
   loss: str = field(
-    CROSS_ENTROPY,
-    or_code(one_of((CROSS_ENTROPY,), 'the loss of an example')),
-    'what training minimises, a mean over examples; or a function of your own',
+    CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,), 'the loss of an example'))
   )
   local_epochs: int = field(
     10,
     count('epochs', 'steps or a fraction of an epoch instead of whole epochs'),
-    'epochs of a client in a round',
   )
   rounds: int | None = field(
     None,
@@ -154,12 +167,9 @@ class TrainingSettings:
       'a whole number of rounds, 1 or more, or None: total / local epochs',
       'epochs, or a fraction, instead of rounds',
     ),
-    'given: total_epochs is not used; 0 with init_from: only evaluate',
   )
-  batch_size: int = field(50, BATCH_SIZE, 'examples of a step')
-  learning_rate: float = field(
-    0.1, LEARNING_RATE, 'in the first round', traced=True
-  )
+  batch_size: int = field(50, BATCH_SIZE)
+  learning_rate: float = field(0.1, LEARNING_RATE, traced=True)
   lr_milestones: tuple[float, ...] = field(
     (0.5, 0.75),
     rules.tuple_of(
@@ -167,50 +177,33 @@ class TrainingSettings:
       'fractions of all rounds, between 0 and 1',
       'rounds instead of fractions, or a single number: write (0.5,)',
     ),
-    'fractions of all rounds from which on the learning rate is a tenth',
   )
   lr_decay: float = field(
     1.0,
     rules.interval('(0, 1]', 'what is taken off: 0.005 for 0.995'),
-    'factor of the learning rate in every round, from the first on',
     traced=True,
   )
   optimizer: str = field(
-    'sgd',
-    one_of(OPTIMISERS, 'an optimiser of local training'),
-    'of the rounds; fine-tuning is SGD',
+    'sgd', one_of(OPTIMISERS, 'an optimiser of local training')
   )
-  momentum: float = field(0.9, MOMENTUM, 'of SGD; beta_1 of Adam', traced=True)
-  weight_decay: float = field(
-    0.0, rules.at_least(0, rules.SIGN), 'L2, or decoupled: adamw', traced=True
-  )
-  clip_norm: float = field(
-    0.0,
-    rules.at_least(0, 'a sign; 0 clips nothing'),
-    "largest norm of a step's gradient; 0: any",
-  )
+  momentum: float = field(0.9, MOMENTUM, traced=True)
+  weight_decay: float = field(0.0, rules.at_least(0, rules.SIGN), traced=True)
+  clip_norm: float = field(0.0, rules.at_least(0, 'a sign; 0 clips nothing'))
   aggregation: str = field(
-    'uniform',
-    one_of(AGGREGATIONS, 'a way to weigh clients'),
-    'weights of clients in a mean: 1 / m, or examples: n_i / n',
+    'uniform', one_of(AGGREGATIONS, 'a way to weigh clients')
   )
   server_optimizer: str = field(
     'none',
     one_of(
       ('none', 'sgd', 'adagrad', 'adam', 'yogi'), 'an optimiser of the server'
     ),
-    'takes the mean change of a round as its gradient; none: the mean itself',
   )
   server_learning_rate: float = field(
-    1.0,
-    rules.above(0, 'the learning rate of clients, or a sign'),
-    'of that optimiser',
+    1.0, rules.above(0, 'the learning rate of clients, or a sign')
   )
-  server_momentum: float = field(0.9, MOMENTUM, 'of that optimiser, beta_1')
+  server_momentum: float = field(0.9, MOMENTUM)
   compression: str = field(
-    'none',
-    one_of(('none', 'qsgd', 'topk', 'drive'), 'a compressor of uploads'),
-    'of what clients send; none: as it is',
+    'none', one_of(('none', 'qsgd', 'topk', 'drive'), 'a compressor of uploads')
   )
   compression_levels: int = field(
     7,
@@ -219,24 +212,18 @@ class TrainingSettings:
       'a whole number of levels, 1 to 127: a number has 8 bits at most',
       'bits instead of levels: 7 levels with a sign are 4 bits',
     ),
-    'of qsgd, beside 0 and the sign: 7 are 4 bits a number',
   )
   compression_share: float = field(
     0.05,
     rules.interval(
       '(0, 1]', 'a percentage, or a number of coordinates', 'a share'
     ),
-    'of topk: which part of the numbers of a leaf is sent',
   )
   server_data_fraction: float = field(
-    0.0,
-    rules.share('a percentage, or a number of examples'),
-    'share of all training examples that the server trains on',
+    0.0, rules.share('a percentage, or a number of examples')
   )
   server_trainable: str = field(
-    'full',
-    one_of(('full', 'body'), 'a part that the server may train'),
-    'what the server trains, for an epoch a round; or body',
+    'full', one_of(('full', 'body'), 'a part that the server may train')
   )
 
   @property
@@ -249,36 +236,32 @@ class TrainingSettings:
 
 @record
 class PrivacySettings:
-  """Differential privacy of clients, by noise in the sum of their changes."""
+  """Differential privacy of clients, by noise in the sum of their changes.
 
-  clip: float = field(
-    0.0,
-    rules.at_least(0, 'a sign; 0 is no privacy'),
-    'largest norm of what a client changes in a round; 0: no privacy',
-  )
+  Attributes:
+    clip: largest norm of what a client changes in a round; 0: no privacy
+    clip_quantile: the clip follows this quantile of the norms; 0: it stays
+    noise_multiplier: deviation of the noise in a sum, in clips; 0: as
+      dp.epsilon needs
+    epsilon: budget of the run, from which its noise follows
+    delta: of the budget; far below 1 / num_clients
+    bands: of noise that takes back some of the rounds before, with
+      sampling=cyclic; 1: independent
+  """
+
+  clip: float = field(0.0, rules.at_least(0, 'a sign; 0 is no privacy'))
   clip_quantile: float = field(
-    0.0,
-    rules.interval('[0, 1)', 'a percentage; 0 keeps the clip'),
-    'the clip follows this quantile of the norms; 0: it stays',
+    0.0, rules.interval('[0, 1)', 'a percentage; 0 keeps the clip')
   )
   noise_multiplier: float = field(
-    0.0,
-    rules.at_least(0, 'a sign; 0 is the noise of dp.epsilon'),
-    'deviation of the noise in a sum, in clips; 0: as dp.epsilon needs',
+    0.0, rules.at_least(0, 'a sign; 0 is the noise of dp.epsilon')
   )
   epsilon: float = field(
-    0.0,
-    rules.at_least(0, 'a sign; 0 is the budget of dp.noise_multiplier'),
-    'budget of the run, from which its noise follows',
+    0.0, rules.at_least(0, 'a sign; 0 is the budget of dp.noise_multiplier')
   )
   delta: float = field(
-    0.0,
-    rules.interval('[0, 1)', 'a percentage, or an exponent'),
-    'of the budget; far below 1 / num_clients',
+    0.0, rules.interval('[0, 1)', 'a percentage, or an exponent')
   )
   bands: int = field(
-    1,
-    count('bands', '0 was meant for independent noise, which is 1'),
-    'of noise that takes back some of the rounds before, with sampling=cyclic; '
-    '1: independent',
+    1, count('bands', '0 was meant for independent noise, which is 1')
   )

@@ -240,8 +240,9 @@ def test_the_page_is_that_of_the_code():
   )
   lines = document.as_text().splitlines()
   assert '  num_clients (100): registered clients, K' in lines
-  for name in FIELDS:
+  for name, field in FIELDS.items():
     assert any(line.startswith(f'  {name} (') for line in lines), name
+    assert field.help, f'{name} is not in the docstring of its section'
 
 
 def test_effective_hyperparameters_are_what_json_holds():
