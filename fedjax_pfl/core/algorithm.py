@@ -80,18 +80,9 @@ def unchanged(
   return server, clients
 
 
-def any_clients(data: ClientData) -> None:
-  """Accept all clients."""
-
-
 def as_stored(server: Server, data: ClientData) -> ClientData:
   """Return the training data unchanged."""
   return data
-
-
-def no_broadcast(server: Server) -> tuple:
-  """Return no leaf: nothing is sent before the rounds."""
-  return ()
 
 
 class Algorithm(NamedTuple):
@@ -199,9 +190,9 @@ class Stage(NamedTuple):
   initialize: Callable[[Server, Client, ClientData], tuple[Server, Client]] = (
     unchanged
   )
-  validate_clients: Callable[[ClientData], None] = any_clients
+  validate_clients: Callable[[ClientData], None] = lambda data: None
   prepare_data: Callable[[Server, ClientData], ClientData] = as_stored
-  initial_broadcast: Callable[[Server], PyTree] = no_broadcast
+  initial_broadcast: Callable[[Server], PyTree] = lambda server: ()
   full_participation: bool = False
   knows_seed: bool = False
   note: str = ''

@@ -28,10 +28,9 @@ def cache_root(cache_dir: str = '') -> pathlib.Path:
   In order: the argument, $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl,
   ~/.cache/fedjax_pfl.
   """
-  root = cache_dir or os.environ.get('FEDJAX_PFL_CACHE', '')
-  if not root:
-    base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-    root = os.path.join(base, 'fedjax_pfl')
+  base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
+  own = cache_dir or os.environ.get('FEDJAX_PFL_CACHE')
+  root = own or os.path.join(base, 'fedjax_pfl')
   try:
     return pathlib.Path(root).expanduser()
   except RuntimeError as error:  # a user without a home

@@ -23,7 +23,6 @@ import jax
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Task
 
-PROTOCOLS = ('paper', 'released')
 TYPO = 'a typing error'
 SIGN = 'a sign: it is a penalty, written as a positive number'
 
@@ -76,9 +75,9 @@ def interval(
   return Rule(holds, expected or words, cause)
 
 
-def at_least(low: float, cause: str, expected: str = '') -> Rule:
+def at_least(low: float, cause: str) -> Rule:
   """Return the rule of a finite number, `low` or more."""
-  words = expected or f'a number, {low} or more'
+  words = f'a number, {low} or more'
   return interval(f'[{low}, inf)', cause, expected=words)
 
 
@@ -110,14 +109,11 @@ def count(what: str, cause: str, smallest: int = 1) -> Rule:
 def one_of(choices: Collection[str], expected: str, cause: str = TYPO) -> Rule:
   """Return the rule of a word that is among the choices."""
   choices = tuple(choices)
-
-  def holds(value) -> bool:
-    return isinstance(value, str) and value in choices
-
+  holds = lambda value: isinstance(value, str) and value in choices
   return Rule(holds, expected, cause, choices)
 
 
-def protocol(choices: Collection[str] = PROTOCOLS) -> Rule:
+def protocol(choices: Collection[str] = ('paper', 'released')) -> Rule:
   """Return the rule of `protocol`: the paper's text, or its public code."""
   return one_of(choices, 'a reading of the paper')
 

@@ -1,8 +1,4 @@
-"""One more field for the state of the server, around any method.
-
-The record of the method's server gets one more field, which the functions of
-the method do not see.
-"""
+"""One more field for the state of the server, which the method does not see."""
 
 from collections import namedtuple
 from collections.abc import Callable
@@ -19,6 +15,8 @@ from fedjax_pfl.core.types import PyTree
 
 # Functions of an `Algorithm` whose first argument is the server.
 SERVED = 'init_client', 'download', 'personalize', 'respond', 'global_model'
+# The engine knows these by their identity.
+NOTHING = None, as_aggregated, as_stored, unchanged
 
 
 def with_state(
@@ -50,28 +48,25 @@ def with_state(
     server, clients = stage.initialize(_own(server), clients, data)
     return _joined(server, field, begin(server, None, previous)), clients
 
-  def wrapped(function):
-    """Return the method's function of its own server; None stays None."""
-    if function is None:
-      return None
-    return wraps(function)(lambda server, *args: function(_own(server), *args))
+  def wrapped(function, of_joined=None):
+    """Return the function of the joined server; what does nothing stays."""
+    if function in NOTHING:
+      return function
+    of_own = lambda server, *args: function(_own(server), *args)
+    return wraps(function)(of_joined or of_own)
 
   algorithm = method._replace(
     init_server=init_server,
     aggregate=aggregate_both,
+    post_aggregate=wrapped(method.post_aggregate, post_aggregate),
     **{name: wrapped(getattr(method, name)) for name in SERVED},
   )
-  if method.post_aggregate is not as_aggregated:
-    algorithm = algorithm._replace(post_aggregate=post_aggregate)
-  changed = {
-    'algorithm': algorithm,
-    'initial_broadcast': wrapped(stage.initial_broadcast),
-  }
-  if stage.prepare_data is not as_stored:
-    changed['prepare_data'] = wrapped(stage.prepare_data)
-  if stage.initialize is not unchanged:
-    changed['initialize'] = initialize
-  return stage._replace(**changed)
+  return stage._replace(
+    algorithm=algorithm,
+    initialize=wrapped(stage.initialize, initialize),
+    prepare_data=wrapped(stage.prepare_data),
+    initial_broadcast=wrapped(stage.initial_broadcast),
+  )
 
 
 @cache
