@@ -96,7 +96,7 @@ class Run:
   def __init__(
     self, path: pathlib.Path, log: Callable[[str], None], tracking: Tracking
   ):
-    self.path = path
+    self.path, self._checkpoints = path, path / 'checkpoints'
     self._log = log
     self._tracking = tracking
     self._is_closed = False
@@ -151,15 +151,13 @@ class Run:
     continues, at its tracker.
     """
     restored = checkpoint.restore(self._checkpoints, like, self._log)
-    path, last = self.path / METRICS, -1
+    path, last = self.path / METRICS, restored[0] if restored else -1
     if restored:
-      last = restored[0]
       checksum = checkpoint.read_metadata(self._checkpoints, last)
       _check_metrics(path, checksum, last, self._log)
     if path.exists():
       _cut(path, last)
-      self._tracking.rewind(last)
-    self._tracking.start()
+    self._tracking.start(last if path.exists() else None)
     return restored
 
   def write_clients(
@@ -207,10 +205,6 @@ class Run:
     self._is_closed = True
     self._tracking.finish(None)
     lock.release(self.path)
-
-  @property
-  def _checkpoints(self) -> pathlib.Path:
-    return self.path / 'checkpoints'
 
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:

@@ -103,12 +103,12 @@ class Tracking:
     self._begin, self._name, self._log = Begin(folder, config), service, log
     self._service = self._events = None
 
-  def rewind(self, last_round: int) -> None:
-    """Hide the rounds after this one; -1 hides all."""
-    self._begin = self._begin._replace(last_round=last_round)
+  def start(self, last_round: int | None) -> None:
+    """Start or continue the run, after this round: later ones are hidden.
 
-  def start(self) -> None:
-    """Start or continue the run at its service, where it has one."""
+    -1 hides all rounds; None: there are none.
+    """
+    self._begin = self._begin._replace(last_round=last_round)
     if self._name != NONE:
       self._guarded(self._start)
 
@@ -131,9 +131,8 @@ class Tracking:
   def _start(self) -> None:
     path = self._begin.folder / IDS
     ids = _read_ids(path)
-    begin = self._begin._replace(id=ids.get(self._name))
     module = importlib.import_module(f'{__name__}.{self._name}')
-    service = module.Run(begin)
+    service = module.Run(self._begin._replace(id=ids.get(self._name)))
     atomic_files.write_json(path, {**ids, self._name: service.id})
     self._service = service
     self._log(f'{self._name}: {PASSWORD.sub("//", service.place)}')
@@ -180,8 +179,6 @@ def scalars(numbers: Numbers) -> dict[str, float]:
 
 def _read_ids(path: pathlib.Path) -> dict[str, str]:
   """Return {service: id}; {} where there is no file, or a damaged one."""
-  try:
-    ids = json.loads(path.read_bytes())
-  except (FileNotFoundError, ValueError):
-    return {}
-  return ids if isinstance(ids, dict) else {}
+  with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+    return dict(json.loads(path.read_bytes()))
+  return {}
