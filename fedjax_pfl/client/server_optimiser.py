@@ -24,9 +24,8 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.core import norm_stats, rules
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Stage, with_state
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.server_state import with_state
 from fedjax_pfl.core.types import Array, Params
 
 SERVER_OPTIMISERS = ('sgd', 'adagrad', 'adam', 'yogi')

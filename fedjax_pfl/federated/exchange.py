@@ -27,8 +27,8 @@ from fedjax_pfl.core.algorithm import (
   Server,
   Stage,
   unchanged,
+  with_state,
 )
-from fedjax_pfl.core.server_state import with_state
 from fedjax_pfl.core.types import Mask, PyTree
 
 STREAM = 2**31 - 2  # of a client's key; methods use small numbers
