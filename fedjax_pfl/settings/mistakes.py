@@ -1,7 +1,8 @@
 """Settings that are right each, but not beside one another."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import is_code
@@ -12,203 +13,201 @@ from fedjax_pfl.settings.schema import FIELDS, Settings
 MAX_EPOCHS = 100_000
 MAX_ROUNDS = 1_000_000
 
+Refuse = Callable[..., None]  # `_refuse_if` with the fields
+
 
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
-  for mistake in _mistakes(settings):
-    if mistake.is_made:
-      raise bad_input(
-        mistake.name,
-        got=flat[mistake.name] if mistake.got is None else mistake.got,
-        expected=mistake.expected,
-        choices=mistake.choices or None,
-        cause=mistake.cause,
-      )
+  refuse_if = partial(_refuse_if, flat)
+  _check_rounds(settings, refuse_if)
+  _check_buffer(settings, refuse_if)
+  _check_evaluation(settings, refuse_if)
+  _check_privacy(settings, refuse_if)
+  _check_clients(settings, refuse_if)
 
 
-class Mistake(NamedTuple):
-  """Fields that are right each, but not beside one another."""
+def _refuse_if(
+  flat: Mapping[str, Any],
+  is_mistake: Any,
+  name: str,
+  expected: str,
+  choices: tuple[str, ...] | None = None,
+  cause: str = 'one of two settings was forgotten',
+  got: Any = None,
+) -> None:
+  """Refuse the value of a field, or what was got, if it is a mistake."""
+  if is_mistake:
+    got = flat[name] if got is None else got
+    raise bad_input(
+      name, got=got, expected=expected, choices=choices, cause=cause
+    )
 
-  is_made: Any
-  name: str
-  expected: str
-  choices: tuple[str, ...] = ()
-  cause: str = 'one of two settings was forgotten'
-  got: Any = None  # None: the value of the field
 
-
-def _mistakes(settings: Settings) -> list[Mistake]:
-  data, evaluation, system = settings.data, settings.evaluation, settings.system
+def _check_rounds(settings: Settings, refuse_if: Refuse) -> None:
   training, rounds = settings.training, settings.training.num_rounds
-  last, buffer_size = data.num_seen_clients - 1, training.buffer_size
-  absent = [client for client in evaluation.save_clients if client > last]
-  on_host = system.clients_placement == 'host'
-  no_time = training.client_speeds == 'none'
-  kept = {
-    f'test_partition={data.test_partition}': data.test_partition in OF_OWN,
-    'validation_fraction': data.validation_fraction,
-    'unseen_clients': data.unseen_clients,
-  }
-  lengths = (
+  refuse_if(
+    training.rounds is None and rounds < 1,
+    'local_epochs',
+    f'at most total_epochs, {training.total_epochs}',
+    cause='rounds = total_epochs / local_epochs, and that is below 1',
+  )
+  for name, length, largest in (
     ('rounds', rounds, MAX_ROUNDS),
     ('local_epochs', training.local_epochs, MAX_EPOCHS),
     ('finetune.epochs', max(settings.finetune.epochs), MAX_EPOCHS),
+  ):
+    refuse_if(
+      length > largest,
+      name,
+      f'at most {largest}',
+      cause='a digit too many, or steps instead of epochs',
+      got=length,
+    )
+  refuse_if(
+    training.rounds == 0 and not settings.init_from,
+    'rounds',
+    FIELDS['rounds'].rule.expected,
+    ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
   )
-  return [
-    Mistake(
-      training.rounds is None and rounds < 1,
-      'local_epochs',
-      f'at most total_epochs, {training.total_epochs}',
-      cause='rounds = total_epochs / local_epochs, and that is below 1',
-    ),
-    *(
-      Mistake(
-        length > largest,
-        name,
-        f'at most {largest}',
-        cause='a digit too many, or steps instead of epochs',
-        got=length,
-      )
-      for name, length, largest in lengths
-    ),
-    Mistake(
-      training.rounds == 0 and not settings.init_from,
-      'rounds',
-      FIELDS['rounds'].rule.expected,
-      ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
-    ),
-    Mistake(
-      training.deadline and no_time,
-      'deadline',
-      '0 without client_speeds: no time passes',
-      ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
-    ),
-    Mistake(
-      settings.model.lora_rank
-      and settings.algorithm != 'partial'
-      and not is_code(settings.algorithm),
-      'lora_rank',
-      'partial, whose patterns say what is frozen',
-      ('algorithm=partial', "hp.shared='*/lora_*'"),
-      'adapters in a method that trains and sends all kernels beside them',
-      f'{settings.model.lora_rank} with {settings.algorithm}',
-    ),
-    Mistake(
-      buffer_size
-      and (no_time or training.deadline or training.sampling == 'poisson'),
-      'buffer_size',
-      '0 without client_speeds, with a deadline, or with Poisson cohorts: a '
-      'server with a buffer waits for nobody, and has no cohorts',
-      ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
-    ),
-    Mistake(
-      buffer_size and training.compression != 'none',
-      'compression',
-      'none with a buffer: the server scales late changes as models, which '
-      'packed bits are not',
-      ('compression=none', 'buffer_size=0'),
-    ),
-    Mistake(
-      buffer_size > last + 1,
-      'buffer_size',
-      f'at most the {last + 1} clients: none is twice in a buffer',
-      cause='fewer clients than before',
-    ),
-    Mistake(
-      not evaluation.views,
-      'views',
-      'at least one view, to be evaluated at the end',
-      ('initial', 'finetuned'),
-      'eval_views was meant: the views during the rounds',
-    ),
-    Mistake(
-      evaluation.select == 'validation' and not data.validation_fraction,
-      'select',
-      'last without validation_fraction: nothing is kept for choosing',
-      ('validation_fraction=0.1', 'select=last'),
-    ),
-    Mistake(
-      last < 0,
-      'unseen_clients',
-      f'at most {data.num_clients - 1}: a cohort has at least one client',
-      ('unseen_clients=0', 'a larger num_clients, which counts all'),
-      'num_clients taken for the number of those that train',
-      f'{data.unseen_clients} of {data.num_clients} clients',
-    ),
-    Mistake(
-      system.debug and on_host,
-      'clients_placement',
-      'device with debug=True: its loop runs on the device alone',
-      ('clients_placement=device', 'debug=False'),
-    ),
-    *_mistakes_of_privacy(settings),
-    Mistake(
-      absent,
-      'save_clients',
-      f'ids of clients, 0 to {last}',
-      cause='fewer clients than before, or one of unseen_clients',
-      got=absent[:1],
-    ),
-    *(
-      Mistake(
-        training.server_data_fraction and is_kept,
-        'server_data_fraction',
-        f'0 with {name}: the server would train on examples that are kept for '
-        'testing, for choosing, or for clients who come later',
-        ('server_data_fraction=0', f'no {name}'),
-        'two settings of different experiments',
-      )
-      for name, is_kept in kept.items()
-    ),
-  ]
+  refuse_if(
+    training.deadline and training.client_speeds == 'none',
+    'deadline',
+    '0 without client_speeds: no time passes',
+    ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
+  )
+  method, rank = settings.algorithm, settings.model.lora_rank
+  refuse_if(
+    rank and method != 'partial' and not is_code(method),
+    'lora_rank',
+    'partial, whose patterns say what is frozen',
+    ('algorithm=partial', "hp.shared='*/lora_*'"),
+    'adapters in a method that trains and sends all kernels beside them',
+    f'{rank} with {method}',
+  )
 
 
-def _mistakes_of_privacy(settings: Settings) -> list[Mistake]:
+def _check_buffer(settings: Settings, refuse_if: Refuse) -> None:
+  training, clients = settings.training, settings.data.num_seen_clients
+  in_rounds = training.deadline or training.sampling == 'poisson'
+  refuse_if(
+    training.buffer_size and (training.client_speeds == 'none' or in_rounds),
+    'buffer_size',
+    '0 without client_speeds, with a deadline, or with Poisson cohorts: a '
+    'server with a buffer waits for nobody, and has no cohorts',
+    ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
+  )
+  refuse_if(
+    training.buffer_size and training.compression != 'none',
+    'compression',
+    'none with a buffer: the server scales late changes as models, which '
+    'packed bits are not',
+    ('compression=none', 'buffer_size=0'),
+  )
+  refuse_if(
+    training.buffer_size > clients,
+    'buffer_size',
+    f'at most the {clients} clients: none is twice in a buffer',
+    cause='fewer clients than before',
+  )
+
+
+def _check_evaluation(settings: Settings, refuse_if: Refuse) -> None:
+  data, evaluation, system = settings.data, settings.evaluation, settings.system
+  refuse_if(
+    not evaluation.views,
+    'views',
+    'at least one view, to be evaluated at the end',
+    ('initial', 'finetuned'),
+    'eval_views was meant: the views during the rounds',
+  )
+  refuse_if(
+    evaluation.select == 'validation' and not data.validation_fraction,
+    'select',
+    'last without validation_fraction: nothing is kept for choosing',
+    ('validation_fraction=0.1', 'select=last'),
+  )
+  refuse_if(
+    data.num_seen_clients < 1,
+    'unseen_clients',
+    f'at most {data.num_clients - 1}: a cohort has at least one client',
+    ('unseen_clients=0', 'a larger num_clients, which counts all'),
+    'num_clients taken for the number of those that train',
+    f'{data.unseen_clients} of {data.num_clients} clients',
+  )
+  refuse_if(
+    system.debug and system.clients_placement == 'host',
+    'clients_placement',
+    'device with debug=True: its loop runs on the device alone',
+    ('clients_placement=device', 'debug=False'),
+  )
+
+
+def _check_privacy(settings: Settings, refuse_if: Refuse) -> None:
   dp, training = settings.dp, settings.training
   others = ('clip_quantile', 'noise_multiplier', 'epsilon', 'delta')
   given = [f'dp.{name}' for name in others if getattr(dp, name)]
   given += ['dp.bands'] * (dp.bands > 1)
   both = dp.noise_multiplier, dp.epsilon
-  clients, rounds = settings.data.num_seen_clients, settings.training.num_rounds
-  is_cyclic, rate = training.sampling == 'cyclic', training.client_fraction
   noise = 'dp.epsilon=8', 'dp.noise_multiplier=1'
-  norms, share = settings.model.norm_statistics, training.server_data_fraction
-  past_the_noise = (
-    (training.aggregation == 'examples', 'aggregation=uniform', 'n_i / n'),
-    (norms == 'running', 'norm_statistics=running_local', 'a mean variance'),
-    (share, 'server_data_fraction=0', 'the server that trains on examples'),
-    (training.buffer_size, 'buffer_size=0', 'who comes first to a buffer'),
-  )
-  alone = [
+  for mistake in (
     (given and not dp.clip, 'dp.clip', f'above 0 with {given}', ('dp.clip=1',)),
     (dp.clip and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise),
     (dp.clip and not any(both), 'dp.epsilon', 'a budget, or a noise', noise),
     (dp.clip and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',)),
-    (
-      is_cyclic != (dp.bands > 1),
-      'dp.bands',
-      'above 1 with sampling=cyclic and 1 without: a client may take part in '
-      'one of so many rounds',
-      ('sampling=cyclic and dp.bands=4', 'sampling=poisson and dp.bands=1'),
-    ),
-    (
-      is_cyclic
-      and (dp.bands > rounds or clients % dp.bands or rate * dp.bands > 1),
-      'dp.bands',
-      f'a divisor of {clients}, the clients, at most {rounds}, the rounds, and '
-      f'{1 / rate:g}, 1 / client_fraction: groups of equal size take turns',
-      ('sampling=poisson and dp.bands=1',),
-    ),
-  ]
-  return [
-    *(Mistake(*one) for one in alone),
-    *(
-      Mistake(
-        dp.clip and is_made,
-        'dp.clip',
-        f'0, or {instead}: noise in the sum of changes does not hide {what}',
-        (instead, 'dp.clip=0'),
-      )
-      for is_made, instead, what in past_the_noise
-    ),
-  ]
+  ):
+    refuse_if(*mistake)
+  is_cyclic, rate = training.sampling == 'cyclic', training.client_fraction
+  refuse_if(
+    is_cyclic != (dp.bands > 1),
+    'dp.bands',
+    'above 1 with sampling=cyclic and 1 without: a client may take part in '
+    'one of so many rounds',
+    ('sampling=cyclic and dp.bands=4', 'sampling=poisson and dp.bands=1'),
+  )
+  clients, rounds = settings.data.num_seen_clients, training.num_rounds
+  refuse_if(
+    is_cyclic
+    and (dp.bands > rounds or clients % dp.bands or rate * dp.bands > 1),
+    'dp.bands',
+    f'a divisor of {clients}, the clients, at most {rounds}, the rounds, and '
+    f'{1 / rate:g}, 1 / client_fraction: groups of equal size take turns',
+    ('sampling=poisson and dp.bands=1',),
+  )
+  norms, share = settings.model.norm_statistics, training.server_data_fraction
+  for is_made, instead, what in (
+    (training.aggregation == 'examples', 'aggregation=uniform', 'n_i / n'),
+    (norms == 'running', 'norm_statistics=running_local', 'a mean variance'),
+    (share, 'server_data_fraction=0', 'the server that trains on examples'),
+    (training.buffer_size, 'buffer_size=0', 'who comes first to a buffer'),
+  ):
+    refuse_if(
+      dp.clip and is_made,
+      'dp.clip',
+      f'0, or {instead}: noise in the sum of changes does not hide {what}',
+      (instead, 'dp.clip=0'),
+    )
+
+
+def _check_clients(settings: Settings, refuse_if: Refuse) -> None:
+  data, last = settings.data, settings.data.num_seen_clients - 1
+  absent = [one for one in settings.evaluation.save_clients if one > last]
+  refuse_if(
+    absent,
+    'save_clients',
+    f'ids of clients, 0 to {last}',
+    cause='fewer clients than before, or one of unseen_clients',
+    got=absent[:1],
+  )
+  for name, is_kept in (
+    (f'test_partition={data.test_partition}', data.test_partition in OF_OWN),
+    ('validation_fraction', data.validation_fraction),
+    ('unseen_clients', data.unseen_clients),
+  ):
+    refuse_if(
+      settings.training.server_data_fraction and is_kept,
+      'server_data_fraction',
+      f'0 with {name}: the server would train on examples that are kept for '
+      'testing, for choosing, or for clients who come later',
+      ('server_data_fraction=0', f'no {name}'),
+      'two settings of different experiments',
+    )
