@@ -22,7 +22,7 @@ NORM_STATISTICS = ('batch', 'running', 'running_local')
 
 def mask(tree: PyTree) -> Mask:
   """Return True for running statistics, False for what is learned."""
-  return jax.tree_util.tree_map_with_path(
+  return jax.tree.map_with_path(
     lambda path, _: trees.leaf_name(path[-1:]) in (MEAN, VAR), tree
   )
 
@@ -56,7 +56,7 @@ def names_of(model: PyTree) -> list[str]:
 def found_in(tree: PyTree, names: list[str]) -> dict[str, Array]:
   """Return the statistics of the first model in a tree, by their paths."""
   found = {}
-  for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+  for path, leaf in jax.tree.leaves_with_path(tree):
     found.setdefault(_model_path(path, names), leaf)
   found.pop(None, None)
   return found
@@ -69,9 +69,8 @@ def put_into(tree: PyTree, statistics: dict[str, Array]) -> PyTree:
     name = _model_path(path, [*statistics])
     return leaf if name is None else statistics[name]
 
-  return jax.tree_util.tree_map_with_path(
-    put, tree, is_leaf=lambda leaf: leaf is None
-  )
+  is_hole = lambda leaf: leaf is None
+  return jax.tree.map_with_path(put, tree, is_leaf=is_hole)
 
 
 def _model_path(path: tuple, names: list[str]) -> str | None:

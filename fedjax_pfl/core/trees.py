@@ -5,6 +5,7 @@ takes no memory, is not transmitted and cannot be averaged by mistake.
 """
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 import jax
@@ -20,8 +21,7 @@ PARTS = ('full', 'body', 'head')
 
 def leaf_names(tree: PyTree) -> list[str]:
   """Return the path of every leaf, such as 'conv1/kernel', in leaf order."""
-  paths = jax.tree_util.tree_leaves_with_path(tree)
-  return [leaf_name(path) for path, _ in paths]
+  return [leaf_name(path) for path, _ in jax.tree.leaves_with_path(tree)]
 
 
 def named(tree: PyTree) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def path_mask(
 
   >>> mask = path_mask(params, lambda name: name.startswith('head/'))
   """
-  mask = jax.tree_util.tree_map_with_path(
+  mask = jax.tree.map_with_path(
     lambda path, _: bool(matches(leaf_name(path))), tree
   )
   hits = jax.tree.leaves(mask)
@@ -59,7 +59,7 @@ def layer_names(tree: PyTree) -> list[str]:
 
 def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
   """Return True for the leaves of these layers, named as in `layer_names`."""
-  return jax.tree_util.tree_map_with_path(
+  return jax.tree.map_with_path(
     lambda path, _: leaf_name(path[:1]) in layers, tree
   )
 
@@ -80,13 +80,9 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
   Layers are the names at the top of the parameters; an error names `field`, the
   user's setting.
   """
-  masks = {
-    'full': everything(task.is_head),
-    'body': invert(task.is_head),
-    'head': task.is_head,
-  }
-  if part in masks:
-    return masks[part]
+  masks = everything(task.is_head), invert(task.is_head), task.is_head
+  if part in PARTS:
+    return dict(zip(PARTS, masks, strict=True))[part]
   layers, known = part.split('+'), layer_names(task.is_head)
   for layer in layers:
     if layer not in known:
@@ -102,19 +98,13 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
 
 def select(tree: PyTree, mask: Mask) -> PyTree:
   """Return the part of the tree under the mask; the rest becomes None."""
-  return jax.tree.map(
-    lambda selected, leaf: leaf if selected else None, mask, tree
-  )
+  return jax.tree.map(lambda keep, leaf: leaf if keep else None, mask, tree)
 
 
 def combine(first: PyTree, second: PyTree) -> PyTree:
   """Return the first part with its None replaced by the second part."""
-  return jax.tree.map(
-    lambda a, b: b if a is None else a,
-    first,
-    second,
-    is_leaf=lambda leaf: leaf is None,
-  )
+  fill = lambda a, b: b if a is None else a
+  return jax.tree.map(fill, first, second, is_leaf=lambda leaf: leaf is None)
 
 
 def weighted_mean(stacked: PyTree, weights: Array, shares: int = 1) -> PyTree:
@@ -185,12 +175,12 @@ def row_norms(stacked: PyTree, size: tuple[int, ...]) -> Array:
 
 def mixed(stacked: PyTree, weights: Array) -> PyTree:
   """Return sum_c a_kc x_c for weights [K, C] and rows [C, ...]: [K, ...]."""
-  return jax.tree.map(
-    lambda leaf: jnp.einsum(
-      'kc,c...->k...', weights.astype(leaf.dtype), leaf, precision='highest'
-    ),
-    stacked,
-  )
+
+  def mix(leaf):
+    w = weights.astype(leaf.dtype)
+    return jnp.einsum('kc,c...->k...', w, leaf, precision='highest')
+
+  return jax.tree.map(mix, stacked)
 
 
 def segment_mean(
@@ -218,9 +208,7 @@ def segment_mean(
 
 def choose(condition: Array, first: PyTree, second: PyTree) -> PyTree:
   """Return the first tree where the condition holds, else the second."""
-  return jax.tree.map(
-    lambda one, other: jnp.where(condition, one, other), first, second
-  )
+  return jax.tree.map(partial(jnp.where, condition), first, second)
 
 
 def zeros(tree: PyTree) -> PyTree:
@@ -251,9 +239,8 @@ def kinds(tree: PyTree) -> tuple:
 
 def is_traced(tree: PyTree) -> bool:
   """Return whether a leaf is a tracer, as inside jit."""
-  return any(
-    isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)
-  )
+  leaves = jax.tree.leaves(tree)
+  return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
 
 
 def leaf_name(path: tuple) -> str:

@@ -116,11 +116,10 @@ class Task(NamedTuple):
     """
     if self.norm_leaves is not None:
       return self.norm_leaves
-    paths = jax.tree_util.tree_leaves_with_path(self.is_head)
+    paths = jax.tree.leaves_with_path(self.is_head)
     scaled = {path[:-1] for path, _ in paths if path[-1].key == 'scale'}
-    return jax.tree_util.tree_map_with_path(
-      lambda path, _: path[:-1] in scaled, self.is_head
-    )
+    in_layer = lambda path, _: path[:-1] in scaled
+    return jax.tree.map_with_path(in_layer, self.is_head)
 
 
 class Scores(NamedTuple):
