@@ -158,7 +158,7 @@ def export_model(
   else:
     model, scores = client_model(experiment, states, choice)
   about = header(experiment, pathlib.Path(workdir), choice, model, scores)
-  with atomic_files.writing_output('output', path):
+  with atomic_files.writing(path, 'output'):
     save_model(path, model, about)
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
   tested = 'there are no test examples for it'

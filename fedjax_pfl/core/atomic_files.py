@@ -77,30 +77,22 @@ def sync_folder(folder: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def writing(
-  path: pathlib.Path,
-  name: str = 'workdir',
-  expected: str = 'a disk that takes the files of a run',
-) -> Iterator[None]:
+def writing(path: pathlib.Path, name: str = 'workdir') -> Iterator[None]:
   """Raise BadInput of `name` instead of OSError if a file cannot be written."""
+  of_run = 'a disk that takes the files of a run'
   try:
     yield
   except OSError as error:
     raise bad_input(
       name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
-      expected=expected,
+      expected=of_run if name == 'workdir' else 'a file that can be written',
       choices=[
         'make room there: the same command then goes on',
         'another folder',
       ],
       cause=f'{error.strerror or error}'.lower(),
     ) from error
-
-
-def writing_output(field: str, path: pathlib.Path):
-  """Return `writing`, of what a flag asks for."""
-  return writing(path, field, 'a file that can be written')
 
 
 def sha256(path: pathlib.Path) -> str:

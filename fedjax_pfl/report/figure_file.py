@@ -41,7 +41,7 @@ def save(
   image, text = io.BytesIO(), io.StringIO()
   figure.savefig(image, format=out.suffix[1:], dpi=160)
   csv.writer(text, lineterminator='\n').writerows([header, *rows])
-  with atomic_files.writing_output('output', out):
+  with atomic_files.writing(out, 'output'):
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, image.getvalue())
     atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())

@@ -42,8 +42,7 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   named = {'ids': clients.ids, 'train_count': clients.train_count}
   named |= {name: getattr(clients, name) for name in CLASSES}
   for view, score in clients.scores.items():
-    fields = {**score._asdict(), **(score.own or {})}
-    fields.pop('own')
+    fields = score._replace(own=None)._asdict() | (score.own or {})
     named |= {f'{view}/{field}': array for field, array in fields.items()}
   if clients.validation is not None:
     for field in ALWAYS_SCORED:
@@ -99,6 +98,5 @@ def _scores(fields: dict[str, np.ndarray], prefix: str) -> Scores:
   for name in ALWAYS_SCORED:
     if name not in fields:
       raise KeyError(prefix + name)
-  known = {name: fields[name] for name in fields if name in Scores._fields}
-  own = {name: fields[name] for name in fields if name not in known}
-  return Scores(**known, own=own or None)
+  known = {name: fields.pop(name) for name in Scores._fields if name in fields}
+  return Scores(**known, own=fields or None)

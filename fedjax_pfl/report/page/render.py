@@ -49,7 +49,7 @@ def save(
   """Write the page of finished runs to `out` (.html); return `out`."""
   out = check_output(out)
   html = render(workdirs, published)
-  with atomic_files.writing_output('out', out):
+  with atomic_files.writing(out, 'out'):
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, html.encode())
   return out
