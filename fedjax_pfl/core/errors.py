@@ -2,11 +2,13 @@
 
 A message has four parts: the value, what was expected, the choices, and the
 likely cause. Commands print it and exit with status 1, without a traceback.
-`expand_home` and `may_read` are for paths that a user writes.
+`expand_home` and `may_read` are for paths that a user writes, and
+`check_installed` for what needs an optional package.
 """
 
 import contextlib
 import difflib
+import importlib.util
 import os
 import pathlib
 import re
@@ -94,6 +96,22 @@ def may_read(field: str) -> Iterator[None]:
       choices=['chmod -R a+rX, by their owner'],
       cause='files of another account, or a path into its home directory',
     ) from error
+
+
+def check_installed(
+  field: str, package: str, choices: Iterable[str] | None = None
+) -> None:
+  """Refuse the value of a field that needs a package which is absent."""
+  spec = importlib.util.find_spec(package)
+  # A folder of this name, such as wandb's own, would be found without origin.
+  if spec is None or spec.origin is None:
+    raise bad_input(
+      field,
+      got=f'{package}, which is not installed here',
+      expected=f'the package {package}: pip install {package}',
+      choices=choices,
+      cause='it is optional, and this environment is without it',
+    )
 
 
 def _shown(got: object) -> str:

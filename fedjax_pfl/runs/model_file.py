@@ -17,7 +17,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl.core import atomic_files, trees
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.types import Params
 
 META = 'meta'
@@ -118,16 +118,10 @@ def load_safetensors(
   [out, in, h, w] becomes [h, w, in, out]. A name with /kernel is taken as it
   is, and so is one that is no leaf.
   """
-  try:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-  except ImportError as error:
-    raise bad_input(
-      'init_from',
-      got=f'{path}, and no package safetensors here',
-      expected='that package: pip install safetensors',
-      cause='it is optional, and this environment is without it',
-    ) from error
+  check_installed('init_from', 'safetensors')
+  from safetensors import SafetensorError
+  from safetensors.numpy import load_file
+
   if not pathlib.Path(path).is_file():
     raise bad_input(
       'init_from',

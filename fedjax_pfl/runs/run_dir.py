@@ -24,12 +24,12 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input, check_installed
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, identity, lock, result_file
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
 from fedjax_pfl.runs.result_file import CLIENTS, RESULT, existing, load_json
-from fedjax_pfl.runs.trackers import NONE, Tracking, check_installed
+from fedjax_pfl.runs.trackers import NONE, TRACKERS, Tracking
 
 METRICS = 'metrics.jsonl'
 MODEL = 'model/global.npz'  # the final global model, of most methods
@@ -54,7 +54,9 @@ def open_run(
   it is refused, too: the lock is held until `Run.close`. The numbers are sent
   to `tracker`, too. `num_devices` train the clients.
   """
-  check_installed(tracker)
+  if tracker != NONE:
+    others = [one for one in TRACKERS if one != tracker]
+    check_installed('tracker', tracker, others)
   path = pathlib.Path(workdir)
   if not str(workdir).strip():
     raise bad_input(

@@ -20,7 +20,6 @@ sentence, and the run goes on without it. Its id of the run is in tracker.json,
 
 import contextlib
 import importlib
-import importlib.util
 import json
 import pathlib
 import re
@@ -28,7 +27,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.runs.identity import flatten
 
@@ -149,22 +147,6 @@ class Tracking:
         f'({reason[:MOST_WORDS] or type(error).__name__}); the run goes on, '
         'and all its numbers are in its directory.'
       )
-
-
-def check_installed(name: str) -> None:
-  """Refuse a service whose package is not installed."""
-  if name == NONE:
-    return
-  spec = importlib.util.find_spec(name)
-  # A folder of this name, such as wandb's own, would be found without origin.
-  if spec is None or spec.origin is None:
-    raise bad_input(
-      'tracker',
-      got=f'{name}, which is not installed here',
-      expected=f'the package {name}: pip install {name}',
-      choices=[one for one in TRACKERS if one != name],
-      cause='it is optional, and this environment is without it',
-    )
 
 
 def scalars(numbers: Numbers) -> dict[str, float]:
