@@ -52,13 +52,8 @@ def path_mask(
   return mask
 
 
-def layer_names(tree: PyTree) -> list[str]:
-  """Return the names at the top of the tree, such as 'conv1', in leaf order."""
-  return list(dict.fromkeys(name.split('/')[0] for name in leaf_names(tree)))
-
-
 def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
-  """Return True for the leaves of these layers, named as in `layer_names`."""
+  """Return True for the leaves of these layers, the names at the top."""
   return jax.tree.map_with_path(
     lambda path, _: leaf_name(path[:1]) in layers, tree
   )
@@ -83,7 +78,8 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
   masks = everything(task.is_head), invert(task.is_head), task.is_head
   if part in PARTS:
     return dict(zip(PARTS, masks, strict=True))[part]
-  layers, known = part.split('+'), layer_names(task.is_head)
+  layers = part.split('+')
+  known = [name.split('/')[0] for name in leaf_names(task.is_head)]
   for layer in layers:
     if layer not in known:
       raise bad_input(

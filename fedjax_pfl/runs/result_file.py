@@ -29,7 +29,7 @@ def with_checksums(
   return {**result, DIGESTS: {'rest': _digest(result), CLIENTS: scores}}
 
 
-def _parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
+def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
   """Return the result and its checksums; a ValueError if it is damaged."""
   result = json.loads(content)
   digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
@@ -44,27 +44,9 @@ def _digest(result: Mapping[str, Any]) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def intact(
-  folder: pathlib.Path, log: Callable[[str], None]
-) -> dict[str, Any] | None:
-  """Return result.json; None if it, or its clients.npz, is damaged."""
-  damaged = folder / RESULT
-  try:
-    result, digests = _parse(damaged.read_bytes())
-    damaged = folder / CLIENTS
-    if atomic_files.sha256(damaged) == digests[CLIENTS]:
-      return result
-  except FileNotFoundError:
-    return None
-  except ValueError:
-    pass
-  log(f'{damaged} is damaged or missing and will be written again.')
-  return None
-
-
 def read(workdir: str | os.PathLike) -> tuple[dict[str, Any], dict[str, str]]:
   """Return result.json of a run and its checksums; refuse a damaged one."""
-  return load_json(existing(workdir, RESULT), _parse)
+  return load_json(existing(workdir, RESULT), parse)
 
 
 def check_clients(workdir: str | os.PathLike) -> None:
@@ -105,11 +87,11 @@ def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
 
 
 def load_json(
-  path: pathlib.Path, parse: Callable[[bytes], Any] = json.loads
+  path: pathlib.Path, parse_fn: Callable[[bytes], Any] = json.loads
 ) -> Any:
   """Return the content of a JSON file; refuse one that is damaged."""
   try:
-    return parse(path.read_bytes())
+    return parse_fn(path.read_bytes())
   except ValueError as error:
     raise bad_input(
       'file',
