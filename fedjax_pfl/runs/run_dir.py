@@ -5,7 +5,7 @@
   clients.npz     per client: ids, counts, and scores: client_scores.py
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
-  tb/             the metrics for TensorBoard: trackers/
+  tb/             the metrics for TensorBoard: trackers.py
   tracker.json    the ids of the run at wandb and mlflow, if it is sent there
   model/          model_file.py
 

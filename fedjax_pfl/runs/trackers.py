@@ -1,14 +1,17 @@
 """The trackers of one run: TensorBoard's file, and at most one service.
 
   tensorboard   tb/ in the run directory; every run has it
-  wandb         Weights & Biases
-  mlflow        an MLflow server, or a file
+  wandb         Weights & Biases: project WANDB_PROJECT, or else 'fedjax_pfl'
+  mlflow        a server, or a file (MLFLOW_TRACKING_URI): experiment
+                MLFLOW_EXPERIMENT_NAME, or else 'fedjax_pfl'
 
-The last two are services of packages that are installed apart. A module has a
-class `Run`: `Run(begin)` starts a run there, or continues it, and has
+The last two are services of packages that are installed apart. Keys, passwords,
+modes and all else are a matter of their own environment and files: nothing of
+it is read or stored here. The class of a service starts a run there, or
+continues it, from what `Begin` says, and has
 
-  id                        by which it is found again; of a service
-  place                     where a person finds it; of a service
+  id                        by which it is found again
+  place                     where a person finds it
   log(step, now, numbers)   shows the numbers of a round, at a time since 1970
   finish(result)            shows result.json; None: the run may be continued
 
@@ -19,10 +22,11 @@ sentence, and the run goes on without it. Its id of the run is in tracker.json,
 """
 
 import contextlib
-import importlib
 import json
+import os
 import pathlib
 import re
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -31,12 +35,20 @@ from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.runs.identity import flatten
 
 NONE = 'none'
-TRACKERS = (NONE, 'wandb', 'mlflow')
 PROJECT = 'fedjax_pfl'  # of runs whose environment names no other
 EVENTS = 'tb'  # TensorBoard's folder
 IDS = 'tracker.json'
 PASSWORD = re.compile(r'//[^/@\s]*@')  # of a URL: //name:password@
 MOST_WORDS = 200  # characters of what a service raises
+UPLOAD = 60  # seconds for the last numbers; what is left, `wandb sync` sends
+ROUND = 'round'  # the metric of mlflow that says which rounds are there already
+MOST_PARAMS = 100  # that mlflow takes at a time
+# Of mlflow, unless the environment says otherwise. By its defaults (7 retries
+# and 120 s) a run without its server began after 4 minutes.
+PATIENCE = {
+  'MLFLOW_HTTP_REQUEST_MAX_RETRIES': '3',
+  'MLFLOW_HTTP_REQUEST_TIMEOUT': '30',
+}
 
 Numbers = Mapping[str, Any]
 
@@ -88,6 +100,108 @@ class Events:
       self._writer.close()
 
 
+class WandB:
+  """A run at Weights & Biases, whose files are in the folder wandb/ of ours."""
+
+  def __init__(self, begin: Begin):
+    import wandb
+
+    self._run = wandb.init(
+      project=os.environ.get('WANDB_PROJECT') or PROJECT,
+      dir=str(begin.folder),
+      id=begin.id,
+      name=begin.folder.resolve().name,
+      config=dict(begin.config),
+      resume='allow',
+      reinit='create_new',  # other seeds have runs of their own
+      allow_val_change=True,  # a resumable field
+      settings=wandb.Settings(
+        # It would print over the progress bar, and redirect what we print.
+        silent=True,
+        console='off',
+        finish_timeout=UPLOAD,
+        finish_timeout_raises=True,
+      ),
+    )
+    self.id = self._run.id
+    folder = os.path.dirname(self._run.dir)
+    is_offline = self._run.offline
+    self.place = f'{folder}, for wandb sync' if is_offline else self._run.url
+
+  def log(self, step: int, now: float, numbers: Numbers) -> None:
+    """Send the numbers, unless those of this round are there already."""
+    del now  # it has a clock of its own
+    if step >= self._run.step:  # it would warn of each, and drop it
+      self._run.log(scalars(numbers), step=step, commit=True)
+
+  def finish(self, result: Numbers | None) -> None:
+    """Send the result, and end the run."""
+    if result is not None:
+      self._run.summary.update(scalars(result))
+    self._run.finish(exit_code=int(result is None))
+
+
+class MLflow:
+  """A run at MLflow."""
+
+  def __init__(self, begin: Begin):
+    from mlflow import MlflowClient
+
+    for name, value in PATIENCE.items():
+      os.environ.setdefault(name, value)
+    self._client, self._last = MlflowClient(), -1
+    if begin.id is None:
+      self.id = self._create(begin)
+    else:
+      self.id = begin.id
+      self._client.update_run(self.id, status='RUNNING')
+      points = self._client.get_metric_history(self.id, ROUND)
+      self._last = max((point.step for point in points), default=-1)
+    self.place = f'run {self.id} of {self._client.tracking_uri}'
+
+  def _create(self, begin: Begin) -> str:
+    """Return the id of a new run; its experiment is made if there is none."""
+    from mlflow.entities import Param
+
+    name = os.environ.get('MLFLOW_EXPERIMENT_NAME') or PROJECT
+    found = self._client.get_experiment_by_name(name)
+    experiment = (
+      found.experiment_id if found else self._client.create_experiment(name)
+    )
+    run_name = begin.folder.resolve().name
+    run_id = self._client.create_run(experiment, run_name=run_name).info.run_id
+    fields = flatten(begin.config).items()
+    params = [Param(name, str(value)) for name, value in fields]
+    for first in range(0, len(params), MOST_PARAMS):
+      some = params[first : first + MOST_PARAMS]
+      self._client.log_batch(run_id, params=some)
+    return run_id
+
+  def log(self, step: int, now: float, numbers: Numbers) -> None:
+    """Send the numbers, unless those of this round are there already."""
+    if step > self._last:  # MLflow would keep both
+      self._send({**scalars(numbers), ROUND: step}, step, now)
+      self._last = step
+
+  def finish(self, result: Numbers | None) -> None:
+    """Send the result, and end the run."""
+    if result is not None:
+      self._send(scalars(result), max(self._last, 0), time.time())
+    status = 'KILLED' if result is None else 'FINISHED'
+    self._client.set_terminated(self.id, status)
+
+  def _send(self, numbers: dict[str, float], step: int, now: float) -> None:
+    from mlflow.entities import Metric
+
+    stamp = int(1000 * now)  # in milliseconds
+    metrics = [Metric(name, n, stamp, step) for name, n in numbers.items()]
+    self._client.log_batch(self.id, metrics=metrics)
+
+
+SERVICES = {'wandb': WandB, 'mlflow': MLflow}
+TRACKERS = (NONE, *SERVICES)
+
+
 class Tracking:
   """What `Run` logs goes to all trackers."""
 
@@ -129,8 +243,8 @@ class Tracking:
   def _start(self) -> None:
     path = self._begin.folder / IDS
     ids = _read_ids(path)
-    module = importlib.import_module(f'{__name__}.{self._name}')
-    service = module.Run(self._begin._replace(id=ids.get(self._name)))
+    begin = self._begin._replace(id=ids.get(self._name))
+    service = SERVICES[self._name](begin)
     atomic_files.write_json(path, {**ids, self._name: service.id})
     self._service = service
     self._log(f'{self._name}: {PASSWORD.sub("//", service.place)}')
