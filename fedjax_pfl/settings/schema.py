@@ -8,6 +8,7 @@ From here come the typed `Settings`, the sentence for a bad value,
 docs/settings.md, --help, and the keys by which runs are recognised.
 """
 
+import dataclasses
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -204,15 +205,6 @@ class SystemSettings:
   )
 
 
-SECTIONS = {
-  'data': DataSettings,
-  'model': ModelSettings,
-  'training': TrainingSettings,
-  'dp': PrivacySettings,
-  'finetune': FinetuneSettings,
-  'evaluation': EvaluationSettings,
-  'system': SystemSettings,
-}
 GROUPED = 'dp', 'finetune'  # their names have that of the section before them
 
 
@@ -271,6 +263,9 @@ class Settings:
     return cohort_size(self.data.num_seen_clients, fraction)
 
 
+SECTIONS = {
+  own.name: own.type for own in dataclasses.fields(Settings) if not own.metadata
+}
 FIELDS: dict[str, Field] = fields_of('', Settings)
 for _section, _kind in SECTIONS.items():
   FIELDS |= fields_of(_section, _kind, f'{_section}.' * (_section in GROUPED))
