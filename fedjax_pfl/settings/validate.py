@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from flax.traverse_util import unflatten_dict
+
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.settings.field import MAX_SEED
@@ -63,11 +65,7 @@ def to_config(settings: Settings) -> dict[str, Any]:
 
   `parse_config` gives the settings back.
   """
-  config = flat_config(settings)
-  for group in GROUPED:
-    names = [name for name in config if name.startswith(f'{group}.')]
-    config[group] = {name.partition('.')[2]: config.pop(name) for name in names}
-  return config
+  return unflatten_dict(flat_config(settings), sep='.')
 
 
 def flat_config(settings: Settings) -> dict[str, Any]:
