@@ -41,9 +41,8 @@ def float_dtype(x: Array) -> Any:
 
   Masks and sums of losses have it.
   """
-  if jnp.issubdtype(x.dtype, jnp.floating):
-    return x.dtype
-  return jnp.result_type(float)
+  is_float = jnp.issubdtype(x.dtype, jnp.floating)
+  return x.dtype if is_float else jnp.result_type(float)
 
 
 @jax.jit

@@ -64,9 +64,8 @@ def save(
   os.replace(growing, target)
   atomic_files.sync_folder(folder)
   atomic_files.remove_temporary(folder)
-  older = [other for other in steps(folder) if other < step]
-  later = [other for other in steps(folder) if other > step]
-  for other in older[: -(KEEP - 1)] + later:
+  upto = [other for other in steps(folder) if other <= step]
+  for other in {*steps(folder)} - {*upto[-KEEP:]}:
     shutil.rmtree(folder / str(other))
 
 

@@ -244,9 +244,8 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
 
 def is_finished(workdir: str | os.PathLike) -> bool:
   """Return whether the status in result.json is finished."""
-  if not (pathlib.Path(workdir) / RESULT).is_file():
-    return False
-  return load_result(workdir).get('status') == 'finished'
+  has_result = (pathlib.Path(workdir) / RESULT).is_file()
+  return has_result and load_result(workdir).get('status') == 'finished'
 
 
 def model_digest(workdir: str | os.PathLike) -> str:

@@ -229,9 +229,8 @@ class TrainingSettings:
   @property
   def num_rounds(self) -> int:
     """Return the rounds: given, or floor(total_epochs / local_epochs)."""
-    if self.rounds is not None:
-      return self.rounds
-    return self.total_epochs // self.local_epochs
+    whole = self.total_epochs // self.local_epochs
+    return whole if self.rounds is None else self.rounds
 
 
 @record
