@@ -74,7 +74,6 @@ def test_a_wrong_entry_is_named(tmp_path, changes, words):
 )
 def test_a_wrong_file_is_a_sentence(tmp_path, text, words):
   path = tmp_path / 'queue.toml'
-  if text is not None:
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+  path.write_bytes(text if isinstance(text, bytes) else text.encode())
   message = refused(load_queue, path, load_table)
   assert str(path) in message and words in message
