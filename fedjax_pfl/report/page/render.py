@@ -15,17 +15,12 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page import (
-  run_tables,
-  sections,
-  summary_tables,
-  sweep_section,
-)
+from fedjax_pfl.report.page import sections, sweep_section, tables
 from fedjax_pfl.report.page.groups import Group, common_settings, make_groups
 from fedjax_pfl.report.styles import style_of
 
 # {run directory: published numbers of its views}
-Published = Mapping[str, summary_tables.Printed]
+Published = Mapping[str, tables.Printed]
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
   'cifar100': 'CIFAR-100',
@@ -82,31 +77,25 @@ def render(
     next((known[run.path] for run in group.runs if run.path in known), {})
     for group in groups
   ]
-  shown = [
-    sections.learning(groups),
-    sections.spread(groups),
-    sections.gains(groups),
-    sections.finetuning(groups),
-    sections.examples(groups),
-  ]
+  shown = [make_section(groups) for make_section in sections.IN_ORDER]
   return load_template('page.html.jinja').render(
     title=f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
     lead=sweep_section.lead(sweep) if is_chosen else _lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={group.css: style_of(group.first.method) for group in groups},
-    summary=summary_tables.summary(groups, printed),
-    choices=summary_tables.choices(groups),
-    unseen=summary_tables.unseen_clients(groups),
+    summary=tables.summary(groups, printed),
+    choices=tables.choices(groups),
+    unseen=tables.unseen_clients(groups),
     sections=[section for section in shown if section],
-    cost=run_tables.cost(groups),
-    all_views=summary_tables.all_views(groups),
-    clients=run_tables.clients(groups),
-    differences=run_tables.differences(groups),
+    cost=tables.cost(groups),
+    all_views=tables.all_views(groups),
+    clients=tables.clients(groups),
+    differences=tables.differences(groups),
     agreements=[
       (field, json.dumps(value)) for field, value in sorted(common.items())
     ],
-    runs=run_tables.runs(groups),
+    runs=tables.runs(groups),
     records=[
       (run.path, json.dumps(run.record, indent=2, ensure_ascii=False))
       for group in groups

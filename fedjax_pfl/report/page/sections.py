@@ -248,3 +248,6 @@ def examples(groups: Sequence[Group]) -> Section:
     labels = '; '.join(unknown)
     words.append(f'Not recorded by runs of an earlier version: {labels}.')
   return Section('Examples of the clients', ' '.join(words), panels)
+
+
+IN_ORDER = learning, spread, gains, finetuning, examples  # on the page

@@ -1,6 +1,7 @@
-"""Tables of accuracies in percent, with published numbers."""
+"""Tables of the page: accuracies in percent, costs, clients, settings."""
 
 import collections
+import json
 import math
 from collections.abc import Mapping, Sequence
 
@@ -8,16 +9,18 @@ import numpy as np
 
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import KINDS, either
-from fedjax_pfl.report.page.groups import Group, Views
+from fedjax_pfl.report.page.groups import Group, Views, common_settings
 from fedjax_pfl.report.page.sortable_cells import (
   METHOD,
   NONE,
   Cell,
   Column,
   Table,
+  duration,
   group_cell,
   mean,
   number,
+  size,
   table_of,
   word,
 )
@@ -37,6 +40,12 @@ MEASURED = {
   'mce': Column('MCE', best='min', digits=3),
   'num_clients': Column('Clients', digits=0),
 }
+MAX_ROWS = 3000  # of clients: more make the page slow
+ABSENT = '(absent)'
+RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
+
+
+# ---- accuracies, with published numbers
 
 
 def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
@@ -52,12 +61,9 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
     gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
     worst = mean(group.numbers(after, 'worst_decile'))
     row = {METHOD: group_cell(group)}
-    row[Column('Before', first, best='max')] = _accuracy(
-      group, before, known, name_view=not first
-    )
-    row[Column('After', last, best='max')] = _accuracy(
-      group, after, known, name_view=not last
-    )
+    for name, view, head in (('Before', before, first), ('After', after, last)):
+      cell = _accuracy(group, view, known, name_view=not head)
+      row[Column(name, head, best='max')] = cell
     row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
     row[Column('Worst tenth', 'after', best='max')] = worst
     row[Column('Lost', 'of the clients', best='min', digits=0)] = _lost(group)
@@ -81,14 +87,14 @@ def choices(groups: Sequence[Group]) -> Table | None:
     last, validation, best = (_by_choice(group, kind) for kind in KINDS)
     there = mean([one['validation_accuracy'] for one in chosen])
     round_and_view = Cell('; '.join(words), chosen[0]['round'])
-    select = word(group.first.result['select'])
     row = {METHOD: group_cell(group)}
     row[Column('Last', best='max')] = last
     row[Column('Validation', best='max')] = validation
     row[Column('Test best', 'no main number')] = best
     row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
     row[Column('On validation', 'examples')] = there
-    row[Column('Result', 'select', is_number=False)] = select
+    result = Column('Result', 'select', is_number=False)
+    row[result] = word(group.first.result['select'])
     rows.append(row)
   return table_of('The round by validation', rows)
 
@@ -123,9 +129,7 @@ def all_views(groups: Sequence[Group]) -> Table:
   columns = {
     name: (column, f'{{:,.{column.digits}f}}')
     for name, column in MEASURED.items()
-    if any(
-      np.isfinite(group.numbers(view, name)).any() for group, view in found
-    )
+    if any(np.isfinite(g.numbers(view, name)).any() for g, view in found)
   }
   scores = [run.clients.scores[view] for g, view in found for run in g.runs]
   users = dict.fromkeys(name for one in scores for name in one.own or ())
@@ -145,9 +149,7 @@ def all_views(groups: Sequence[Group]) -> Table:
 
 def _that_have(part: str, groups: Sequence[Group]) -> list[Group]:
   """Return the groups all of whose results have this part."""
-  return [
-    group for group in groups if all(part in run.result for run in group.runs)
-  ]
+  return [g for g in groups if all(part in run.result for run in g.runs)]
 
 
 def _accuracy(
@@ -237,3 +239,103 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
     note if len(places) == number else f'{"; ".join(places)}: {note}'
     for note, places in concerns.items()
   ]
+
+
+# ---- costs, every client, settings, data and devices
+
+
+def cost(groups: Sequence[Group]) -> Table:
+  """Return bytes sent, images per second and time of each group."""
+  rows = []
+  for group in groups:
+    down, up = (_sent(group, f'bytes_{way}') for way in ('down', 'up'))
+    rounds = group.first.result['rounds']
+    seconds = np.mean([run.result['seconds'] for run in group.runs])
+    row = {METHOD: group_cell(group)}
+    row[Column('Rounds')] = number(rounds, '{:,}')
+    row[Column('Images/s', 'median', best='max')] = _speed(group)
+    row[Column('Sent down', 'all rounds', best='min')] = size(down)
+    row[Column('Sent up', 'all rounds', best='min')] = size(up)
+    both = (down + up) / max(rounds, 1)
+    row[Column('Both', 'a round', best='min')] = size(both)
+    row[Column('Time', best='min')] = duration(seconds)
+    rows.append(row)
+  return table_of('Cost', rows)
+
+
+def clients(groups: Sequence[Group]) -> Table | None:
+  """Return a row for every client of every run; None if there are too many."""
+  pairs = [(group, run) for group in groups for run in group.runs]
+  if sum(len(run.clients.ids) for _, run in pairs) > MAX_ROWS:
+    return None
+  rows = []
+  for group, run in pairs:
+    after = run.accuracy(run.after)
+    before = run.accuracy(run.before) if run.before else after * np.nan
+    held = run.clients.train_classes
+    classes = after * np.nan if held is None else (held > 0).sum(1)
+    numbers = {
+      Column('Images', 'training'): (run.clients.train_count, '{:,.0f}'),
+      Column('Classes', 'training'): (classes, '{:.0f}'),
+      Column('Before'): (before, '{:.1f}'),
+      Column('After'): (after, '{:.1f}'),
+      Column('Gain', 'points'): (after - before, '{:+.1f}'),
+    }
+    for at, client in enumerate(run.clients.ids):
+      row = {METHOD: group_cell(group)}
+      row[Column('Client')] = Cell(f'{client}', int(client))
+      row[Column('Seed')] = word(run.seed)
+      for column, (values, form) in numbers.items():
+        row[column] = number(values[at], form)
+      rows.append(row)
+  return table_of('Every client', rows)
+
+
+def differences(groups: Sequence[Group]) -> Table | None:
+  """Return the fields in which the groups differ; None if there are none."""
+  common = {*common_settings(groups), 'seed'}  # seeds: in the table of runs
+  flats = {group.label: group.settings for group in groups}
+  names = dict.fromkeys(name for flat in flats.values() for name in flat)
+  rows = []
+  for field in names:
+    if field not in common:
+      row = {Column('Field', is_number=False): word(field)}
+      for label, flat in flats.items():
+        value = json.dumps(flat[field]) if field in flat else ABSENT
+        row[Column(label, is_number=False)] = word(value)
+      rows.append(row)
+  return table_of('Settings that differ', rows)
+
+
+def runs(groups: Sequence[Group]) -> Table:
+  """Return the directory, data and devices of every run."""
+  rows = []
+  for group in groups:
+    for run in group.runs:
+      path = word(run.path)._replace(css=group.css)
+      row = {Column('Run', is_number=False): path}
+      row[Column('Seed')] = word(run.seed)
+      for name in RECORDED:
+        value = run.record.get(name)
+        if name == 'commit' and value:
+          value = value[:10]  # in full in config.json below
+        if isinstance(value, list):
+          value = ', '.join(map(str, value))
+        row[Column(name.capitalize(), is_number=False)] = word(value)
+      rows.append(row)
+  return table_of('Runs', rows)
+
+
+def _sent(group: Group, name: str) -> float:
+  """Return the bytes of a run, the mean over seeds; NaN: not recorded."""
+  totals = [
+    np.sum([line[name] for line in run.metrics if name in line] or [math.nan])
+    for run in group.runs
+  ]
+  return float(np.mean(totals))
+
+
+def _speed(group: Group) -> Cell:
+  speeds = [run.curve('images_per_second')[1] for run in group.runs]
+  median = np.median(np.concatenate(speeds)) if len(speeds[0]) else math.nan
+  return number(median, '{:,.0f}')
