@@ -99,16 +99,11 @@ def draw(groups: Sequence[Group]):
   rows, colours = [], {}
   for at, group in enumerate(groups):
     one = numbers(group)
-    after = Mark(one.after, one.after, one.after)
-    if not math.isnan(one.low):
-      after = after._replace(low=one.low, high=min(one.high, 100))
-    marks = [
-      Mark(one.before, one.before, one.before, kind='hollow'),
-      after,
-      Mark(one.worst, one.worst, one.worst, marker='X'),
-    ]
+    before = Mark(one.before, kind='hollow')
     if math.isnan(one.low):  # the way from before to after
-      marks[0] = marks[0]._replace(high=one.after)
+      before = before._replace(low=one.before, high=one.after)
+    after = Mark(one.after, one.low, np.minimum(one.high, 100))
+    marks = [before, after, Mark(one.worst, marker='X')]
     rows.append(Row(group.label, marks, (plain(one.after),), f'c{at}'))
     colours[f'c{at}'] = group.style.colour
   svg = plot_intervals(rows, 'test accuracy, %', **SIZE, axis=PERCENT)

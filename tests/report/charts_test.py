@@ -65,7 +65,7 @@ def test_every_method_has_a_look_of_its_own_that_can_be_drawn():
     assert len({getattr(style, field) for style in looks}) == len(looks)
   assert len({style.dash for style in looks}) > 4
   markers = {style.marker for style in looks}
-  drawn = {svg.marker(marker, 10.0, 10.0, 4.0) for marker in markers}
+  drawn = {svg.marker(marker, 10.0, 10.0, 4.0, 'mark') for marker in markers}
   assert len(drawn) == len(markers)
 
 

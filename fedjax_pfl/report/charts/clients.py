@@ -5,7 +5,7 @@ Colours come from a CSS class; see svg.py.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -46,9 +46,8 @@ def plot_clients(lines: Sequence[Change]) -> Markup:
   """Draw every client as a dot; box: the middle half, bar: the mean."""
   groups = []
   for line in lines:
-    sides = {'before': line.before, 'after': line.after}
-    rows = [(kind, values, kind) for kind, values in sides.items()]
-    rows = [row for row in rows if row[1] is not None]
+    sides = ('before', line.before), ('after', line.after)
+    rows = [(kind, kind, one) for kind, one in sides if one is not None]
     groups.append((line.label, line.css, rows))
   return _rows(groups, _cloud, 'accuracy of a client, %')
 
@@ -68,16 +67,13 @@ def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
 def plot_gains(
   change: Change, names: Sequence[str], ends: tuple[float, float]
 ) -> Markup:
-  """Draw the gain of every client, from the largest to the smallest.
-
-  `ends` are those of the axis.
-  """
-  height, left, right = GAINS
+  """Draw every client's gain, the largest first; `ends` are of the axis."""
+  high, left, right = GAINS
   gains = change.gains
   order = np.argsort(-gains, kind='stable')
   order = order[np.isfinite(gains[order])]
   marks = svg.ticks(*ends, 4)
-  y = svg.Scale(marks[0], marks[-1], height - 10, 34)
+  y = svg.Scale(marks[0], marks[-1], high - 10, 34)
   x = svg.Scale(0, max(len(order), 1), left, WIDTH - right)
   parts = [svg.text(0, 13, 'gain, points', 'label')]
   parts += svg.levels(y, marks, left, WIDTH - right, differences=True)
@@ -85,21 +81,21 @@ def plot_gains(
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
     across = x([places[0], *(places + 0.5), len(order)])
     data = svg.path_through(across, [y(0), *y(gains[order[places]]), y(0)])
-    title = svg.tag('title', f'{len(order):,} clients')
-    parts.append(svg.tag('path', title, d=f'{data}z', class_='bar'))
+    words = f'{len(order):,} clients'
+    parts.append(svg.tag('path', title=words, d=f'{data}z', class_='bar'))
     order = order[:0]
   gap = min(1.5, 0.2 * (x(1) - x(0)))
   for place, at in enumerate(order):
     before, after = svg.plain(change.before[at]), svg.plain(change.after[at])
     words = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
-    box = {'x': x(place), 'y': min(y(0), y(gains[at]))}
-    box |= {'width': x(1) - x(0) - gap}
-    box |= {'height': max(abs(y(gains[at]) - y(0)), 0.5)}
+    top, height = min(y(0), y(gains[at])), max(abs(y(gains[at]) - y(0)), 0.5)
+    box = {'x': x(place), 'y': top, 'width': x(1) - x(0) - gap}
     kind = 'bar' if gains[at] >= 0 else 'bar lost'
-    parts.append(svg.tag('rect', svg.tag('title', words), **box, class_=kind))
+    box |= {'height': height, 'class_': kind, 'title': words}
+    parts.append(svg.tag('rect', **box))
   label = f'{change.label}: gain of every client'
   chart = svg.tag('g', *parts, class_=change.css)
-  return svg.drawing(WIDTH, height, label, chart)
+  return svg.drawing(WIDTH, high, label, chart)
 
 
 def _rows(
@@ -109,8 +105,7 @@ def _rows(
 ) -> Markup:
   """Draw named groups of rows (name, numbers) above one axis from 0 to 100."""
   x = svg.Scale(0.0, 100.0, LEFT, WIDTH - RIGHT)
-  parts: list[Any] = []
-  y = 0
+  parts, y = [], 0
   for name, css, rows in groups:
     inner = [
       svg.tag('rect', x=0, y=y + 5, width=10, height=10, rx=2, class_='swatch'),
@@ -128,13 +123,13 @@ def _rows(
   return svg.drawing(WIDTH, y + 46, label, *grid, *parts)
 
 
-def _cloud(x: svg.Scale, y: float, values: np.ndarray, kind: str) -> Markup:
+def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
   """Draw clients on a row: dots or their density, a box and the mean."""
   values = np.sort(values[np.isfinite(values)])
   if not values.size:
     return svg.text(x(0) + 4, y + 4, 'no client')
   low, middle, high = np.percentile(values, [25, 50, 75])
-  numbers = [values.mean(), middle, low, high, values[0], values[-1]]
+  numbers = values.mean(), middle, low, high, values[0], values[-1]
   mean, median, first, last, least, most = map(svg.plain, numbers)
   words = (
     f'{values.size:,} clients {kind}: mean {mean}, median {median}, middle '
@@ -149,8 +144,8 @@ def _cloud(x: svg.Scale, y: float, values: np.ndarray, kind: str) -> Markup:
     data = svg.shape(x((edges[1:] + edges[:-1]) / 2), y - half, y + half)
     points = svg.tag('path', d=data, class_='density')
   else:
-    points = svg.dots(x(values), y + svg.spread(values.size, 18) - 9, 4.4)
-  return svg.tag('g', svg.tag('title', words), points, box, mean, class_=kind)
+    points = svg.cloud(x(values), y - 9, 18)
+  return svg.tag('g', points, box, mean, class_=kind, title=words)
 
 
 def _dumbbell(x: svg.Scale, y: float, before: float, after: float) -> Markup:
@@ -165,8 +160,7 @@ def _dumbbell(x: svg.Scale, y: float, before: float, after: float) -> Markup:
     parts.append(svg.line(x(before), y, x(after), y, 'link'))
     ends.insert(0, (before, 'hollow', *sides[0]))
   for value, kind, shift, *classes in ends:
-    circle = svg.marker('o', x(value), y, 5)
-    parts.append(svg.tag('path', d=circle, class_=kind))
+    parts.append(svg.marker('o', x(value), y, 5, kind))
     words = svg.plain(value)
     parts.append(svg.text(x(value) + shift, y + 4, words, *classes))
   return svg.tag('g', *parts)

@@ -12,10 +12,11 @@ from markupsafe import Markup
 
 from fedjax_pfl.report.charts import svg
 from fedjax_pfl.report.charts.panels import Key, Panel
-from fedjax_pfl.report.styles import Style
+from fedjax_pfl.report.styles import SOLID, Style
 
 WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 34, 46
+LINE_WIDTH = 2.0  # dashes are in units of it
 MARKS = 9  # on a line; its dashes stay visible between them
 SMALL, LOW = 320, 190  # width and height of one of many curves
 
@@ -73,12 +74,9 @@ def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
 def line_sample(series: Series) -> Markup:
   """Draw the line and the mark of a series for a legend."""
   stroke = _stroke('M0 8h34', series.style)
-  place = svg.marker(series.style.marker, 17, 8, 4)
-  parts = stroke, svg.tag('path', d=place, class_='mark')
-  css = f'sample {series.css}'
-  return svg.tag(
-    'svg', *parts, viewBox='0 0 34 16', class_=css, aria_hidden='true'
-  )
+  mark = svg.marker(series.style.marker, 17, 8, 4, 'mark')
+  box = {'viewBox': '0 0 34 16', 'class_': f'sample {series.css}'}
+  return svg.tag('svg', stroke, mark, **box, aria_hidden='true')
 
 
 def plot_before_others(
@@ -103,8 +101,9 @@ def plot_before_others(
 
 
 def _stroke(data: str, style: Style) -> Markup:
-  dash = svg.dash_array(style.dash)
-  return svg.tag('path', d=data, class_='line', stroke_dasharray=dash)
+  lengths = () if style.dash == SOLID else style.dash[1]
+  dash = ' '.join(svg.short(LINE_WIDTH * length) for length in lengths)
+  return svg.tag('path', d=data, class_='line', stroke_dasharray=dash or None)
 
 
 def _band(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
@@ -122,8 +121,6 @@ def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   for at in range(len(across) - 1, -1, -step):
     if math.isfinite(series.y[at]):
       words = f'{series.label}, {series.x[at]:,g}: {series.words(at)}'
-      place = svg.marker(series.style.marker, across[at], heights[at], 4)
-      parts.append(
-        svg.tag('path', svg.tag('title', words), d=place, class_='mark')
-      )
+      place = across[at], heights[at], 4
+      parts.append(svg.marker(series.style.marker, *place, 'mark', words))
   return svg.tag('g', *parts, class_=series.css)

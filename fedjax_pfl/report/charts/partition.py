@@ -29,9 +29,8 @@ def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> Panel:
 def describe_sizes(counts: np.ndarray) -> str:
   """Return 'a to b examples a client', and how many clients have none."""
   sizes = counts.sum(1)
-  words = ' to '.join(
-    f'{one:,}' for one in np.unique([sizes.min(), sizes.max()])
-  )
+  ends = np.unique([sizes.min(), sizes.max()])
+  words = ' to '.join(f'{one:,}' for one in ends)
   none = int((sizes == 0).sum())
   return f'{words} examples a client' + f' ({none:,} have none)' * (none > 0)
 
@@ -62,10 +61,9 @@ def plot_partition(
   for column, client in zip(x, shown, strict=True):
     held, classes = counts[client], np.flatnonzero(counts[client])
     words = f'{held.sum():,} examples of {len(classes)} classes'
-    title = svg.tag('title', f'client {ids[client]}: {words}')
+    title = f'client {ids[client]}: {words}'
     if not len(classes):
-      empty = svg.marker('^', column, bottom + 6, 4)
-      parts.append(svg.tag('path', title, d=empty, class_='empty'))
+      parts.append(svg.marker('^', column, bottom + 6, 4, 'empty', title))
       continue
     sizes: dict[str, list[float]] = {}  # dots of one size are one path
     for label in classes:
@@ -74,10 +72,9 @@ def plot_partition(
     columns = [
       svg.dots([column] * len(one), one, s) for s, one in sizes.items()
     ]
-    parts.append(svg.tag('g', title, *columns))
-  return svg.drawing(
-    width, bottom + BOTTOM, 'examples by client and class', *parts
-  )
+    parts.append(svg.tag('g', *columns, title=title))
+  label = 'examples by client and class'
+  return svg.drawing(width, bottom + BOTTOM, label, *parts)
 
 
 def _is_wide(counts: np.ndarray) -> bool:

@@ -5,7 +5,7 @@ Colours come from a CSS class; see svg.py.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -19,8 +19,8 @@ class Mark(NamedTuple):
   """A number on a row, and the ends of the line through it."""
 
   value: float
-  low: float
-  high: float
+  low: float = math.nan  # without two ends there is no line
+  high: float = math.nan
   css: str = ''  # colour, where it is not that of the row
   kind: str = 'mark'  # filled, or 'hollow'
   marker: str = 'o'
@@ -70,22 +70,21 @@ def plot_intervals(
 def _row(x: svg.Scale, y: float, row: Row) -> Markup:
   if not row.marks and not row.words:
     return svg.text(x.start, y + 4, row.label, 'name')
-  parts: list[Any] = [svg.tag('title', row.title)] if row.title else []
-  parts.append(svg.text(x.start - 12, y + 4, row.label, 'end'))
+  parts = [svg.text(x.start - 12, y + 4, row.label, 'end')]
   if row.dots is not None:
     values = np.sort(row.dots[np.isfinite(row.dots)])
     places = np.linspace(0, values.size - 1, min(values.size, MOST_DOTS))
     values = values[places.astype(int)]
-    parts.append(svg.dots(x(values), y + 9 + svg.spread(values.size, 22), 4.4))
+    parts.append(svg.cloud(x(values), y + 9, 22))
   for one in row.marks:
     if not math.isfinite(one.value):
       continue
     at, drawn = y + one.shift, []
     if math.isfinite(one.low) and math.isfinite(one.high):
       drawn.append(svg.line(x(one.low), at, x(one.high), at, 'link'))
-    place = svg.marker(one.marker, x(one.value), at, one.size)
-    drawn.append(svg.tag('path', d=place, class_=one.kind))
+    place = x(one.value), at, one.size
+    drawn.append(svg.marker(one.marker, *place, one.kind))
     parts += [svg.tag('g', *drawn, class_=one.css)] if one.css else drawn
   for number, words in enumerate(row.words):
     parts.append(svg.text(x.end + 12, y + 4 + 15 * number, words))
-  return svg.tag('g', *parts, class_=row.css or None)
+  return svg.tag('g', *parts, class_=row.css or None, title=row.title)

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup, escape
 
-LINE_WIDTH = 2.0  # dashes are in units of it
 PLUS = [(1, 3), (1, 1), (3, 1), (3, -1), (1, -1), (1, -3)]
 PLUS = PLUS + [(-x, -y) for x, y in PLUS]
 
@@ -58,12 +57,16 @@ class Scale(NamedTuple):
     return self.start + share * (self.end - self.start)
 
 
-def tag(name: str, *children: Any, **attributes: Any) -> Markup:
+def tag(name: str, *children: Any, title: str = '', **attributes) -> Markup:
   """Return an element; `class_` is class, `stroke_width` stroke-width.
+
+  The title is its tooltip.
 
   >>> tag('text', 'a < b', x=1.0)
   Markup('<text x="1">a &lt; b</text>')
   """
+  if title:
+    children = tag('title', title), *children
   words = ''.join(
     f' {key.rstrip("_").replace("_", "-")}="{escape(short(value))}"'
     for key, value in attributes.items()
@@ -110,26 +113,23 @@ def dots(x: Iterable[float], y: Iterable[float], size: float) -> Markup:
   return tag('path', d=data, class_='dots', stroke_width=size)
 
 
-def spread(number: int, height: float) -> np.ndarray:
-  """Return places [number] that keep dots of equal numbers apart."""
-  return height * (np.arange(number) * 0.618 % 1)
+def cloud(x: np.ndarray, top: float, height: float) -> Markup:
+  """Return dots below `top` that keep equal numbers apart."""
+  return dots(x, top + height * (np.arange(len(x)) * 0.618 % 1), 4.4)
 
 
-def marker(kind: str, x: float, y: float, size: float) -> str:
-  """Return the path data of a marker of matplotlib."""
+def marker(
+  kind: str, x: float, y: float, size: float, css: str, title: str = ''
+) -> Markup:
+  """Return a marker of matplotlib, of a class of the style sheet."""
   if kind == 'o':
     arc = f'a{short(size)} {short(size)} 0 1 0 '
     across = short(2 * size)
-    return f'M{_at(x - size, y)}{arc}{across} 0{arc}-{across} 0z'
-  places = [_at(*corner) for corner in np.array([x, y]) + size * CORNERS[kind]]
-  return f'M{"L".join(places)}z'
-
-
-def dash_array(dash: Any) -> str | None:
-  """Return the SVG dash array of a matplotlib linestyle: '-', (0, (5, 2))."""
-  if dash == '-':
-    return None
-  return ' '.join(short(LINE_WIDTH * length) for length in dash[1])
+    data = f'M{_at(x - size, y)}{arc}{across} 0{arc}-{across} 0z'
+  else:
+    corners = np.array([x, y]) + size * CORNERS[kind]
+    data = f'M{"L".join(_at(*corner) for corner in corners)}z'
+  return tag('path', title=title, d=data, class_=css)
 
 
 def enclosing(
