@@ -16,10 +16,7 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_data import build_data
 
 HEADER = ('split', 'client', 'class', 'examples')
-NOTE = (
-  'Class against client: the area of a dot is the number of examples. '
-  'Triangle: a client without examples.'
-)
+NOTE = f'{partition.AREA} Triangle: a client without examples.'
 
 
 def save(settings: Settings, out: str | os.PathLike, log: Log) -> pathlib.Path:

@@ -32,7 +32,7 @@ from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.clients import Change, plot_clients
+from fedjax_pfl.report.charts.clients import MEANING, Change, plot_clients
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.styles import style_of
@@ -42,9 +42,6 @@ from fedjax_pfl.training.state import random_streams
 
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 BLOCK = 10  # clients evaluated between two updates of the progress bar
-NOTE = (
-  'Before and after: {}. Dot: a client. Box: the middle half. Bar: the mean.'
-)
 
 
 class Split(NamedTuple):
@@ -87,7 +84,7 @@ def analyse(
         )
   log(align(lines))
   views = dict.fromkeys(' and '.join(one) for one in splits.values())
-  notes = [NOTE.format('; '.join(views))]
+  notes = [f'Before and after: {"; ".join(views)}. {MEANING}']
   figure = picture.draw('', *draw(splits), notes=notes)
   return save(figure, output, HEADER, rows)
 

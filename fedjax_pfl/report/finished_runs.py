@@ -1,5 +1,6 @@
 """Read the directories of finished runs for a report."""
 
+import collections
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -47,14 +48,9 @@ class FinishedRun(NamedTuple):
     return list(dict.fromkeys([*asked, *known]))
 
   @property
-  def before(self) -> str | None:
-    """Return the view before personalisation; None for one view."""
-    return first_and_after(self.views, self.result)[0]
-
-  @property
-  def after(self) -> str:
-    """Return the view after personalisation."""
-    return first_and_after(self.views, self.result)[1]
+  def compared(self) -> tuple[str | None, str]:
+    """Return the views before, None for one view, and after personalisation."""
+    return first_and_after(self.views, self.result)
 
   @property
   def dataset(self) -> str:
@@ -72,11 +68,9 @@ class FinishedRun(NamedTuple):
 
   def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the rounds and values [T] of a number in the metrics."""
-    points = [
-      (line['round'], line[name])
-      for line in self.metrics
-      if line.get(name) is not None  # null: it was not finite
-    ]
+    # None: it was not finite.
+    known = [line for line in self.metrics if line.get(name) is not None]
+    points = [(line['round'], line[name]) for line in known]
     rounds, values = np.array(points, float).reshape(-1, 2).T
     return rounds, values
 
@@ -87,8 +81,8 @@ class FinishedRun(NamedTuple):
 
 def read(workdir: str | os.PathLike) -> FinishedRun:
   """Return a finished run; refuse any other directory."""
-  record, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
   path = pathlib.Path(workdir)
+  record, result = run_dir.load_config(path), run_dir.load_result(path)
   # An evaluation of models that were trained elsewhere has no metrics.
   has_metrics = (path / run_dir.METRICS).exists()
   metrics = run_dir.load_metrics(path) if has_metrics else []
@@ -112,14 +106,12 @@ def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
       choices=dict.fromkeys(datasets.values()),
       cause='a run directory of another experiment',
     )
-  given: dict[str, dict[str, str]] = {}
+  given = collections.defaultdict(dict)
   for run in runs:
-    names = run.config.get('hp', {})
-    given.setdefault(run.method, {}).update(dict.fromkeys(names, DEFAULT))
+    given[run.method] |= dict.fromkeys(run.config.get('hp', {}), DEFAULT)
   completed = []
   for run in runs:
-    if given[run.method]:
-      hp = given[run.method] | run.config.get('hp', {})
+    if hp := given[run.method] | run.config.get('hp', {}):
       run = run._replace(config={**run.config, 'hp': hp})
     completed.append(run)
   return completed
@@ -148,10 +140,9 @@ def first_and_after(
   """
   known = _initial_first(known)
   last = FINETUNED if FINETUNED in known else known[-1]
+  after = chosen_by_tests(known, result) or last
   if 'select' in result:
     after = result[result['select']]['view']
-  else:
-    after = chosen_by_tests(known, result) or last
   if len(known) == 1:
     return None, after
   return next(view for view in known if view != FINETUNED), after
@@ -183,9 +174,8 @@ def notes_on_choice(
   for label, runs in runs_by_label.items():
     chosen = [chosen_by_tests(run.views, run.result) for run in runs]
     if views := either(filter(None, chosen)):
-      notes.append(
-        f'{views} of {label} is chosen by the tests, which is optimistic.'
-      )
+      words = 'is chosen by the tests, which is optimistic.'
+      notes.append(f'{views} of {label} {words}')
   return notes
 
 

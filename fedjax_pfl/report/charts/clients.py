@@ -19,6 +19,7 @@ PERCENT = (0, 20, 40, 60, 80, 100)
 MAX_DOTS = 150  # of more clients, the density or one shape is drawn
 CORNERS = 1000  # of that shape: more than a screen resolves
 GAINS = 208, 60, 14  # height and margins of the chart of gains
+MEANING = 'Dot: a client. Box: the middle half. Bar: the mean.'
 
 
 class Change(NamedTuple):

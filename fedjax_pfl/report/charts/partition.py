@@ -9,6 +9,7 @@ from markupsafe import Markup
 from fedjax_pfl.report.charts import svg
 from fedjax_pfl.report.charts.panels import Panel
 
+AREA = 'Class against client: the area of a dot is the number of examples.'
 FEW = 20  # classes or clients: the axis names each or every second
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
 MAX_CLIENTS = 120  # in a chart; of more, evenly spaced ones are drawn

@@ -4,6 +4,7 @@ The label of a group is its method, with the settings in which it differs from
 other groups of that method.
 """
 
+import collections
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -48,7 +49,7 @@ class Group(NamedTuple):
   @property
   def before(self) -> str | None:
     """Return the view before personalisation; None for one view."""
-    return self.first.before
+    return self.first.compared[0]
 
   @property
   def after(self) -> tuple[str, ...]:
@@ -56,7 +57,7 @@ class Group(NamedTuple):
 
     Validation, or the tests, may choose another of a family for every seed.
     """
-    return tuple(run.after for run in self.runs)
+    return tuple(run.compared[1] for run in self.runs)
 
   @property
   def change(self) -> Change:
@@ -122,12 +123,12 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
       copies += 1
     found.setdefault((key, copies), []).append(run)
   sets = list(found.values())
-  met: dict[str, int] = {}  # groups of each method
+  met = collections.Counter()  # groups of each method
   groups = []
   for own, label in zip(sets, _labels(sets), strict=True):
     method = own[0].method
-    style, number = style_of(method), met.setdefault(method, 0)
-    if number:  # later groups of a method differ in dash
+    style = style_of(method)
+    if number := met[method]:  # later groups of a method differ in dash
       spare = spare_dashes(style)
       style = style._replace(dash=spare[(number - 1) % len(spare)])
     met[method] += 1
@@ -164,25 +165,22 @@ def without_digests(values: Sequence[Any]) -> list[Any]:
 
 def views_in_words(groups: Sequence[Group]) -> str:
   """Return 'initial and finetuned', or the views of each group."""
-  labels: dict[str, list[str]] = {}
+  labels = collections.defaultdict(list)
   for group in groups:
     words = [*filter(None, [group.before]), either(group.after)]
-    labels.setdefault(' and '.join(words), []).append(group.label)
+    labels[' and '.join(words)].append(group.label)
   if len(labels) == 1:
     return next(iter(labels))
-  return '; '.join(
-    f'{words} ({", ".join(own)})' for words, own in labels.items()
-  )
+  parts = [f'{words} ({", ".join(own)})' for words, own in labels.items()]
+  return '; '.join(parts)
 
 
 def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
   """Return a label for every group; all differ."""
   labels = []
   for run, *_ in sets:
-    peers = [
-      flatten(other.config) for other, *_ in sets if other.method == run.method
-    ]
-    words = []
+    same = [other for other, *_ in sets if other.method == run.method]
+    peers, words = [flatten(other.config) for other in same], []
     for field, value in flatten(run.config).items():
       values = [value, *(peer.get(field, value) for peer in peers)]
       if field in UNTRAINED or all(one == value for one in values):

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedjax_pfl.report.charts import clients, lines
 from fedjax_pfl.report.charts.panels import Panel, Section
-from fedjax_pfl.report.charts.partition import partition
+from fedjax_pfl.report.charts.partition import AREA, partition
 from fedjax_pfl.report.page.groups import Group, views_in_words
 
 MEAN = 'mean accuracy of the clients, %'
@@ -15,6 +15,8 @@ MEASURES = {'mean': 'mean', 'worst tenth': 'worst_decile'}
 SERVER = 'global/accuracy'  # in the metrics
 ACCURACY = '/accuracy'  # after a view, in the metrics
 FINETUNED = re.compile(r'finetuned_(\d+)')
+# Group, name in the metrics, places on the axis [T], values of seeds [S, T].
+Line = tuple[Group, str, np.ndarray, np.ndarray]
 
 
 # ---- accuracy against rounds, bytes and epochs of fine-tuning
@@ -27,11 +29,8 @@ def learning(groups: Sequence[Group]) -> Section:
   if not firsts:
     words = 'These runs were not evaluated during their rounds.'
     return Section('Learning', words, [])
-  panels = [
-    *_over_rounds(groups, firsts),
-    *_over_bytes(groups, firsts),
-    *_over_time(groups, firsts),
-  ]
+  shown = _numbers(groups, firsts)
+  panels = _over_rounds(shown) + _over_bytes(shown) + _over_time(shown)
   known = [name for names in evaluated.values() for name in names]
   for name in dict.fromkeys(known):
     others = {
@@ -39,7 +38,7 @@ def learning(groups: Sequence[Group]) -> Section:
       for label, names in evaluated.items()
       if name in names and name != firsts[label]
     }
-    panels += _over_rounds(groups, others)
+    panels += _over_rounds(_numbers(groups, others))
   words = 'Test accuracy while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
     words += (
@@ -60,73 +59,68 @@ def _evaluated(group: Group) -> list[str]:
   ]
 
 
-def _over_rounds(
-  groups: Sequence[Group], names: Mapping[str, str]
-) -> list[Panel]:
-  """Draw a number of the metrics of every line that has one in `names`."""
-  shown = [
-    (group, *group.curve(names[group.label]))
+def _numbers(groups: Sequence[Group], names: Mapping[str, str]) -> list[Line]:
+  """Return a number of the metrics of every group that has one in `names`."""
+  return [
+    (group, names[group.label], *group.curve(names[group.label]))
     for group in groups
     if group.label in names
   ]
-  return _curves(shown, names, 'rounds', 'communication rounds')
 
 
-def _over_bytes(
-  groups: Sequence[Group], names: Mapping[str, str]
-) -> list[Panel]:
-  """Draw the same over the bytes that all clients have sent and received."""
-  shown = []
-  for group in groups:
+def _over_rounds(shown: Sequence[Line]) -> list[Panel]:
+  return _curves(shown, shown, 'rounds', 'communication rounds')
+
+
+def _over_bytes(shown: Sequence[Line]) -> list[Panel]:
+  """Draw lines over the bytes that all clients have sent and received."""
+  found = []
+  for group, name, rounds, accuracy in shown:
     at, down = group.first.curve('bytes_down')  # seeds send alike
     _, up = group.first.curve('bytes_up')
-    if group.label in names and len(at) and len(down) == len(up):
-      rounds, accuracy = group.curve(names[group.label])
-      totals = np.concatenate([[0], np.cumsum(down + up)])
-      sent = totals[np.searchsorted(at, rounds, side='right')]
-      if sent.any():
-        shown.append((group, sent, accuracy))
-  largest = max((float(sent.max()) for _, sent, _ in shown), default=0)
+    if len(at) and len(down) == len(up):
+      sent = _until(rounds, at, np.cumsum(down + up))
+      found += [(group, name, sent, accuracy)] * bool(sent.any())
+  largest = max((float(sent.max()) for *_, sent, _ in found), default=0)
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
-  shown = [(group, sent / unit, accuracy) for group, sent, accuracy in shown]
-  return _curves(shown, names, 'bytes', f'{word} sent, down and up')
+  found = [(*line, sent / unit, accuracy) for *line, sent, accuracy in found]
+  return _curves(shown, found, 'bytes', f'{word} sent, down and up')
 
 
-def _over_time(
-  groups: Sequence[Group], names: Mapping[str, str]
-) -> list[Panel]:
-  """Draw the same over simulated time, the mean over seeds."""
-  shown = []
-  for group in groups:
+def _over_time(shown: Sequence[Line]) -> list[Panel]:
+  """Draw lines over simulated time, the mean over seeds."""
+  found = []
+  for group, name, rounds, accuracy in shown:
     at, seconds = group.curve('sim_seconds')
-    if group.label in names and len(at):
-      rounds, accuracy = group.curve(names[group.label])
-      seconds = np.concatenate([[0], seconds.mean(0)])
-      passed = seconds[np.searchsorted(at, rounds, side='right')]
-      shown.append((group, passed, accuracy))
-  return _curves(shown, names, 'simulated time', 'simulated seconds')
+    if len(at):
+      passed = _until(rounds, at, seconds.mean(0))
+      found.append((group, name, passed, accuracy))
+  return _curves(shown, found, 'simulated time', 'simulated seconds')
+
+
+def _until(
+  rounds: np.ndarray, at: np.ndarray, totals: np.ndarray
+) -> np.ndarray:
+  """Return the last of the totals, of the rounds `at`, by each round."""
+  places = np.searchsorted(at, rounds, side='right')
+  return np.concatenate([[0], totals])[places]
 
 
 def _curves(
-  shown: Sequence[tuple[Group, np.ndarray, np.ndarray]],
-  names: Mapping[str, str],
-  over: str,
-  x_label: str,
+  shown: Sequence[Line], found: Sequence[Line], over: str, x_label: str
 ) -> list[Panel]:
-  """Return the chart of lines (group, x, values), in words for their names."""
-  if not shown:
-    return []
-  kinds = {*names.values()}
+  """Return the chart of the lines found, in words for the names of `shown`."""
+  kinds = {name for _, name, *_ in shown}
   title, y_label = 'Accuracy', MEAN
-  if len(kinds) == 1:
-    view = max(kinds).removesuffix(ACCURACY)
-    title = f'{"Server" if view == "global" else view.capitalize()} accuracy'
-  if SERVER in kinds:
-    is_alone = len(kinds) == 1
-    y_label = 'accuracy on the whole test set, %' if is_alone else 'accuracy, %'
+  if kinds == {SERVER}:
+    title, y_label = 'Server accuracy', 'accuracy on the whole test set, %'
+  elif len(kinds) == 1:
+    title = f'{max(kinds).removesuffix(ACCURACY).capitalize()} accuracy'
+  elif SERVER in kinds:
+    y_label = 'accuracy, %'
   drawn = []
-  for group, x, values in shown:
-    view = names[group.label].removesuffix(ACCURACY)
+  for group, name, x, values in found:
+    view = name.removesuffix(ACCURACY)
     label = f'{group.label}, {view}' if len(kinds) > 1 else group.label
     drawn.append(_series(group, label, x, values))
   return lines.curves(f'{title} over {over}', drawn, x_label, y_label)
@@ -190,10 +184,9 @@ def spread(groups: Sequence[Group]) -> Section:
     ]
     levels.append(clients.Levels(group.label, group.css, pairs))
   every = clients.plot_clients([group.change for group in groups])
-  note = 'Dot: a client. Box: the middle half. Bar: the mean.'
   two = clients.plot_levels(levels)
   panels = [
-    Panel('Every client', every, note),
+    Panel('Every client', every, clients.MEANING),
     Panel('Mean and worst tenth', two, 'Hollow: before. Filled: after.'),
   ]
   words = f'The views compared: {views_in_words(groups)}.'
@@ -202,14 +195,14 @@ def spread(groups: Sequence[Group]) -> Section:
 
 def gains(groups: Sequence[Group]) -> Section | None:
   """Return each client's gain or loss; None without a view before."""
-  shown = [group for group in groups if group.before is not None]
+  shown = [(group, group.change) for group in groups if group.before]
   if not shown:
     return None
-  ends = clients.ends_of([group.change for group in shown])
+  ends = clients.ends_of([change for _, change in shown])
   panels = []
-  for group in shown:
-    svg = clients.plot_gains(group.change, group.client_names, ends)
-    values = group.change.gains[np.isfinite(group.change.gains)]
+  for group, change in shown:
+    svg = clients.plot_gains(change, group.client_names, ends)
+    values = change.gains[np.isfinite(change.gains)]
     note = 'No client has both accuracies.'
     if values.size:
       won, lost = np.sum(values > 0), np.sum(values < 0)
@@ -239,9 +232,7 @@ def examples(groups: Sequence[Group]) -> Section:
     panels.append(partition(f'Training{suffix}', held.train_classes, ids))
     panels.append(partition(f'Testing{suffix}', held.test_classes, ids))
   if found:
-    words.append(
-      'Class against client: the area of a dot is the number of examples.'
-    )
+    words.append(AREA)
     if any(len(group.runs) > 1 for group in groups):
       words.append('Of several seeds, the first is drawn.')
   if unknown:

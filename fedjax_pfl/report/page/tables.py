@@ -270,8 +270,9 @@ def clients(groups: Sequence[Group]) -> Table | None:
     return None
   rows = []
   for group, run in pairs:
-    after = run.accuracy(run.after)
-    before = run.accuracy(run.before) if run.before else after * np.nan
+    first, last = run.compared
+    after = run.accuracy(last)
+    before = run.accuracy(first) if first else after * np.nan
     held = run.clients.train_classes
     classes = after * np.nan if held is None else (held > 0).sum(1)
     numbers = {
