@@ -22,7 +22,8 @@ def one_line(label, x, y):
 
 def test_a_line_stands_where_its_numbers_are():
   line = one_line('a < b', [0, 5, 10], [0.0, np.nan, 100])
-  drawn = lines.plot_lines([line], 'rounds', 'accuracy')
+  (panel,) = lines.curves('', [line], 'rounds', 'accuracy')
+  drawn = panel.svg
   (data,) = re.findall(r'<path d="([^"]*)" class="line"', drawn)
   left, top = lines.LEFT, lines.TOP
   right, bottom = lines.WIDTH - lines.RIGHT, lines.HEIGHT - lines.BOTTOM
@@ -45,7 +46,7 @@ def test_gains_are_bars_and_losses_are_hollow():
 
 def test_dots_have_the_area_of_their_counts():
   counts = np.array([[100, 25, 0], [0, 0, 0], [100, 100, 100]])
-  drawn = partition.plot_partition(counts, [4, 5, 6], 100)
+  drawn = partition.partition('', counts, [4, 5, 6]).svg
   sizes = [float(one) for one in attributes(drawn, 'path', 'stroke-width')]
   assert sizes[0] == sizes[2] == pytest.approx(2 * sizes[1], abs=0.2)
   assert drawn.count('class="empty"') == 1

@@ -62,7 +62,7 @@ def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
   """Return the ends of the axis that the charts of these changes share."""
   gains = np.concatenate([change.gains for change in changes])
   gains = gains[np.isfinite(gains)]
-  return min(0.0, gains.min(initial=0)), max(1.0, gains.max(initial=0))
+  return gains.min(initial=0.0), gains.max(initial=1.0)
 
 
 def plot_gains(

@@ -34,30 +34,26 @@ class Series(NamedTuple):
 
   def words(self, at: int) -> str:
     """Return a number of the line, with its band."""
-    lines = self.y, self.low, self.high
-    numbers = [svg.plain(v[at]) for v in lines if v is not None]
-    return '{} ({} to {})'.format(*numbers) if len(numbers) > 1 else numbers[0]
+    words = svg.plain(self.y[at])
+    if self.low is None:
+      return words
+    return f'{words} ({svg.plain(self.low[at])} to {svg.plain(self.high[at])})'
 
 
 def curves(
   title: str, series: Sequence[Series], x_label: str, y_label: str
 ) -> list[Panel]:
-  """Return a panel of the lines that have numbers; none without any."""
+  """Return a panel of the lines that have numbers; none without any.
+
+  Lines are drawn over bands; a mark shows its numbers as a tooltip.
+  """
   series = [line for line in series if np.isfinite(line.y).any()]
   if not series:
     return []
-  keys = tuple(
-    Key(line_sample(one), one.label, svg.plain(one.y[-1])) for one in series
-  )
-  return [Panel(title, plot_lines(series, x_label, y_label), keys=keys)]
-
-
-def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
-  """Draw lines over bands; a mark shows its numbers as a tooltip."""
   last = max(float(curve.x.max()) for curve in series)
   x = svg.Scale(0.0, last if last > 0 else 1.0, LEFT, WIDTH - RIGHT)
-  heights = [part for line in series for part in (line.y, line.low, line.high)]
-  heights = [part for part in heights if part is not None]
+  parts = [part for line in series for part in (line.y, line.low, line.high)]
+  heights = [part for part in parts if part is not None]
   y, marks = svg.enclosing(heights, HEIGHT - BOTTOM, TOP)
   parts = [svg.text(0, 14, y_label, 'label')]
   parts += svg.levels(y, marks, LEFT, WIDTH - RIGHT)
@@ -66,17 +62,25 @@ def plot_lines(series: Sequence[Series], x_label: str, y_label: str) -> Markup:
       words = f'{tick:,g}'
       parts.append(svg.text(x(tick), HEIGHT - BOTTOM + 20, words, 'middle'))
   parts.append(svg.text(WIDTH - RIGHT, HEIGHT - 4, x_label, 'end', 'label'))
-  parts += [_band(curve, x, y) for curve in series if curve.low is not None]
+  for curve in series:
+    if curve.low is not None:
+      known = np.isfinite(curve.low) & np.isfinite(curve.high)
+      band = y(curve.low[known]), y(curve.high[known])
+      data = svg.shape(x(curve.x[known]), *band)
+      parts.append(svg.tag('path', d=data, class_=f'band {curve.css}'))
   parts += [_line(curve, x, y) for curve in series]
-  return svg.drawing(WIDTH, HEIGHT, f'{y_label} against {x_label}', *parts)
+  label = f'{y_label} against {x_label}'
+  chart = svg.drawing(WIDTH, HEIGHT, label, *parts)
+  return [Panel(title, chart, keys=tuple(map(_key, series)))]
 
 
-def line_sample(series: Series) -> Markup:
-  """Draw the line and the mark of a series for a legend."""
+def _key(series: Series) -> Key:
+  """Return the line of a legend."""
   stroke = _stroke('M0 8h34', series.style)
   mark = svg.marker(series.style.marker, 17, 8, 4, 'mark')
   box = {'viewBox': '0 0 34 16', 'class_': f'sample {series.css}'}
-  return svg.tag('svg', stroke, mark, **box, aria_hidden='true')
+  sample = svg.tag('svg', stroke, mark, **box, aria_hidden='true')
+  return Key(sample, series.label, svg.plain(series.y[-1]))
 
 
 def plot_before_others(
@@ -86,9 +90,7 @@ def plot_before_others(
   left, right, bottom = 34, SMALL - 8, LOW - 26
   last = max(float(x.max()) for x, _ in curves)
   x = svg.Scale(0.0, last or 1.0, left, right)
-  y, marks = svg.enclosing(
-    [values for _, values in curves], bottom, 10, count=4
-  )
+  y, marks = svg.enclosing([one for _, one in curves], bottom, 10, count=4)
   parts = svg.levels(y, marks, left, right, gap=6)
   parts.append(svg.text(right, LOW - 8, f'round {last:,g}', 'end'))
   for other in [*(at for at in range(len(curves)) if at != place), place]:
@@ -104,13 +106,6 @@ def _stroke(data: str, style: Style) -> Markup:
   lengths = () if style.dash == SOLID else style.dash[1]
   dash = ' '.join(svg.short(LINE_WIDTH * length) for length in lengths)
   return svg.tag('path', d=data, class_='line', stroke_dasharray=dash or None)
-
-
-def _band(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
-  known = np.isfinite(series.low) & np.isfinite(series.high)
-  low, high = y(series.low[known]), y(series.high[known])
-  data = svg.shape(x(series.x[known]), low, high)
-  return svg.tag('path', d=data, class_=f'band {series.css}')
 
 
 def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:

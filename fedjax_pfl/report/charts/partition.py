@@ -19,33 +19,29 @@ LARGEST, LEAST, SMALLEST = 22.0, 9.0, 2.0
 
 
 def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> Panel:
-  """Return the panel of examples [K, Y] by client and class."""
-  note = f'{describe_sizes(counts)}. Largest dot: {counts.max():,}.'
-  if len(counts) > MAX_CLIENTS:
-    note += f' Drawn: {MAX_CLIENTS} of {len(counts):,} clients, evenly spaced.'
-  drawn = plot_partition(counts, ids, max(int(counts.max()), 1))
-  return Panel(title, drawn, note, is_wide=_is_wide(counts))
-
-
-def describe_sizes(counts: np.ndarray) -> str:
-  """Return 'a to b examples a client', and how many clients have none."""
-  sizes = counts.sum(1)
-  ends = np.unique([sizes.min(), sizes.max()])
-  words = ' to '.join(f'{one:,}' for one in ends)
-  none = int((sizes == 0).sum())
-  return f'{words} examples a client' + f' ({none:,} have none)' * (none > 0)
-
-
-def plot_partition(
-  counts: np.ndarray, ids: Sequence[Any], largest: int
-) -> Markup:
-  """Draw examples [K, Y] as dots; a dot of full size is `largest` examples.
+  """Return the panel of examples [K, Y] by client and class.
 
   A triangle below the axis is a client without any example.
   """
+  sizes, largest, is_wide = counts.sum(1), counts.max(), len(counts) > 2 * FEW
+  ends = np.unique([sizes.min(), sizes.max()])
+  note = ' to '.join(f'{one:,}' for one in ends) + ' examples a client'
+  if none := int((sizes == 0).sum()):
+    note += f' ({none:,} have none)'
+  note += f'. Largest dot: {largest:,}.'
+  if len(counts) > MAX_CLIENTS:
+    note += f' Drawn: {MAX_CLIENTS} of {len(counts):,} clients, evenly spaced.'
+  width = WIDE if is_wide else NARROW
+  chart = _plot(counts, ids, max(int(largest), 1), width)
+  return Panel(title, chart, note, is_wide=is_wide)
+
+
+def _plot(
+  counts: np.ndarray, ids: Sequence[Any], largest: int, width: float
+) -> Markup:
+  """Draw examples as dots; a dot of full size is `largest` examples."""
   number, num_classes = counts.shape
   shown = np.linspace(0, number - 1, min(number, MAX_CLIENTS)).astype(int)
-  width = WIDE if _is_wide(counts) else NARROW
   up = float(np.clip(300 / num_classes, 4, LARGEST))
   bottom = TOP + up * num_classes
   across = (width - LEFT - RIGHT) / len(shown)
@@ -70,16 +66,11 @@ def plot_partition(
     for label in classes:
       size = max(SMALLEST, unit * float(held[label]) ** 0.5)
       sizes.setdefault(svg.short(size), []).append(y[label])
-    columns = [
-      svg.dots([column] * len(one), one, s) for s, one in sizes.items()
-    ]
-    parts.append(svg.tag('g', *columns, title=title))
+    pairs = sizes.items()
+    dots = [svg.dots([column] * len(at), at, size) for size, at in pairs]
+    parts.append(svg.tag('g', *dots, title=title))
   label = 'examples by client and class'
   return svg.drawing(width, bottom + BOTTOM, label, *parts)
-
-
-def _is_wide(counts: np.ndarray) -> bool:
-  return len(counts) > 2 * FEW
 
 
 def _numbers(length: int) -> list[int]:
