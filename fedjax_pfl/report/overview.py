@@ -15,9 +15,8 @@ from fedjax_pfl.evaluation.differences import (
 )
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.clients import PERCENT
 from fedjax_pfl.report.charts.panels import Panel
-from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
+from fedjax_pfl.report.charts.rows import PERCENT, Mark, Row, plot_intervals
 from fedjax_pfl.report.charts.svg import plain
 from fedjax_pfl.report.finished_runs import notes_on_choice, read_comparable
 from fedjax_pfl.report.page.groups import Group, make_groups

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.report import styles
-from fedjax_pfl.report.charts import clients, lines, partition, svg
+from fedjax_pfl.report.charts import lines, partition, rows, svg
 from fedjax_pfl.report.styles import STYLES, style_of
 
 
@@ -35,9 +35,9 @@ def test_a_line_stands_where_its_numbers_are():
 
 def test_gains_are_bars_and_losses_are_hollow():
   before, after = np.array([10.0, 50, 30, np.nan]), np.array([60.0, 40, 30, 9])
-  change = clients.Change('x', 'c0', before, after)
-  assert clients.ends_of([change]) == (-10, 50)
-  drawn = clients.plot_gains(change, list('abcd'), (-10, 50))
+  change = rows.Change('x', 'c0', before, after)
+  assert rows.ends_of([change]) == (-10, 50)
+  drawn = rows.plot_gains(change, list('abcd'), (-10, 50))
   assert re.findall(r'<title>(.)', drawn) == ['a', 'c', 'b']  # sorted
   assert attributes(drawn, 'rect', 'class') == ['bar', 'bar', 'bar lost']
   heights = [float(h) for h in attributes(drawn, 'rect', 'height')]

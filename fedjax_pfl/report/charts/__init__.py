@@ -3,8 +3,7 @@
 svg        elements, scales, ticks, markers
 panels     a chart with its words
 lines      curves over bands, one curve before others
-clients    accuracies and gains of every client
-rows       marks and intervals: named rows above one axis
+rows       named rows above one axis: clients, marks, intervals; gains
 partition  examples by client and class
 picture    panels -> a matplotlib figure
 """

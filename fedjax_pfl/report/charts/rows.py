@@ -1,10 +1,10 @@
-"""Named rows of marks and intervals above one axis as SVG.
+"""Named rows of numbers above one axis, and bars of gains, as SVG.
 
-Colours come from a CSS class; see svg.py.
+Accuracies are in percent. Colours come from a CSS class; see svg.py.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +12,153 @@ from markupsafe import Markup
 
 from fedjax_pfl.report.charts import svg
 
-MOST_DOTS = 2000  # of more numbers, an even sample is drawn
+WIDTH = 560  # in units of text that is 12 high
+LEFT, RIGHT = 170, 58  # of charts whose rows have names
+NAME, ROW, GAP = 24, 26, 14  # heights: of a name, a row, the gap below
+PERCENT = (0, 20, 40, 60, 80, 100)
+MAX_DOTS = 150  # of more clients, the density or one shape is drawn
+CORNERS = 1000  # of that shape: more than a screen resolves
+MOST_DOTS = 2000  # of intervals: of more numbers, an even sample is drawn
+GAINS = 208, 60, 14  # height and margins of the chart of gains
+MEANING = 'Dot: a client. Box: the middle half. Bar: the mean.'
+# Groups of rows: label, css class, and (name, *numbers) of every row.
+Named = Sequence[tuple[str, str, Sequence[tuple]]]
+
+
+class Change(NamedTuple):
+  """Accuracies of the clients of a line before and after, [K]."""
+
+  label: str
+  css: str
+  before: np.ndarray | None  # None for a method with one view
+  after: np.ndarray
+
+  @property
+  def gains(self) -> np.ndarray:
+    return self.after - self.before
+
+
+def plot_clients(lines: Sequence[Change]) -> Markup:
+  """Draw every client as a dot; box: the middle half, bar: the mean."""
+  groups = []
+  for line in lines:
+    sides = ('before', line.before), ('after', line.after)
+    rows = [(kind, kind, one) for kind, one in sides if one is not None]
+    groups.append((line.label, line.css, rows))
+  return _rows(groups, _cloud, 'accuracy of a client, %')
+
+
+def plot_levels(lines: Named) -> Markup:
+  """Draw (name, before, after): hollow, unless it is NaN, and filled."""
+  return _rows(lines, _dumbbell, 'accuracy, %')
+
+
+def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
+  """Return the ends of the axis that the charts of these changes share."""
+  gains = np.concatenate([change.gains for change in changes])
+  gains = gains[np.isfinite(gains)]
+  return gains.min(initial=0.0), gains.max(initial=1.0)
+
+
+def plot_gains(
+  change: Change, names: Sequence[str], ends: tuple[float, float]
+) -> Markup:
+  """Draw every client's gain, the largest first; `ends` are of the axis."""
+  chart_height, left, right = GAINS
+  gains = change.gains
+  order = np.argsort(-gains, kind='stable')
+  order = order[np.isfinite(gains[order])]
+  marks = svg.ticks(*ends, 4)
+  y = svg.Scale(marks[0], marks[-1], chart_height - 10, 34)
+  x = svg.Scale(0, max(len(order), 1), left, WIDTH - right)
+  parts = [svg.text(0, 13, 'gain, points', 'label')]
+  parts += svg.levels(y, marks, left, WIDTH - right, differences=True)
+  if len(order) > MAX_DOTS:  # one shape
+    places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
+    across = x([places[0], *(places + 0.5), len(order)])
+    data = svg.path_through(across, [y(0), *y(gains[order[places]]), y(0)])
+    words = f'{len(order):,} clients'
+    parts.append(svg.tag('path', title=words, d=f'{data}z', class_='bar'))
+    order = order[:0]
+  gap = min(1.5, 0.2 * (x(1) - x(0)))
+  for place, at in enumerate(order):
+    before, after = svg.plain(change.before[at]), svg.plain(change.after[at])
+    words = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
+    top, height = min(y(0), y(gains[at])), max(abs(y(gains[at]) - y(0)), 0.5)
+    box = {'x': x(place), 'y': top, 'width': x(1) - x(0) - gap}
+    kind = 'bar' if gains[at] >= 0 else 'bar lost'
+    box |= {'height': height, 'class_': kind, 'title': words}
+    parts.append(svg.tag('rect', **box))
+  label = f'{change.label}: gain of every client'
+  chart = svg.tag('g', *parts, class_=change.css)
+  return svg.drawing(WIDTH, chart_height, label, chart)
+
+
+def _rows(groups: Named, draw_fn: Callable[..., Markup], label: str) -> Markup:
+  """Draw named groups of rows above one axis from 0 to 100."""
+  x = svg.Scale(0.0, 100.0, LEFT, WIDTH - RIGHT)
+  parts, y = [], 0
+  for name, css, rows in groups:
+    inner = [
+      svg.tag('rect', x=0, y=y + 5, width=10, height=10, rx=2, class_='swatch'),
+      svg.text(17, y + 15, name, 'name'),
+    ]
+    y += NAME
+    for word, *numbers in rows:
+      inner.append(svg.text(17, y + ROW / 2 + 4, word))
+      inner.append(draw_fn(x, y + ROW / 2, *numbers))
+      y += ROW
+    y += GAP
+    parts.append(svg.tag('g', *inner, class_=css))
+  grid = svg.columns(x, PERCENT, 20, y)
+  grid.append(svg.text(WIDTH - RIGHT, y + 40, label, 'end', 'label'))
+  return svg.drawing(WIDTH, y + 46, label, *grid, *parts)
+
+
+def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
+  """Draw clients on a row: dots or their density, a box and the mean."""
+  values = np.sort(values[np.isfinite(values)])
+  if not values.size:
+    return svg.text(x(0) + 4, y + 4, 'no client')
+  low, middle, high = np.percentile(values, [25, 50, 75])
+  numbers = values.mean(), middle, low, high, values[0], values[-1]
+  mean, median, first, last, least, most = map(svg.plain, numbers)
+  words = (
+    f'{values.size:,} clients {kind}: mean {mean}, median {median}, middle '
+    f'half {first} to {last}, all {least} to {most}'
+  )
+  place = {'x': x(low), 'y': y - 7, 'width': max(x(high) - x(low), 1.0)}
+  box = svg.tag('rect', **place, height=14, rx=2, class_='box')
+  mean = svg.line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
+  if values.size > MAX_DOTS:
+    counts, edges = np.histogram(values, bins=50, range=(0, 100))
+    half = 11 * counts / counts.max()
+    data = svg.shape(x((edges[1:] + edges[:-1]) / 2), y - half, y + half)
+    points = svg.tag('path', d=data, class_='density')
+  else:
+    points = svg.cloud(x(values), y - 9, 18)
+  return svg.tag('g', points, box, mean, class_=kind, title=words)
+
+
+def _dumbbell(x: svg.Scale, y: float, before: float, after: float) -> Markup:
+  if not math.isfinite(after):
+    return svg.text(x(0) + 4, y + 4, 'no client')
+  sides = (-10, 'end'), (10, 'start')
+  if before > after:
+    sides = sides[::-1]
+  ends = [(after, 'mark', *sides[1], 'strong')]
+  parts = []
+  if math.isfinite(before):
+    parts.append(svg.line(x(before), y, x(after), y, 'link'))
+    ends.insert(0, (before, 'hollow', *sides[0]))
+  for value, kind, shift, *classes in ends:
+    parts.append(svg.marker('o', x(value), y, 5, kind))
+    words = svg.plain(value)
+    parts.append(svg.text(x(value) + shift, y + 4, words, *classes))
+  return svg.tag('g', *parts)
+
+
+# ---- marks and intervals
 
 
 class Mark(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.report.charts.clients import Change
+from fedjax_pfl.report.charts.rows import Change
 from fedjax_pfl.report.finished_runs import FinishedRun, either
 from fedjax_pfl.report.styles import Style, spare_dashes, style_of
 from fedjax_pfl.runs.identity import flatten

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report.charts import clients, lines
+from fedjax_pfl.report.charts import lines, rows
 from fedjax_pfl.report.charts.panels import Panel, Section
 from fedjax_pfl.report.charts.partition import AREA, partition
 from fedjax_pfl.report.page.groups import Group, views_in_words
@@ -182,11 +182,11 @@ def spread(groups: Sequence[Group]) -> Section:
       (word, group.mean(group.before, name), group.mean(group.after, name))
       for word, name in MEASURES.items()
     ]
-    levels.append(clients.Levels(group.label, group.css, pairs))
-  every = clients.plot_clients([group.change for group in groups])
-  two = clients.plot_levels(levels)
+    levels.append((group.label, group.css, pairs))
+  every = rows.plot_clients([group.change for group in groups])
+  two = rows.plot_levels(levels)
   panels = [
-    Panel('Every client', every, clients.MEANING),
+    Panel('Every client', every, rows.MEANING),
     Panel('Mean and worst tenth', two, 'Hollow: before. Filled: after.'),
   ]
   words = f'The views compared: {views_in_words(groups)}.'
@@ -198,10 +198,10 @@ def gains(groups: Sequence[Group]) -> Section | None:
   shown = [(group, group.change) for group in groups if group.before]
   if not shown:
     return None
-  ends = clients.ends_of([change for _, change in shown])
+  ends = rows.ends_of([change for _, change in shown])
   panels = []
   for group, change in shown:
-    svg = clients.plot_gains(change, group.client_names, ends)
+    svg = rows.plot_gains(change, group.client_names, ends)
     values = change.gains[np.isfinite(change.gains)]
     note = 'No client has both accuracies.'
     if values.size:
