@@ -13,18 +13,13 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.analysis.open_run import (
-  Edit,
-  Log,
-  load_states,
-  read_run,
-  rebuild,
-)
+from fedjax_pfl.analysis import open_run
 from fedjax_pfl.client.personalization import Cosine, Euclidean
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client, Server, View
@@ -91,17 +86,17 @@ def export(
   client: str,
   view: str,
   output: str | os.PathLike,
-  log: Log,
-  edit: Edit | None = None,
+  log: open_run.Log,
+  edit: open_run.Edit | None = None,
 ) -> pathlib.Path:
   """Write a model of the run to `output`; return its path.
 
   `client` is a number or 'server'; without a view it is that of the result.
   """
   path = check_output(output)
-  settings, data = read_run(workdir, log, edit)
+  settings, data = open_run.read_run(workdir, log, edit)
   choice = choose(settings, run_dir.load_result(workdir), client, view)
-  experiment = rebuild(settings, data, log, edit)
+  experiment = open_run.rebuild(settings, data, log, edit)
   return export_model(experiment, workdir, choice, path, log)
 
 
@@ -124,11 +119,11 @@ def choose(
   settings: Settings, result: Mapping[str, Any], client: str, view: str
 ) -> Choice:
   """Return the choice; the view of a client is that of the result if ''."""
-  if client == SERVER and view:
-    expected = 'none: the server has one model, which is not personalised'
-    cause = 'a client was meant'
-    raise bad_input('view', got=view, expected=expected, cause=cause)
   if client == SERVER:
+    if view:
+      expected = 'none: the server has one model, which is not personalised'
+      cause = 'a client was meant'
+      raise bad_input('view', got=view, expected=expected, cause=cause)
     return Choice(None, '')
   last = settings.data.num_seen_clients - 1
   if not (client.isascii() and client.isdecimal() and int(client) <= last):
@@ -149,10 +144,10 @@ def export_model(
   workdir: str | os.PathLike,
   choice: Choice,
   path: pathlib.Path,
-  log: Log,
+  log: open_run.Log,
 ) -> pathlib.Path:
   """Write the model of this choice; return the path of the file."""
-  states = load_states(experiment, workdir, log)
+  states = open_run.load_states(experiment, workdir, log)
   if choice.client is None:
     model, scores = server_model(experiment, states[0])
   else:
@@ -174,9 +169,8 @@ def client_model(
   """Return the model of a client in a view, and its scores."""
   algorithm, view = experiment.stages[-1].algorithm, choice.view
   check_views([view], view_names(algorithm, *states, experiment.train))
-  evaluate_fn = make_evaluate(
-    algorithm, experiment.task.normalise, [view], keep_models=True
-  )
+  normalise = experiment.task.normalise
+  evaluate_fn = make_evaluate(algorithm, normalise, [view], keep_models=True)
   key = random_streams(experiment.settings.seed)['evaluation']
   ids = jnp.array([choice.client])
   answers = evaluate_fn(*states, ids, *experiment.eval_data, key)
@@ -202,12 +196,9 @@ def server_model(experiment: Experiment, server: Server) -> tuple[View, Scores]:
   if not len(tests.y):
     return model, Scores(jnp.array(0), jnp.array(0))
 
-  @jax.jit
-  def score(model, data):
-    normalise = experiment.task.normalise
-    return score_view(algorithm.predict, model, data, normalise)
-
-  return model, score(model, as_one_client(tests))
+  normalise = experiment.task.normalise
+  score = partial(score_view, algorithm.predict, normalise=normalise)
+  return model, jax.jit(score)(model, as_one_client(tests))
 
 
 # ---- The header of a file ----------------------------------------------------
@@ -223,23 +214,21 @@ def header(
   """Return the header of a model of this run, in the types of JSON."""
   settings, dataset = experiment.settings, experiment.dataset
   stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
-  name, shape = settings.data.dataset, dataset.train.x.shape[1:]
-  classes = CLASSES[name].split() if name in CLASSES else None
+  name = settings.data.dataset
+  numbers = ' '.join(map(str, range(dataset.num_classes)))
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
   return {
     'model': settings.model.name,
-    'model_settings': model_settings(
-      settings.model.name, shape, dataset.num_classes
-    ),
+    'model_settings': model_settings(experiment),
     'rule': rule_of(model),
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent
     and settings.model.norm_statistics == 'batch',
-    'image_shape': shape,
+    'image_shape': dataset.train.x.shape[1:],
     **input_of(experiment),
     'num_classes': dataset.num_classes,
-    'class_names': classes or [*map(str, range(dataset.num_classes))],
+    'class_names': CLASSES.get(name, numbers).split(),
     'algorithm': settings.algorithm,
     'run': workdir.resolve().name,
     'dataset': name,
@@ -271,12 +260,12 @@ def input_of(experiment: Experiment) -> dict[str, Any]:
 
 def rule_of(model: View) -> dict[str, str]:
   """Return how predictions follow from the arrays; f is the head's input."""
-  nearest = ''
-  if isinstance(model, Euclidean | Cosine):
-    nearest, model = type(model).__name__.lower(), model.model.params
-  features = 'concatenated' if 'encoders' in model else 'network'
-  if not nearest:
+  is_nearest = isinstance(model, Euclidean | Cosine)
+  params = model.model.params if is_nearest else model
+  features = 'concatenated' if 'encoders' in params else 'network'
+  if not is_nearest:
     return {'name': features, 'text': HEAD[features]}
+  nearest = type(model).__name__.lower()
   return {
     'name': f'{features}, {nearest}',
     'text': f'{HEAD[features]}; in place of the head, whose input is f, counts '
@@ -285,15 +274,14 @@ def rule_of(model: View) -> dict[str, str]:
   }
 
 
-def model_settings(
-  name: str, image_shape: tuple[int, ...], num_classes: int
-) -> dict[str, Any]:
+def model_settings(experiment: Experiment) -> dict[str, Any]:
   """Return the fields of the flax module of a known model: widths, depth."""
-  if name not in MODELS:
+  model = MODELS.get(experiment.settings.model.name)
+  if model is None:
     return {}
-  model = MODELS[name]
-  size = {'side': image_shape[0]} if model.sides else {}
-  module = model.make(num_classes=num_classes, **size)
+  dataset = experiment.dataset
+  size = {'side': dataset.train.x.shape[1]} if model.sides else {}
+  module = model.make(num_classes=dataset.num_classes, **size)
   no_setting = {'parent', 'name', 'inits'}  # flax's own; the model has begun
   fields = {one.name for one in dataclasses.fields(module)} - no_setting
   values = {name: getattr(module, name) for name in sorted(fields)}

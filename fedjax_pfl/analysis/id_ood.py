@@ -16,17 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.analysis.open_run import (
-  Edit,
-  Log,
-  OpenRun,
-  load_states,
-  open_runs,
-)
+from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.target import launches_kernels
-from fedjax_pfl.core.types import ClientData, Key, Scores
+from fedjax_pfl.core.types import Key, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
@@ -59,21 +53,24 @@ def analyse(
   workdirs: Sequence[str | os.PathLike],
   output: str | os.PathLike,
   clients: int,
-  log: Log,
-  edit: Edit | None = None,
+  log: open_run.Log,
+  edit: open_run.Edit | None = None,
 ) -> pathlib.Path:
   """Save the figure of the first clients (0: all) and its CSV; log a table.
 
   The last models of every run are evaluated, in its first and its last view.
   """
   check_output(output)
-  runs = open_runs(workdirs, log, edit)
+  runs = open_run.open_runs(workdirs, log, edit)
   splits = {run.label: measure(run, clients, log) for run in runs}
   lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
     for view, split in splits[run.label].items():
       used = [values[~np.isnan(values)] for values in split]
-      lines.append((run.name, view, *map(_mean_and_std, used)))
+      numbers = [
+        {'mean': v.mean(), 'std': v.std()} if v.size else None for v in used
+      ]
+      lines.append((run.name, view, *map(mean_and_std, numbers)))
       for client, pair in enumerate(zip(*split, strict=True)):
         rows.append([run.label, view, client, *map(format_number, pair)])
     for title, values in zip(TITLES, split, strict=True):
@@ -89,22 +86,23 @@ def analyse(
   return save(figure, output, HEADER, rows)
 
 
-def _mean_and_std(used: np.ndarray) -> str:
-  numbers = {'mean': used.mean(), 'std': used.std()} if used.size else None
-  return mean_and_std(numbers)
-
-
-def measure(run: OpenRun, clients: int, log: Log) -> dict[str, Split]:
+def measure(
+  run: open_run.OpenRun, clients: int, log: open_run.Log
+) -> dict[str, Split]:
   """Return {view: accuracies [K]} of the first clients; 0: of all.
 
   With the random numbers of the run's evaluation: its own models.
   """
   experiment, total = run.experiment, run.settings.data.num_seen_clients
   number = min(clients or total, total)
-  server, states = load_states(experiment, run.path, log)
-  few = experiment._replace(
-    train=_first(experiment.train, number), test=_first(experiment.test, number)
-  )
+  server, states = open_run.load_states(experiment, run.path, log)
+
+  def first(data):  # the pool of examples stays whole
+    own = {'index': data.index[:number], 'count': data.count[:number]}
+    return data._replace(**own)
+
+  train, test = first(experiment.train), first(experiment.test)
+  few = experiment._replace(train=train, test=test)
   states = trees.gather(states, np.arange(number))
   every_view = run.settings.evaluation.views
   views = tuple(dict.fromkeys([every_view[0], every_view[-1]]))
@@ -118,11 +116,6 @@ def measure(run: OpenRun, clients: int, log: Log) -> dict[str, Split]:
   }
 
 
-def _first(data: ClientData, number: int) -> ClientData:
-  """Return the first clients; the pool of examples stays whole."""
-  return data._replace(index=data.index[:number], count=data.count[:number])
-
-
 def score_by_class(
   experiment: Experiment,
   server: Server,
@@ -131,7 +124,10 @@ def score_by_class(
   key: Key,
   on_progress: Callable[[int], None] | None = None,
 ) -> tuple[dict[str, ClassScores], np.ndarray]:
-  """Return {view: correct and count [K, Y]}, and the owned classes [K, Y]."""
+  """Return {view: correct and count [K, Y]}, and the owned classes [K, Y].
+
+  Client k owns a class of which it has a training example.
+  """
   num_classes = experiment.dataset.num_classes
   evaluate = make_evaluate(
     experiment.stages[-1].algorithm,
@@ -145,35 +141,27 @@ def score_by_class(
   scores = evaluate_clients(
     evaluate, views, *states, key, block=BLOCK, on_progress=on_progress
   )
-  return scores, owned_classes(experiment.train, num_classes)
-
-
-def owned_classes(data: ClientData, num_classes: int) -> np.ndarray:
-  """Return whether client k has a training example of class c: [K, Y]."""
-  return label_counts_of_clients(data, num_classes) > 0
+  return scores, label_counts_of_clients(experiment.train, num_classes) > 0
 
 
 def split_scores(scores: ClassScores, owned: np.ndarray) -> Split:
   """Return the scores on owned and on other classes: [K, Y] -> [K]."""
-  return Split(
-    *(
-      Scores(*(np.sum(np.where(mask, one, 0), -1) for one in scores))
-      for mask in (owned, ~owned)
-    )
-  )
+  sides = [
+    Scores(*(np.sum(np.where(mask, one, 0), -1) for one in scores))
+    for mask in (owned, ~owned)
+  ]
+  return Split(*sides)
 
 
 def draw(splits: Splits) -> tuple[list[Panel], dict[str, str]]:
   """Return two panels, own classes and others, and {css class: colour}."""
-  styles = [style_of(label) for label in splits]
+  styles = {f'c{at}': style_of(label) for at, label in enumerate(splits)}
   panels = []
   for kind, title in enumerate(TITLES):
     lines = []
-    for at, (style, views) in enumerate(
-      zip(styles, splits.values(), strict=True)
-    ):
+    for css, views in zip(styles, splits.values(), strict=True):
       *before, after = (split[kind] for split in views.values())
       first = before[0] if before else None
-      lines.append(Change(style.name, f'c{at}', first, after))
+      lines.append(Change(styles[css].name, css, first, after))
     panels.append(Panel(title.capitalize(), plot_clients(lines)))
-  return panels, {f'c{at}': style.colour for at, style in enumerate(styles)}
+  return panels, {css: style.colour for css, style in styles.items()}

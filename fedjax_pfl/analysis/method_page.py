@@ -10,13 +10,12 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from fedjax_pfl.algorithms import load
+from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.analysis.method_table import (
   MODEL,
   Traced,
   condition,
   family,
-  relatives,
   title_of,
 )
 from fedjax_pfl.report.text_table import markdown
@@ -32,7 +31,11 @@ SYMBOL = re.compile(
 )
 MOST_LINES = 80  # of code
 CODE_TODAY = "The authors' code, run today, "
-RUN = 'Published numbers, and ours of the runs in `results/`, in percent.'
+SHARED = 'Those of local training and fine-tuning: [settings](../settings.md).'
+RUN = (
+  'Published numbers, and ours of the runs in `results/`, in percent. '
+  'Differences and doubts: [results](../results.md).'
+)
 
 
 def page(
@@ -67,7 +70,9 @@ def page(
     )
     or 'No golden case.',
     'Related': ', '.join(
-      f'[{title_of(other)["name"]}]({other}.md)' for other in relatives(name)
+      f'[{title_of(other)["name"]}]({other}.md)'
+      for other in available()
+      if other != name and family(other) == family(name)
     )
     or 'No other method of this family.',
   }
@@ -111,8 +116,7 @@ def symbols(text: str) -> str:
 
 def latex(lines: str) -> str:
   """Return an equation; a line that begins with a space continues its row."""
-  rows = lines.replace('\n  ', ' ').split('\n')
-  rows = ' \\\\\n'.join(rows)
+  rows = lines.replace('\n  ', ' ').replace('\n', ' \\\\\n')
   return f'$$\n\\begin{{aligned}}\n{rows}\n\\end{{aligned}}\n$$'
 
 
@@ -125,14 +129,12 @@ def traffic(name: str, traced: Sequence[Traced]) -> str:
     for stage in traced
   ]
   private = ', '.join(f'`{leaf}`' for leaf in module.PRIVATE_LEAVES) or 'none'
-  return '\n\n'.join(
-    [
-      f'![Layers that travel, and layers that a client keeps]({name}.svg)',
-      markdown(header, rows),
-      f'Bytes of `{MODEL}` on CIFAR-10, a client and a round. Leaves that are '
-      f'never uploaded, by declaration: {private}. It is FedAvg when: '
-      f'{condition(module.FEDAVG_EQUIVALENT)}.',
-    ]
+  return (
+    f'![Layers that travel, and layers that a client keeps]({name}.svg)\n\n'
+    f'{markdown(header, rows)}\n\n'
+    f'Bytes of `{MODEL}` on CIFAR-10, a client and a round. Leaves that are '
+    f'never uploaded, by declaration: {private}. It is FedAvg when: '
+    f'{condition(module.FEDAVG_EQUIVALENT)}.'
   )
 
 
@@ -178,23 +180,17 @@ def options(module: ModuleType) -> str:
   rules, defaults = getattr(module, 'RULES', {}), module.HParams._field_defaults
   notes = dict(FIELD.findall(inspect.getsource(module.HParams)))
   rows = []
-  for field, default in defaults.items():
-    if field in ('train', 'finetune'):
-      continue
-    rule = rules.get(field)
+  for field in [one for one in defaults if one not in ('train', 'finetune')]:
+    default, rule = defaults[field], rules.get(field)
     accepts = rule.expected if rule else f'`{type(default).__name__}`'
     if rule and rule.choices:
       accepts += ': ' + ', '.join(f'`{choice}`' for choice in rule.choices)
-    rows.append(
-      (f'`hp.{field}`', f'`{default!r}`', accepts, notes.get(field, ''))
-    )
-  shared = (
-    'Those of local training and fine-tuning: [settings](../settings.md).'
-  )
+    first = f'`hp.{field}`', f'`{default!r}`'
+    rows.append((*first, accepts, notes.get(field, '')))
   if not rows:
-    return f'None of its own. {shared}'
+    return f'None of its own. {SHARED}'
   header = 'option', 'default', 'accepts', 'meaning'
-  return f'{markdown(header, rows)}\n\n{shared}'
+  return f'{markdown(header, rows)}\n\n{SHARED}'
 
 
 def results(numbers: Sequence[Mapping[str, str]]) -> str:
@@ -207,23 +203,14 @@ def results(numbers: Sequence[Mapping[str, str]]) -> str:
     doubts, _, of_code = row['footnote'].partition(CODE_TODAY)
     found = re.match(r'gives ([\d.]+) ', of_code)
     notes[doubts.strip()] = notes['' if found else CODE_TODAY + of_code] = None
+    printed, code = row['published_mean'] or 'none', found[1] if found else ''
+    ours = f'{float(row["ours_mean"]):.2f}'
     rows.append(
-      (
-        row['table'],
-        row['setting'],
-        row['published_mean'] or 'none',
-        found[1] if found else '',
-        f'{float(row["ours_mean"]):.2f}',
-        row['seeds'],
-      )
+      (row['table'], row['setting'], printed, code, ours, row['seeds'])
     )
-  return '\n\n'.join(
-    [
-      f'{RUN} Differences and doubts: [results](../results.md).',
-      markdown(header, rows),
-      '\n'.join(f'- {note}' for note in notes if note not in ('', CODE_TODAY)),
-    ]
-  ).strip()
+  shown = [f'- {note}' for note in notes if note not in ('', CODE_TODAY)]
+  parts = [RUN, markdown(header, rows), '\n'.join(shown)]
+  return '\n\n'.join(parts).strip()
 
 
 def paragraph(pattern: re.Pattern, module: ModuleType) -> str:

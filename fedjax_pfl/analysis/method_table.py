@@ -7,12 +7,12 @@ a line of its own.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
-from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.algorithms import load
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
@@ -43,36 +43,26 @@ class Traced(NamedTuple):
 
 def small_model() -> tuple[Task, Params]:
   """Return the task with which methods are traced, and its model's shapes."""
-  task = make_task(
-    MODEL,
-    image_shape=IMAGE,
-    num_classes=NUM_CLASSES,
-    conv_impl='lax',  # traced in half the time; bytes are the same
-  )
+  size = {'image_shape': IMAGE, 'num_classes': NUM_CLASSES}
+  # Traced in half the time; bytes are the same.
+  task = make_task(MODEL, **size, conv_impl='lax')
   return task, jax.eval_shape(task.init, jax.random.key(0))
 
 
 def trace(name: str, task: Task) -> list[Traced]:
   """Return the stages of all readings of a method that send different bytes."""
-  module, found = load(name), []
+  module, found, seen = load(name), [], []
   readings = {'': module.HParams()}
   if hasattr(readings[''], 'protocol'):
-    rule = module.RULES['protocol']
-    for protocol in rule.choices:
+    for protocol in module.RULES['protocol'].choices:
       if protocol != readings[''].protocol:
         readings[protocol] = module.HParams(protocol=protocol)
-  shape, seen = Shape(IMAGE, NUM_CLASSES), []
-  data = shapes_of_clients(shape, NUM_CLIENTS, 100)
+  data = shapes_of_clients(Shape(IMAGE, NUM_CLASSES), NUM_CLIENTS, 100)
   for reading, hp in readings.items():
-    stages = [
-      Traced(
-        reading,
-        stage.algorithm,
-        stage.name,
-        communication.messages(stage, server, clients, data),
-      )
-      for stage, server, clients in stage_shapes(module.build(task, hp), data)
-    ]
+    stages = []
+    for stage, *states in stage_shapes(module.build(task, hp), data):
+      sent = communication.messages(stage, *states, data)
+      stages.append(Traced(reading, stage.algorithm, stage.name, sent))
     sizes = [stage.sizes() for stage in stages]
     if sizes not in seen:
       seen.append(sizes)
@@ -88,11 +78,16 @@ def method_table(
   def place(name):
     return [*FAMILIES, family(name)].index(family(name)), family(name), name
 
-  rows = [
-    (*row, origins[name])
-    for name in sorted(traced, key=place)
-    for row in rows_of(name, traced[name])
-  ]
+  rows = []
+  for name in sorted(traced, key=place):
+    title, method = title_of(name), load(name)
+    # The last stage of each reading.
+    for reading, last in {one.reading: one for one in traced[name]}.items():
+      label = f', {reading}' if reading else ''
+      link = f'[{title["name"]}](methods/{name}.md){label}'
+      first, sizes = (family(name), link, title['paper']), last.sizes()[:3]
+      when = condition(method.FEDAVG_EQUIVALENT)
+      rows.append((*first, *sizes, when, origins[name]))
   return markdown(HEADER, rows)
 
 
@@ -100,33 +95,10 @@ def family(name: str) -> str:
   return getattr(load(name), 'FAMILY', 'others')
 
 
-def relatives(name: str) -> list[str]:
-  """Return the other methods of the family."""
-  return [
-    other
-    for other in available()
-    if other != name and family(other) == family(name)
-  ]
-
-
 def title_of(name: str) -> re.Match:
   found = TITLE.match(load(name).__doc__)
   assert found, f'{name}: the docstring begins with "Name (paper): ..."'
   return found
-
-
-def rows_of(name: str, traced: Sequence[Traced]) -> Iterator[tuple[str, ...]]:
-  """Yield the lines of one method: the last stage of each reading."""
-  title = title_of(name)
-  for reading, last in {stage.reading: stage for stage in traced}.items():
-    label = f', {reading}' if reading else ''
-    yield (
-      family(name),
-      f'[{title["name"]}](methods/{name}.md){label}',
-      title['paper'],
-      *last.sizes()[:3],
-      condition(load(name).FEDAVG_EQUIVALENT),
-    )
 
 
 def in_kilobytes(num_bytes: int) -> str:

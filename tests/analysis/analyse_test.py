@@ -9,7 +9,7 @@ import pytest
 from conftest import make_experiment
 from helpers import assert_same_bits, refused
 
-from fedjax_pfl.analysis import id_ood
+from fedjax_pfl.analysis import id_ood, open_run
 from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -27,7 +27,7 @@ def opened(tiny_run):
 def ask(tiny_run, tmp_path, monkeypatch):
   """Return number of clients -> the rows of the CSV, and what was logged."""
   workdir = tiny_run[1]
-  monkeypatch.setattr(id_ood, 'open_runs', lambda *given: [opened(tiny_run)])
+  monkeypatch.setattr(open_run, 'open_runs', lambda *given: [opened(tiny_run)])
 
   def files():
     return {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}

@@ -5,13 +5,9 @@ import numpy as np
 import pytest
 from helpers import KEY, client_of
 
-from fedjax_pfl.analysis.id_ood import (
-  measure,
-  owned_classes,
-  score_by_class,
-  split_scores,
-)
+from fedjax_pfl.analysis.id_ood import measure, score_by_class, split_scores
 from fedjax_pfl.analysis.open_run import OpenRun, load_states
+from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.metrics import ClassScores, score_view
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.settings import replace
@@ -32,7 +28,8 @@ def test_every_test_image_is_on_one_side(tiny_run):
   )
   split = split_of(experiment._replace(test=everything), workdir)['initial']
   y = np.asarray(experiment.test.y)[:40]
-  own = owned_classes(experiment.train, 10)[:, y].sum(1)  # [K] images
+  held = label_counts_of_clients(experiment.train, 10)
+  own = (held > 0)[:, y].sum(1)  # [K] images
   hits = (split.own * own + split.other * (40 - own)) / 100
   server, _ = load_states(experiment, workdir, print)
   task, tests = experiment.task, client_of(everything, 0)
