@@ -41,21 +41,17 @@ class StageBudget(NamedTuple):
 
 def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
-  place = settings.data.dataset, settings.data.data_dir
-  shape, num_clients = peek(*place), settings.data.num_seen_clients
+  shape = peek(settings.data.dataset, settings.data.data_dir)
+  num_clients = settings.data.num_seen_clients
   task = build_task(settings, shape)
   data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
   cohort = cohort_size(num_clients, settings.training.client_fraction)
   fraction = cohort / num_clients
-  budgets = [
-    StageBudget(
-      stage.name,
-      stage.rounds,
-      1.0 if stage.full_participation else fraction,
-      communication.sizes_of(communication.messages(stage, *states, data)),
-    )
-    for stage, *states in stage_shapes(build_stages(settings, task), data)
-  ]
+  budgets = []
+  for stage, *states in stage_shapes(build_stages(settings, task), data):
+    sent = communication.sizes_of(communication.messages(stage, *states, data))
+    own = 1.0 if stage.full_participation else fraction
+    budgets.append(StageBudget(stage.name, stage.rounds, own, sent))
   model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   total = sum(budget.total for budget in budgets)
   return budgets, total / (fraction * 2 * trees.num_bytes(model))
@@ -65,13 +61,11 @@ def as_text(budgets: list[StageBudget], fedavg_rounds: float) -> str:
   """Return the stages as a table of plain text, and FedAvg's rounds."""
   lines = [HEADER]
   for budget in budgets:
-    sizes = budget.sizes
-    sent = [
-      f'{size / 1000:,.1f}' for size in (sizes.up, sizes.down, sizes.initial)
-    ]
+    _, *sizes = budget.sizes  # without what stays
+    numbers = [*(size / 1000 for size in sizes), budget.total / 1e6]
     share = f'{100 * budget.client_fraction:.4g} %'
     first = budget.name, f'{budget.rounds:,}', share
-    lines.append((*first, *sent, f'{budget.total / 1e6:,.1f}'))
+    lines.append((*first, *(f'{number:,.1f}' for number in numbers)))
   return (
     f'{align(lines)}\n\nTo and from a client on average, as much as '
     f'{fedavg_rounds:,.1f} rounds of FedAvg with this model.'

@@ -30,9 +30,8 @@ def layers_in(tree: PyTree, model: Params) -> tuple[dict[str, str], list[str]]:
   names = trees.leaf_names(tree)
   sizes = [leaf.size for leaf in jax.tree.leaves(tree)]
   copies, rest = {}, {*names}
-  for leaf, shape in zip(
-    trees.leaf_names(model), jax.tree.leaves(model), strict=True
-  ):
+  shapes = zip(trees.leaf_names(model), jax.tree.leaves(model), strict=True)
+  for leaf, shape in shapes:
     same = [n for n in names if n == leaf or n.endswith(f'/{leaf}')]
     rest -= {*same}
     total = sum(sizes[names.index(name)] for name in same)
@@ -40,12 +39,12 @@ def layers_in(tree: PyTree, model: Params) -> tuple[dict[str, str], list[str]]:
     copies.setdefault(layer, {})[part] = total / shape.size
   labels = {}
   for layer, parts in copies.items():
-    there = [part for part, number in parts.items() if number]
-    if not there:
-      continue
     most = max(parts.values())
-    label = '' if len(there) == len(parts) else ', '.join(there)
-    labels[layer] = label or (f'× {most:g}' if most > 1 else '')
+    there = [part for part, number in parts.items() if number]
+    if 0 < len(there) < len(parts):
+      labels[layer] = ', '.join(there)
+    elif there:
+      labels[layer] = f'× {most:g}' if most > 1 else ''
   last = [name.rpartition('/')[2] for name in names if name in rest]
   others = ['a number' if not n or n.isdigit() else n for n in last]
   return labels, list(dict.fromkeys(others))
@@ -57,19 +56,18 @@ def picture(stages: Sequence[Traced], model: Params) -> str:
     layers_in(model, model)[0],
     key=lambda layer: (layer == 'head', layer[-1], layer.startswith('bn')),
   )
-  width = LEFT + CELL * len(layers) + RIGHT
-  parts, y = [], 8
+  places = {layer: LEFT + CELL * at for at, layer in enumerate(layers)}
+  end = LEFT + CELL * len(layers)
+  width, parts, y = end + RIGHT, [], 8
   for stage in stages:
     head = stage.stage if len(stages) > 1 else ''
     parts += [text(4, y + 14, head, ' font-weight="bold"')]
-    for number, layer in enumerate(layers):
-      parts.append(centred(LEFT + CELL * (number + 0.5), y + 14, layer))
+    parts += [centred(x + CELL / 2, y + 14, one) for one, x in places.items()]
     y += 22
     for label, cells, others in rows(stage, model):
       parts.append(text(4, y + 19, label))
-      for number, layer in enumerate(layers):
+      for layer, x in places.items():
         colour, note = cells.get(layer, ('none', ''))
-        x = LEFT + CELL * number
         parts.append(
           f'<rect x="{x + 2}" y="{y + 2}" width="{CELL - 4}" '
           f'height="{ROW - 4}" rx="3" fill="{colour}" stroke="#808080" '
@@ -77,8 +75,8 @@ def picture(stages: Sequence[Traced], model: Params) -> str:
         )
         if note:
           parts.append(centred(x + CELL / 2, y + 19, note, ' fill="#fff"'))
-      end = LEFT + CELL * len(layers) + 6
-      parts.append(text(end, y + 19, f'+ {", ".join(others)}' * bool(others)))
+      words = f'+ {", ".join(others)}' * bool(others)
+      parts.append(text(end + 6, y + 19, words))
       y += ROW
     y += 10
   x = 4
@@ -105,11 +103,8 @@ def rows(stage: Traced, model: Params):
     layers_in(tree, model) for tree in (sent.down, sent.up, sent.state)
   )
   used = {*up, *kept}
-  of_down = {
-    layer: (SENT if layer in used else FIXED, note)
-    for layer, note in down.items()
-  }
-  yield 'server → client', of_down, more_down
+  down = {k: (SENT if k in used else FIXED, n) for k, n in down.items()}
+  yield 'server → client', down, more_down
   yield 'client → server', {k: (SENT, n) for k, n in up.items()}, more_up
   yield 'client keeps', {k: (KEPT, n) for k, n in kept.items()}, more_kept
 

@@ -1,6 +1,5 @@
 """Save a figure, and its numbers as a CSV beside it."""
 
-import csv
 import io
 import os
 import pathlib
@@ -37,14 +36,12 @@ def save(
 
   The folder is made; each file is written whole or not at all.
   """
-  out = check_output(out)
-  image, text = io.BytesIO(), io.StringIO()
+  out, image = check_output(out), io.BytesIO()
   figure.savefig(image, format=out.suffix[1:], dpi=160)
-  csv.writer(text, lineterminator='\n').writerows([header, *rows])
+  lines = [dict(zip(header, row, strict=True)) for row in rows]
   with atomic_files.writing(out, 'output'):
-    out.parent.mkdir(parents=True, exist_ok=True)
+    atomic_files.write_csv(out.with_suffix('.csv'), header, lines)
     atomic_files.write_bytes(out, image.getvalue())
-    atomic_files.write_bytes(out.with_suffix('.csv'), text.getvalue().encode())
   return out
 
 

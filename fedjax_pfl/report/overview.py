@@ -8,11 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.evaluation.differences import (
-  MIN_SEEDS,
-  Score,
-  stated_difference,
-)
+from fedjax_pfl.evaluation import differences
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.panels import Panel
@@ -46,11 +42,8 @@ def save_overview(
   workdirs: Sequence[str | os.PathLike], out: str | os.PathLike
 ) -> pathlib.Path:
   """Save `out` (.png, .pdf, .svg) and its CSV for finished runs; return it."""
-  groups = sorted_groups(workdirs)
-  rows = [
-    (group.first.method, *map(figure_file.format_number, numbers(group)))
-    for group in groups
-  ]
+  groups, number = sorted_groups(workdirs), figure_file.format_number
+  rows = [(one.first.method, *map(number, numbers(one))) for one in groups]
   return figure_file.save(draw(groups), out, HEADER, rows)
 
 
@@ -69,28 +62,20 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
 def sorted_groups(workdirs: Sequence[str | os.PathLike]) -> list[Group]:
   """Return runs by method; those without a finite mean come last."""
   groups = make_groups(read_comparable(workdirs))
-
-  def place(group):
-    after = numbers(group).after
-    return math.isnan(after), -after
-
-  return sorted(groups, key=place)
+  means = [-numbers(group).after for group in groups]
+  return [groups[place] for place in np.argsort(means, kind='stable')]
 
 
 def numbers(group: Group) -> Numbers:
   """Return the means over seeds, and the interval of the second."""
-  seeds = group.numbers(group.after, 'mean')
-  low = high = math.nan
-  if len(seeds) >= MIN_SEEDS:
-    found = stated_difference([[Score(1, mean)] for mean in seeds])
+  seeds, low, high = group.numbers(group.after, 'mean'), math.nan, math.nan
+  if len(seeds) >= differences.MIN_SEEDS:
+    scores = [[differences.Score(1, mean)] for mean in seeds]
+    found = differences.stated_difference(scores)
     low, high = found.low, found.high
-  return Numbers(
-    group.mean(group.before, 'mean') if group.before else math.nan,
-    float(np.mean(seeds)),
-    low,
-    high,
-    group.mean(group.after, 'worst_decile'),
-  )
+  before = group.mean(group.before, 'mean')
+  worst = group.mean(group.after, 'worst_decile')
+  return Numbers(before, float(np.mean(seeds)), low, high, worst)
 
 
 def draw(groups: Sequence[Group]):
@@ -106,10 +91,9 @@ def draw(groups: Sequence[Group]):
     rows.append(Row(group.label, marks, (plain(one.after),), f'c{at}'))
     colours[f'c{at}'] = group.style.colour
   svg = plot_intervals(rows, 'test accuracy, %', **SIZE, axis=PERCENT)
-  first = groups[0].first
-  title = f'Personalisation on {dataset_in_words(first.dataset)}'
+  title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
   by_name = {group.style.name: group.runs for group in groups}
   notes = [NOTE, *notes_on_choice(by_name)]
-  if (seeds := len(groups[0].runs)) >= MIN_SEEDS:
+  if (seeds := len(groups[0].runs)) >= differences.MIN_SEEDS:
     notes.insert(1, SEVERAL.format(seeds))
   return picture.draw(title, [Panel('', svg)], colours, notes=notes)
