@@ -29,7 +29,7 @@ from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import MEANING, Change, plot_clients
 from fedjax_pfl.report.figure_file import check_output, format_number, save
-from fedjax_pfl.report.styles import style_of
+from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams
@@ -65,18 +65,21 @@ def analyse(
   splits = {run.label: measure(run, clients, log) for run in runs}
   lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
+    name = display_name(run.label)
     for view, split in splits[run.label].items():
       used = [values[~np.isnan(values)] for values in split]
       numbers = [
         {'mean': v.mean(), 'std': v.std()} if v.size else None for v in used
       ]
-      lines.append((run.name, view, *map(mean_and_std, numbers)))
+      lines.append(
+        (style_of(run.label).name, view, *map(mean_and_std, numbers))
+      )
       for client, pair in enumerate(zip(*split, strict=True)):
         rows.append([run.label, view, client, *map(format_number, pair)])
     for title, values in zip(TITLES, split, strict=True):
       if left_out := np.isnan(values).sum():
         log(
-          f'{run.name}: {left_out} of {values.size} clients have no test '
+          f'{name}: {left_out} of {values.size} clients have no test '
           f'image of {title}, and are left out there.'
         )
   log(align(lines))
@@ -107,7 +110,7 @@ def measure(
   every_view = run.settings.evaluation.views
   views = tuple(dict.fromkeys([every_view[0], every_view[-1]]))
   key = random_streams(run.settings.seed)['evaluation']
-  title = f'evaluation {run.name}'
+  title = f'evaluation {display_name(run.label)}'
   with progress.progress(title, number, unit='client') as bar:
     scores, owned = score_by_class(few, server, states, views, key, bar.update)
   return {

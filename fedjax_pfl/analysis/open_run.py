@@ -12,7 +12,6 @@ from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.report.finished_runs import each_once
-from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
@@ -34,21 +33,14 @@ class OpenRun(NamedTuple):
   settings: Settings
   experiment: Experiment
 
-  @property
-  def name(self) -> str:
-    return display_name(self.label)
-
 
 def open_runs(
-  workdirs: Sequence[str | os.PathLike],
-  log: Log,
-  edit: Edit | None = None,
+  workdirs: Sequence[str | os.PathLike], log: Log, edit: Edit | None = None
 ) -> list[OpenRun]:
   """Return the runs, each once, with their experiments."""
-  paths = each_once(workdirs)
-  read = [read_run(path, log, edit) for path in paths]
-  methods, runs = [settings.algorithm for settings, _ in read], []
-  for path, (settings, data) in zip(paths, read, strict=True):
+  read = {path: read_run(path, log, edit) for path in each_once(workdirs)}
+  methods, runs = [settings.algorithm for settings, _ in read.values()], []
+  for path, (settings, data) in read.items():
     label = settings.algorithm
     if methods.count(label) > 1:
       label = f'{label} ({path})'

@@ -1,11 +1,13 @@
 """Tables of plain text, of results and of other rows."""
 
+import itertools
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.evaluation.own_metrics import TAKEN
+from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
 
 TEST_BEST = (
   'test_best is chosen by the tests, which is optimistic; - without its view '
@@ -35,12 +37,11 @@ def table(results: Sequence[Result]) -> str:
   views = list(dict.fromkeys(v for result in results for v in result['views']))
   if 'finetuned' in views:
     views = [view for view in views if not view.startswith('finetuned_')]
-  has_global = any('global' in result for result in results)
-  rows = [('algorithm', *views, *['global'] * has_global, 'seconds')]
+  server = ['global'] * any('global' in result for result in results)
+  rows = [('algorithm', *views, *server, 'seconds')]
   for name, result in named:
     cells = [mean_and_std(result['views'].get(view)) for view in views]
-    if has_global:
-      cells.append(decimal(result.get('global', {}).get('accuracy')))
+    cells += [decimal(result.get(one, {}).get('accuracy')) for one in server]
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
   lines = [align(rows)]
   lines += [line for one in named for line in _own_metrics(*one)]
@@ -104,8 +105,7 @@ def decimal(value: float | None, form: str = '.1f') -> str:
 def _own_metrics(name: str, result: Result) -> Iterator[str]:
   """Yield a line for each metric of the user's own."""
   views = result['views']
-  known = {metric for view in views.values() for metric in view}
-  for metric in sorted(known - TAKEN):
+  for metric in sorted({*itertools.chain(*views.values())} - TAKEN):
     # None: it was finite for no client.
     words = [
       f'{view} {decimal(one[metric], ".4g")}'
@@ -117,8 +117,6 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
 
 def _choices(named: Sequence[tuple[str, Result]]) -> list[str]:
   """Return the table of the rounds that may be chosen, and what was."""
-  from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
-
   rows, lines = [('round chosen by', *KINDS, 'result')], []
   for name, result in named:
     cells = map(mean_and_std, summaries_by_choice(result).values())

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
-from xml.etree import ElementTree
+from xml.etree.ElementTree import Element, fromstring
 
 import numpy as np
 
@@ -77,7 +77,7 @@ def draw(
   axis.text(width / 2, 34, title, size=12, weight='bold', ha='center')
   for left, top, svg in pieces:
     place = Place(axis, np.array([left, top]), colours)
-    _draw(ElementTree.fromstring(svg), place)
+    _draw(fromstring(svg), place)
   return figure
 
 
@@ -100,7 +100,7 @@ def _wrapped(words: str, width: float) -> list[str]:
   return textwrap.wrap(words, max(20, int(width / CHARACTER)))
 
 
-def _draw(element: ElementTree.Element, place: Place) -> None:
+def _draw(element: Element, place: Place) -> None:
   """Draw an element with all that is in it."""
   own = element.get('class', '').split()
   colours = [place.colours[one] for one in own if one in place.colours]
@@ -124,15 +124,12 @@ def _draw(element: ElementTree.Element, place: Place) -> None:
       _draw(child, place)
 
 
-def _draw_text(
-  element: ElementTree.Element, style: Style, place: Place
-) -> None:
+def _draw_text(element: Element, style: Style, place: Place) -> None:
   from matplotlib import patheffects
 
-  x, y = place.corner + [float(element.get('x')), float(element.get('y'))]
+  at = place.corner + [float(element.get('x')), float(element.get('y'))]
   drawn = place.axis.text(
-    x,
-    y,
+    *at,
     element.text or '',
     color=style['fill'],
     size=float(style['font-size'].removesuffix('px')) * POINTS,

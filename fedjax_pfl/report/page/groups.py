@@ -5,6 +5,7 @@ other groups of that method.
 """
 
 import collections
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -73,22 +74,18 @@ class Group(NamedTuple):
     """Return names for the clients of all seeds."""
     several = len(self.runs) > 1
     return [
-      f'seed {run.seed}, client {client}' if several else f'client {client}'
+      f'seed {run.seed}, ' * several + f'client {client}'
       for run in self.runs
       for client in run.clients.ids
     ]
 
-  def numbers(
-    self, views: Views, quantity: str, part: str = 'views'
-  ) -> np.ndarray:
+  def numbers(self, views: Views, name: str, part: str = 'views') -> np.ndarray:
     """Return a number of a view's summary for every seed, [S]; NaN if absent.
 
     `part` 'unseen' is that of the clients who came after training.
     """
-    values = [
-      run.result[part].get(view, {}).get(quantity)
-      for run, view in self._each(views)
-    ]
+    pairs = self._each(views)
+    values = [run.result[part].get(view, {}).get(name) for run, view in pairs]
     return np.array(values, float)  # None is NaN
 
   def mean(self, views: Views, quantity: str) -> float:
@@ -98,10 +95,8 @@ class Group(NamedTuple):
   def curve(self, names: Views) -> tuple[np.ndarray, np.ndarray]:
     """Return rounds [T] that all seeds have, and numbers of metrics [S, T]."""
     curves = [run.curve(name) for run, name in self._each(names)]
-    rounds = curves[0][0]
-    for other, _ in curves[1:]:
-      rounds = np.intersect1d(rounds, other)
-    values = [one[1][np.isin(one[0], rounds)] for one in curves]
+    rounds = functools.reduce(np.intersect1d, (at for at, _ in curves))
+    values = [numbers[np.isin(at, rounds)] for at, numbers in curves]
     return rounds, np.stack(values)
 
   def _each(self, views: Views) -> Iterator[tuple[FinishedRun, Any]]:
@@ -113,15 +108,15 @@ class Group(NamedTuple):
 
 def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
   """Return the runs in groups, in the order in which they were given."""
-  found: dict[Any, list[FinishedRun]] = {}
+  found = collections.defaultdict(list)
   for run in runs:
     flat = flatten(run.config).items()
-    key = repr(sorted((k, repr(v)) for k, v in flat if k not in UNTRAINED))
+    key = frozenset((k, repr(v)) for k, v in flat if k not in UNTRAINED)
     copies = 0
     # A run with the same seed starts another group.
-    while any(run.seed == one.seed for one in found.get((key, copies), [])):
+    while any(run.seed == one.seed for one in found[key, copies]):
       copies += 1
-    found.setdefault((key, copies), []).append(run)
+    found[key, copies].append(run)
   sets = list(found.values())
   met = collections.Counter()  # groups of each method
   groups = []

@@ -92,9 +92,7 @@ def render(
     all_views=tables.all_views(groups),
     clients=tables.clients(groups),
     differences=tables.differences(groups),
-    agreements=[
-      (field, json.dumps(value)) for field, value in sorted(common.items())
-    ],
+    agreements=[(name, json.dumps(common[name])) for name in sorted(common)],
     runs=tables.runs(groups),
     records=[
       (run.path, json.dumps(run.record, indent=2, ensure_ascii=False))
@@ -126,28 +124,25 @@ def dataset_in_words(name: str) -> str:
 
 def _lead(groups: Sequence[Group]) -> str:
   """Return the line with the highest accuracy, and its lead."""
-  means = [(group.mean(group.after, 'mean'), group.label) for group in groups]
+  means = [(group.mean(group.after, 'mean'), group) for group in groups]
   means = [entry for entry in means if math.isfinite(entry[0])]
   if not means:
     return 'No client has an accuracy.'
   means.sort(key=lambda entry: -entry[0])
-  (best, label), *others = means
+  (best, first), *others = means
   score = f'{best:.1f}\u00a0% on average over clients'
   # Less would be '0.0 points above'.
-  equal = [one for mean, one in means if best - mean < 0.05]
+  equal = [one.label for mean, one in means if best - mean < 0.05]
   if len(equal) > 1:
     return f'{", ".join(equal[:-1])} and {equal[-1]} end highest: {score}.'
   if others:
-    second, other = others[0]
-    ahead = f'{best - second:.1f} points above {other}'
-    return f'{label} ends highest: {score}, {ahead}.'
-  (group,) = (group for group in groups if group.label == label)
-  if group.before is None:
-    return f'{label}: {score}.'
-  start = group.mean(group.before, 'mean')
+    ahead = f'{best - others[0][0]:.1f} points above {others[0][1].label}'
+    return f'{first.label} ends highest: {score}, {ahead}.'
+  if first.before is None:
+    return f'{first.label}: {score}.'
   return (
-    f'{label}: {start:.1f}\u00a0% on average over clients before '
-    f'personalisation, {best:.1f}\u00a0% after it.'
+    f'{first.label}: {first.mean(first.before, "mean"):.1f}\u00a0% on average '
+    f'over clients before personalisation, {best:.1f}\u00a0% after it.'
   )
 
 

@@ -4,6 +4,7 @@ Of two fields a heat map, else a strip of dots for each field; then the curve
 of every setting before those of the others.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -55,9 +56,8 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   """
   if len(groups) < LEAST or len({group.css for group in groups}) > 1:
     return None
-  flats = [group.settings for group in groups]
-  shown = {}
-  for field in dict.fromkeys(field for flat in flats for field in flat):
+  flats, shown = [group.settings for group in groups], {}
+  for field in dict.fromkeys(itertools.chain(*flats)):
     values = [flat.get(field) for flat in flats]
     if field not in UNTRAINED and len({*map(repr, values)}) > 1:
       shown[field] = without_digests(values)
@@ -82,7 +82,6 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
 
 
 def make_sections(sweep: Sweep) -> list[Section]:
-  """Return the sections of a sweep."""
   where = 'validation examples' if sweep.on_validation else 'the tests'
   words = f'Accuracy on {where}, %, mean over clients and seeds.'
   if not sweep.on_validation:
@@ -117,9 +116,12 @@ def _overview(sweep: Sweep) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
   settings, fields = sweep.settings, sweep.fields
   css = settings[0].group.css
-  axes = {
-    field: _axis([one.values[field] for one in settings]) for field in fields
-  }
+  axes = {}  # values in order: numbers by size, others as met
+  for field in fields:
+    values = [one.values[field] for one in settings]
+    if all(type(value) in (int, float) for value in values):
+      values.sort()
+    axes[field] = list(dict.fromkeys(map(str, values)))
   means = {tuple(map(str, one.values.values())): one.mean for one in settings}
   if len(fields) == 2 and len(means) == len(settings):
     best = next(iter(means))
@@ -133,13 +135,6 @@ def _overview(sweep: Sweep) -> list[Panel]:
     chart = plot_strip(values, accuracy, axis, field, css)
     panels.append(Panel(field, chart, note))
   return panels
-
-
-def _axis(values: Sequence[Any]) -> list[str]:
-  """Return the values of a field in order: numbers by size, others as met."""
-  if all(type(value) in (int, float) for value in values):
-    values = sorted(values)
-  return list(dict.fromkeys(map(str, values)))
 
 
 def _curves(sweep: Sweep) -> list[Section]:
@@ -166,7 +161,7 @@ def _curves(sweep: Sweep) -> list[Section]:
 
 def _metrics(group: Group, on_validation: bool) -> Sequence[str]:
   """Return the metric of each seed that is nearest to the sweep's number."""
-  logged = [name for line in group.first.metrics for name in line]
+  logged = itertools.chain(*group.first.metrics)
   any_accuracy = [name for name in logged if name.endswith(ACCURACY)][:1]
   wanted = [[f'validation/{view}' for view in group.after]] * on_validation
   wanted.append([view + ACCURACY for view in group.after])
@@ -195,8 +190,7 @@ def plot_heat_map(
   rows, columns = axes
   left = CHARACTER * max(map(len, [*rows, names[0]])) + 16
   top, width = 40, (WIDTH - left) / len(columns)
-  known = [value for value in cells.values() if np.isfinite(value)]
-  low, high = min(known), max(known)
+  low, high = np.nanmin([*cells.values()]), np.nanmax([*cells.values()])
   shade = svg.Scale(low, high if high > low else low + 1, PALE, DARK)
   parts = [
     svg.text(left, 14, names[1], 'label'),
@@ -240,11 +234,9 @@ def plot_strip(
   for at, value in enumerate(axis):
     middle = left + (at + 0.5) * width
     parts.append(svg.text(middle, bottom + 20, value, 'middle'))
-    shown = [
-      seeds
-      for one, seeds in zip(values, accuracy, strict=True)
-      if one == value and np.isfinite(seeds).all()
-    ]
+    pairs = zip(values, accuracy, strict=True)
+    seeds = [seeds for one, seeds in pairs if one == value]
+    shown = [one for one in seeds if np.isfinite(one).all()]
     # Side by side, so that equal ones are seen.
     step = min(14, 0.8 * width / max(len(shown), 1))
     for place, seeds in enumerate(shown):
