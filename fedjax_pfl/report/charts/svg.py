@@ -78,13 +78,8 @@ def tag(name: str, *children: Any, title: str = '', **attributes) -> Markup:
 
 def drawing(width: float, height: float, label: str, *children: Any) -> Markup:
   """Return an svg element with a label for screen readers."""
-  return tag(
-    'svg',
-    *children,
-    viewBox=f'0 0 {short(width)} {short(height)}',
-    role='img',
-    aria_label=label,
-  )
+  box = f'0 0 {short(width)} {short(height)}'
+  return tag('svg', *children, viewBox=box, role='img', aria_label=label)
 
 
 def text(x: float, y: float, words: str, *classes: str) -> Markup:
@@ -196,9 +191,7 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
   wide = (high - low) or abs(high) or 1.0
   rough = wide / count
   power = 10.0 ** math.floor(math.log10(rough))
-  step = power * min(
-    (1, 2, 5, 10), key=lambda step_size: abs(step_size * power - rough)
-  )
+  step = power * min((1, 2, 5, 10), key=lambda one: abs(one * power - rough))
   first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
   last = max(last, first + 1)
   return [round(step * number, 10) for number in range(first, last + 1)]

@@ -1,5 +1,6 @@
 """The sections of the page about curves and clients, with their charts."""
 
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,7 @@ MEASURES = {'mean': 'mean', 'worst tenth': 'worst_decile'}
 SERVER = 'global/accuracy'  # in the metrics
 ACCURACY = '/accuracy'  # after a view, in the metrics
 FINETUNED = re.compile(r'finetuned_(\d+)')
+SEEDS = 'Lines are means over seeds, bands go from the lowest to the highest.'
 # Group, name in the metrics, places on the axis [T], values of seeds [S, T].
 Line = tuple[Group, str, np.ndarray, np.ndarray]
 
@@ -25,25 +27,19 @@ Line = tuple[Group, str, np.ndarray, np.ndarray]
 def learning(groups: Sequence[Group]) -> Section:
   """Return accuracy over rounds, bytes and simulated time."""
   evaluated = {group.label: _evaluated(group) for group in groups}
-  firsts = {label: names[0] for label, names in evaluated.items() if names}
-  if not firsts:
+  evaluated = {label: names for label, names in evaluated.items() if names}
+  if not evaluated:
     words = 'These runs were not evaluated during their rounds.'
     return Section('Learning', words, [])
+  firsts = {label: names[0] for label, names in evaluated.items()}
   shown = _numbers(groups, firsts)
   panels = _over_rounds(shown) + _over_bytes(shown) + _over_time(shown)
-  known = [name for names in evaluated.values() for name in names]
-  for name in dict.fromkeys(known):
-    others = {
-      label: name
-      for label, names in evaluated.items()
-      if name in names and name != firsts[label]
-    }
+  for name in dict.fromkeys(itertools.chain(*evaluated.values())):
+    others = {k: name for k, names in evaluated.items() if name in names[1:]}
     panels += _over_rounds(_numbers(groups, others))
   words = 'Test accuracy while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
-    words += (
-      ' Lines are means over seeds, bands go from the lowest to the highest.'
-    )
+    words += f' {SEEDS}'
   return Section('Learning', words, panels)
 
 

@@ -199,14 +199,13 @@ def _lost(group: Group) -> Cell:
 
 
 def _interval(group: Group, view: str) -> Cell:
-  if len(group.runs) == 1:
+  means = group.numbers(view, 'mean')
+  ends = [means.min(), means.max()]
+  if len(means) == 1:
     ends = group.first.result['views'][view].get('interval') or [None]
-  else:
-    means = group.numbers(view, 'mean')
-    ends = [float(means.min()), float(means.max())]
-  if any(end is None or not math.isfinite(end) for end in ends):
+  if not np.isfinite(np.array(ends, float)).all():  # None is NaN
     return Cell(NONE)
-  return Cell(f'{ends[0]:.2f} to {ends[1]:.2f}', ends[0])
+  return Cell(f'{ends[0]:.2f} to {ends[1]:.2f}', float(ends[0]))
 
 
 def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
@@ -251,9 +250,12 @@ def cost(groups: Sequence[Group]) -> Table:
     down, up = (_sent(group, f'bytes_{way}') for way in ('down', 'up'))
     rounds = group.first.result['rounds']
     seconds = np.mean([run.result['seconds'] for run in group.runs])
+    speeds = [run.curve('images_per_second')[1] for run in group.runs]
+    known = len(speeds[0]) > 0
+    speed = np.median(np.concatenate(speeds)) if known else math.nan
     row = {METHOD: group_cell(group)}
     row[Column('Rounds')] = number(rounds, '{:,}')
-    row[Column('Images/s', 'median', best='max')] = _speed(group)
+    row[Column('Images/s', 'median', best='max')] = number(speed, '{:,.0f}')
     row[Column('Sent down', 'all rounds', best='min')] = size(down)
     row[Column('Sent up', 'all rounds', best='min')] = size(up)
     both = (down + up) / max(rounds, 1)
@@ -298,32 +300,30 @@ def differences(groups: Sequence[Group]) -> Table | None:
   flats = {group.label: group.settings for group in groups}
   names = dict.fromkeys(name for flat in flats.values() for name in flat)
   rows = []
-  for field in names:
-    if field not in common:
-      row = {Column('Field', is_number=False): word(field)}
-      for label, flat in flats.items():
-        value = json.dumps(flat[field]) if field in flat else ABSENT
-        row[Column(label, is_number=False)] = word(value)
-      rows.append(row)
+  for field in [name for name in names if name not in common]:
+    row = {Column('Field', is_number=False): word(field)}
+    for label, flat in flats.items():
+      value = json.dumps(flat[field]) if field in flat else ABSENT
+      row[Column(label, is_number=False)] = word(value)
+    rows.append(row)
   return table_of('Settings that differ', rows)
 
 
 def runs(groups: Sequence[Group]) -> Table:
   """Return the directory, data and devices of every run."""
-  rows = []
-  for group in groups:
-    for run in group.runs:
-      path = word(run.path)._replace(css=group.css)
-      row = {Column('Run', is_number=False): path}
-      row[Column('Seed')] = word(run.seed)
-      for name in RECORDED:
-        value = run.record.get(name)
-        if name == 'commit' and value:
-          value = value[:10]  # in full in config.json below
-        if isinstance(value, list):
-          value = ', '.join(map(str, value))
-        row[Column(name.capitalize(), is_number=False)] = word(value)
-      rows.append(row)
+  rows, pairs = [], [(group, run) for group in groups for run in group.runs]
+  for group, run in pairs:
+    path = word(run.path)._replace(css=group.css)
+    row = {Column('Run', is_number=False): path}
+    row[Column('Seed')] = word(run.seed)
+    for name in RECORDED:
+      value = run.record.get(name)
+      if name == 'commit' and value:
+        value = value[:10]  # in full in config.json below
+      if isinstance(value, list):
+        value = ', '.join(map(str, value))
+      row[Column(name.capitalize(), is_number=False)] = word(value)
+    rows.append(row)
   return table_of('Runs', rows)
 
 
@@ -334,9 +334,3 @@ def _sent(group: Group, name: str) -> float:
     for run in group.runs
   ]
   return float(np.mean(totals))
-
-
-def _speed(group: Group) -> Cell:
-  speeds = [run.curve('images_per_second')[1] for run in group.runs]
-  median = np.median(np.concatenate(speeds)) if len(speeds[0]) else math.nan
-  return number(median, '{:,.0f}')
