@@ -76,9 +76,8 @@ class Choice(NamedTuple):
   view: str  # '' of the server
 
   def __str__(self) -> str:
-    view = f', {self.view},' if self.view else ''
     is_server = self.client is None
-    return 'the server' if is_server else f'client {self.client}{view}'
+    return 'the server' if is_server else f'client {self.client}, {self.view},'
 
 
 def export(

@@ -20,10 +20,7 @@ from fedjax_pfl.analysis.method_table import (
 )
 from fedjax_pfl.report.text_table import markdown
 
-NEW_CLIENT = re.compile(r'^New client: (?P<text>.+?)\n\n', re.M | re.S)
-DIFFERS = re.compile(
-  r'^Differs from the paper: (?P<text>.+?)(?:\n\n|\Z)', re.M | re.S
-)
+DIFFERS, NEW_CLIENT = 'Differs from the paper', 'New client'  # paragraphs
 FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)
 # Of a sentence: a_i, x_ij, alpha_i, beta_2; not the name of a field.
 SYMBOL = re.compile(
@@ -62,8 +59,8 @@ def page(
     'In code': code(module, traced),
     'Options': options(module),
     "Print, authors' code and ours": results(numbers),
-    'Differs from the paper': paragraph(DIFFERS, module),
-    'New client': paragraph(NEW_CLIENT, module),
+    DIFFERS: paragraph(DIFFERS, module),
+    NEW_CLIENT: paragraph(NEW_CLIENT, module),
     'Compared with': '\n'.join(
       f'- `{case}`: {source}' + f'. Recorded so: {recipe}' * bool(recipe)
       for case, source, recipe in cases
@@ -93,7 +90,7 @@ def body(module: ModuleType, equations: str) -> list[str]:
   waiting = equations.strip().split('\n\n') if equations else []
   found = [sentence[0].upper() + sentence[1:]]
   for block in blocks:
-    if block.startswith(('New client: ', 'Differs from the paper: ')):
+    if block.startswith((f'{NEW_CLIENT}: ', f'{DIFFERS}: ')):
       continue
     if not block.startswith(' '):
       found.append(symbols(block))
@@ -213,11 +210,11 @@ def results(numbers: Sequence[Mapping[str, str]]) -> str:
   return '\n\n'.join(parts).strip()
 
 
-def paragraph(pattern: re.Pattern, module: ModuleType) -> str:
+def paragraph(head: str, module: ModuleType) -> str:
   """Return a paragraph of the docstring, as a sentence."""
-  found = pattern.search(module.__doc__.strip())
-  assert found, f'{module.__name__}: the docstring has "{pattern.pattern}"'
-  text = found['text'].strip()
+  _, begun, rest = f'\n{module.__doc__.strip()}'.partition(f'\n{head}: ')
+  assert begun, f'{module.__name__}: the docstring has "{head}: "'
+  text = rest.partition('\n\n')[0].strip()
   is_word = re.match(r'[a-z]+\b', text)  # and no symbol, such as v_i
   return symbols(text[0].upper() + text[1:] if is_word else text)
 

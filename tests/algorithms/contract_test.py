@@ -40,7 +40,7 @@ from helpers import (
 )
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.analysis.method_page import NEW_CLIENT
+from fedjax_pfl.analysis.method_page import NEW_CLIENT, paragraph
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage, private_names
@@ -156,7 +156,7 @@ def test_file_declares_its_parts(name):
   text = module.__doc__
   assert any('<-' in line for line in text.splitlines()), 'no equation'
   assert 'Differs from the paper' in text
-  assert NEW_CLIENT.search(text), 'what does a new client do?'
+  assert paragraph(NEW_CLIENT, module), 'what does a new client do?'
   hp = module.HParams()
   assert isinstance(hp.train, local_training.LocalTraining)
   assert isinstance(hp.finetune, personalization.Finetuning)

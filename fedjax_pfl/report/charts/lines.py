@@ -32,13 +32,6 @@ class Series(NamedTuple):
   low: np.ndarray | None = None
   high: np.ndarray | None = None
 
-  def words(self, at: int) -> str:
-    """Return a number of the line, with its band."""
-    words = svg.plain(self.y[at])
-    if self.low is None:
-      return words
-    return f'{words} ({svg.plain(self.low[at])} to {svg.plain(self.high[at])})'
-
 
 def curves(
   title: str, series: Sequence[Series], x_label: str, y_label: str
@@ -115,7 +108,10 @@ def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   # Counted from the end, so that the last value has a mark.
   for at in range(len(across) - 1, -1, -step):
     if math.isfinite(series.y[at]):
-      words = f'{series.label}, {series.x[at]:,g}: {series.words(at)}'
+      words = f'{series.label}, {series.x[at]:,g}: {svg.plain(series.y[at])}'
+      if series.low is not None:
+        ends = svg.plain(series.low[at]), svg.plain(series.high[at])
+        words += f' ({ends[0]} to {ends[1]})'
       place = across[at], heights[at], 4
       parts.append(svg.marker(series.style.marker, *place, 'mark', words))
   return svg.tag('g', *parts, class_=series.css)
