@@ -26,8 +26,8 @@ from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import MEANING, Change, plot_clients
+from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.report.text_table import align, mean_and_std

@@ -11,9 +11,8 @@ import numpy as np
 from fedjax_pfl.evaluation import differences
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import PERCENT, Mark, Row, plot_intervals
-from fedjax_pfl.report.charts.svg import plain
+from fedjax_pfl.report.charts.svg import Panel, plain
 from fedjax_pfl.report.finished_runs import notes_on_choice, read_comparable
 from fedjax_pfl.report.page.groups import Group, make_groups
 from fedjax_pfl.report.page.render import dataset_in_words

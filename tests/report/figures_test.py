@@ -13,7 +13,7 @@ from page_runs import load_command, make_run
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.report import figure_file, overview, styles
-from fedjax_pfl.report.charts import panels, partition, picture, rows
+from fedjax_pfl.report.charts import partition, picture, rows, svg
 
 MIXTURES = {'initial': [2, 4], 'mix_0.5': [18, 16], 'mix_1.0': [10, 10]}
 BEST = {'test_best_view': {'mix': {'together': {'view': 'mix_0.5'}}}}
@@ -34,7 +34,7 @@ def test_charts_of_the_page_are_drawn():
   before, after = np.array([10.0, 20, 30]), np.array([40.0, 50, np.nan])
   change = rows.Change('FedAvg', 'c0', before, after)
   shown = [
-    panels.Panel('Clients', rows.plot_clients([change]), 'Dot: a client.'),
+    svg.Panel('Clients', rows.plot_clients([change]), 'Dot: a client.'),
     partition.partition('Training', np.eye(3, dtype=int)[:2] * 9, [4, 5]),
   ]
   colours = {'c0': styles.STYLES['fedavg'].colour}

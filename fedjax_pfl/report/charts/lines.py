@@ -11,7 +11,6 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.report.charts import svg
-from fedjax_pfl.report.charts.panels import Key, Panel
 from fedjax_pfl.report.styles import SOLID, Style
 
 WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
@@ -35,7 +34,7 @@ class Series(NamedTuple):
 
 def curves(
   title: str, series: Sequence[Series], x_label: str, y_label: str
-) -> list[Panel]:
+) -> list[svg.Panel]:
   """Return a panel of the lines that have numbers; none without any.
 
   Lines are drawn over bands; a mark shows its numbers as a tooltip.
@@ -64,16 +63,16 @@ def curves(
   parts += [_line(curve, x, y) for curve in series]
   label = f'{y_label} against {x_label}'
   chart = svg.drawing(WIDTH, HEIGHT, label, *parts)
-  return [Panel(title, chart, keys=tuple(map(_key, series)))]
+  return [svg.Panel(title, chart, keys=tuple(map(_key, series)))]
 
 
-def _key(series: Series) -> Key:
+def _key(series: Series) -> svg.Key:
   """Return the line of a legend."""
   stroke = _stroke('M0 8h34', series.style)
   mark = svg.marker(series.style.marker, 17, 8, 4, 'mark')
   box = {'viewBox': '0 0 34 16', 'class_': f'sample {series.css}'}
   sample = svg.tag('svg', stroke, mark, **box, aria_hidden='true')
-  return Key(sample, series.label, svg.plain(series.y[-1]))
+  return svg.Key(sample, series.label, svg.plain(series.y[-1]))
 
 
 def plot_before_others(

@@ -7,7 +7,6 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.report.charts import svg
-from fedjax_pfl.report.charts.panels import Panel
 
 AREA = 'Class against client: the area of a dot is the number of examples.'
 FEW = 20  # classes or clients: the axis names each or every second
@@ -18,7 +17,7 @@ LEFT, RIGHT, TOP, BOTTOM = 44, 14, 26, 46
 LARGEST, LEAST, SMALLEST = 22.0, 9.0, 2.0
 
 
-def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> Panel:
+def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> svg.Panel:
   """Return the panel of examples [K, Y] by client and class.
 
   A triangle below the axis is a client without any example.
@@ -33,7 +32,7 @@ def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> Panel:
     note += f' Drawn: {MAX_CLIENTS} of {len(counts):,} clients, evenly spaced.'
   width = WIDE if is_wide else NARROW
   chart = _plot(counts, ids, max(int(largest), 1), width)
-  return Panel(title, chart, note, is_wide=is_wide)
+  return svg.Panel(title, chart, note, is_wide=is_wide)
 
 
 def _plot(

@@ -57,6 +57,32 @@ class Scale(NamedTuple):
     return self.start + share * (self.end - self.start)
 
 
+class Key(NamedTuple):
+  """A line of a legend, with the last of its numbers."""
+
+  sample: Markup
+  label: str
+  value: str
+
+
+class Panel(NamedTuple):
+  """A chart with its title and caption, for the page and for a file."""
+
+  title: str
+  svg: Markup
+  note: str = ''
+  keys: tuple[Key, ...] = ()
+  is_wide: bool = False
+  is_small: bool = False  # one of many, drawn in a third of the page
+  css: str = ''  # of the method shown
+
+
+class Section(NamedTuple):
+  title: str
+  text: str
+  panels: Sequence[Panel]
+
+
 def tag(name: str, *children: Any, title: str = '', **attributes) -> Markup:
   """Return an element; `class_` is class, `stroke_width` stroke-width.
 

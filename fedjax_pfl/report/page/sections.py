@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedjax_pfl.report.charts import lines, rows
-from fedjax_pfl.report.charts.panels import Panel, Section
 from fedjax_pfl.report.charts.partition import AREA, partition
+from fedjax_pfl.report.charts.svg import Panel, Section
 from fedjax_pfl.report.page.groups import Group, views_in_words
 
 MEAN = 'mean accuracy of the clients, %'

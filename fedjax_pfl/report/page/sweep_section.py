@@ -14,7 +14,7 @@ from markupsafe import Markup
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.report.charts import svg
 from fedjax_pfl.report.charts.lines import plot_before_others
-from fedjax_pfl.report.charts.panels import Panel, Section
+from fedjax_pfl.report.charts.svg import Panel, Section
 from fedjax_pfl.report.finished_runs import either
 from fedjax_pfl.report.page.groups import UNTRAINED, Group, without_digests
 from fedjax_pfl.report.page.sections import ACCURACY

@@ -13,8 +13,8 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import NORMAL, differences_by_client
 from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.panels import Panel
 from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
+from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.figure_file import format_number, save
 from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.reproduction import summary_rows
