@@ -75,16 +75,15 @@ class Trained(NamedTuple):
   shared: Params  # w_i
   private: Params  # v_i
   alpha: Array  # []
+  turn: Array | tuple = ()  # [] in turns: 0. is that of w_i, 1. of the others
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of APFL."""
   rules.check(hp, RULES)
+  private = trees.everything(task.is_head)
   if hp.protocol == 'released':
-    hp = as_released(hp)
-    private = without_biases_of_kernels(task)
-  else:
-    private = trees.everything(task.is_head)
+    hp, private = as_released(hp), without_biases_of_kernels(task)
   return (Stage('apfl', hp.train.rounds, mixing_algorithm(task, hp, private)),)
 
 
@@ -162,35 +161,18 @@ def alpha_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
   """Return SGD without momentum on [0, 1], in the steps that `adapt` has."""
   if hp.adapt == 'never':
     return optax.set_to_zero()
+  into_unit_interval = optax.stateless_with_tree_map(
+    lambda update, alpha: jnp.clip(alpha + update, 0, 1) - alpha
+  )
   sgd = optax.chain(
-    optax.sgd(hp.train.learning_rate(clock)), into_unit_interval()
+    optax.sgd(hp.train.learning_rate(clock)), into_unit_interval
   )
   if hp.adapt == 'first_step':
     return optimisers.at_steps(sgd, lambda step: step == 0)
   return sgd
 
 
-def into_unit_interval() -> optax.GradientTransformation:
-  """Return updates that lead to clip(parameter + update, 0, 1)."""
-  return optax.stateless(
-    lambda updates, params: jax.tree.map(
-      lambda update, value: jnp.clip(value + update, 0, 1) - value,
-      updates,
-      params,
-    )
-  )
-
-
 # ---- The authors' later code: order 'sequential' -----------------------------
-
-
-class InTurns(NamedTuple):
-  """What a client trains, and which model has the next step."""
-
-  shared: Params  # w_i
-  private: Params  # v_i
-  alpha: Array  # []
-  turn: Array  # [] 0. is that of w_i, 1. of v_i and alpha_i
 
 
 def fit_in_turns(task, hp, server, client, data, rng):
@@ -205,10 +187,10 @@ def fit_in_turns(task, hp, server, client, data, rng):
     'w': at_steps(sgd, lambda step: step % 2 == 0),
     'v': at_steps(sgd, lambda step: step % 2 == 1),
     'alpha': at_steps(alpha, lambda step: step % 2 == 1),
-    'turn': alternate(),
+    'turn': optax.stateless_with_tree_map(lambda _, turn: 1 - 2 * turn),
   }
-  start = InTurns(server.params, *client, turn=jnp.zeros(()))
-  tx = optax.partition(steps, InTurns('w', 'v', 'alpha', 'turn'))
+  start = Trained(server.params, *client, turn=jnp.zeros(()))
+  tx = optax.partition(steps, Trained('w', 'v', 'alpha', 'turn'))
   batching = hp.train.batching(task)._replace(steps_per_batch=2)
   args = task, start, data, rng, server.round
   trained, info = hp.train.fit(*args, objective_in_turns(task), tx, batching)
@@ -233,13 +215,6 @@ def objective_in_turns(task: Task) -> local_training.Loss:
   return loss
 
 
-def alternate() -> optax.GradientTransformation:
-  """Return updates that lead from 0 to 1, and from 1 to 0."""
-  return optax.stateless(
-    lambda updates, params: jax.tree.map(lambda turn: 1 - 2 * turn, params)
-  )
-
-
 # ---- The last public code of SuPerFed ----------------------------------------
 
 
@@ -259,8 +234,8 @@ def without_biases_of_kernels(task: Task) -> Mask:
   """Return False for the biases that stand beside a kernel."""
   names = trees.leaf_names(task.is_head)
   mask = [
-    f'{name.removesuffix("bias")}kernel' not in names
-    or not name.endswith('bias')
+    not name.endswith('bias')
+    or f'{name.removesuffix("bias")}kernel' not in names
     for name in names
   ]
   return jax.tree.unflatten(jax.tree.structure(task.is_head), mask)

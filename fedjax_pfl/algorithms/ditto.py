@@ -20,11 +20,10 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import rules
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -65,9 +64,7 @@ def paper_algorithm(task: Task, hp: HParams) -> Algorithm:
   """Return Ditto with a personal model for each client, as in the paper."""
   personal = hp.train._replace(
     momentum=hp.personal_momentum,
-    epochs=(
-      hp.train.epochs if hp.personal_epochs is None else hp.personal_epochs
-    ),
+    epochs=hp.personal_epochs or hp.train.epochs,
   )
 
   def local_update(server, client, data, rng):
@@ -151,7 +148,9 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: {
       'initial': server.params,
-      'personal': personal_model(server, client),
+      'personal': trees.choose(
+        client.round == server.round, client.params, server.previous
+      ),
     },
   )
 
@@ -170,11 +169,3 @@ def fit_with_pull(task, hp, server, data, rng):
   params, info = fit(rng, 0, tx=tx)
   num_steps = info.num_steps + num_anchor_steps
   return params, {**info.metrics(), 'num_steps': num_steps}
-
-
-def personal_model(server: ReleasedServer, client: ReleasedClient) -> Params:
-  """Return u_i of a client of the last cohort, else the last but one w."""
-  took_part = client.round == server.round
-  return jax.tree.map(
-    partial(jnp.where, took_part), client.params, server.previous
-  )

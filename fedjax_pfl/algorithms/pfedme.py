@@ -35,7 +35,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import losses, norm_stats, rules
+from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -102,19 +102,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: {
       'initial': server.params,
-      'personal': personal_model(server, client),
+      'personal': trees.choose(
+        client.has_trained, client.personal, server.params
+      ),
     },
   )
   return (Stage('pfedme', hp.train.rounds, algorithm),)
-
-
-def personal_model(server: global_model.Server, client: Client) -> Params:
-  """Return the client's last theta, or w if it has never trained."""
-  return jax.tree.map(
-    lambda theta, w: jnp.where(client.has_trained, theta, w),
-    client.personal,
-    server.params,
-  )
 
 
 def objective(task: Task, lam: float) -> local_training.Loss:
