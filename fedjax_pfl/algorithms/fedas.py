@@ -80,14 +80,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     first, second = jax.random.split(rng)
+    start = trees.combine(down.params, client)
+    loss = alignment(task, class_means(task, client, data, rng, hp))
     params, aligned = align.fit(
-      task,
-      trees.combine(down.params, client),
-      data,
-      first,
-      down.round,
-      alignment(task, class_means(task, client, data, rng, hp)),
-      optimisers.freeze_except(plain, body),
+      task, start, data, first, down.round, loss, plain, part=body
     )
     params, info = hp.train.fit(task, params, data, second, down.round)
     size = hp.train.batch_size if is_released else 1

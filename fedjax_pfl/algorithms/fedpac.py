@@ -34,7 +34,6 @@ import optax
 from fedjax_pfl.client import (
   global_model,
   local_training,
-  optimisers,
   own_examples,
   personalization,
 )
@@ -100,16 +99,12 @@ def algorithm(task: Task, hp: HParams) -> Algorithm:
     targets = jnp.where(down.present[:, None], down.means, own)
     pull = hp.lam * (down.round > 0)
     first, second = jax.random.split(rng)
-    tx = optimisers.freeze_except(of_head.sgd(down.round), task.is_head)
-    params, fitted = of_head.fit(task, start, data, first, down.round, tx=tx)
+    params, fitted = of_head.fit(
+      task, start, data, first, down.round, part=task.is_head
+    )
+    loss = objective(task, targets, pull)
     params, info = hp.train.fit(
-      task,
-      params,
-      data,
-      second,
-      down.round,
-      objective(task, targets, pull),
-      optimisers.freeze_except(hp.train.sgd(down.round), body),
+      task, params, data, second, down.round, loss, part=body
     )
     sums, counts = own_examples.class_sums(
       task, params, data, rng, hp.train.batch_size
@@ -138,9 +133,6 @@ def algorithm(task: Task, hp: HParams) -> Algorithm:
 
   return averaging._replace(
     init_server=init_server,
-    download=lambda server, client: server._replace(
-      params=trees.select(server.params, body)
-    ),
     local_update=local_update,
     aggregate=aggregate,
     respond=respond,

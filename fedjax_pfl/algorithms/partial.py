@@ -30,12 +30,7 @@ from typing import NamedTuple
 
 import jax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
+from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Mask, Task
@@ -74,22 +69,16 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def alternate(params, data, rng, clock):
     first = hp.train._replace(epochs=hp.personal_epochs)
     own, both = jax.random.split(rng)
-    tx = optimisers.freeze_except(first.sgd(clock), personal)
-    params, info = first.fit(task, params, data, own, clock, tx=tx)
-    tx = optimisers.freeze_except(hp.train.sgd(clock), shared)
-    params, last = hp.train.fit(task, params, data, both, clock, tx=tx)
+    params, info = first.fit(task, params, data, own, clock, part=personal)
+    params, last = hp.train.fit(task, params, data, both, clock, part=shared)
     return params, last._replace(num_steps=info.num_steps + last.num_steps)
 
-  def together(params, data, rng, clock):
-    tx = optimisers.freeze_except(hp.train.sgd(clock), trained)
-    return hp.train.fit(task, params, data, rng, clock, tx=tx)
+  def together(*args):
+    return hp.train.fit(task, *args, part=trained if is_frozen else None)
 
-  fit, is_personal = (
-    together if is_frozen else None,
-    any(jax.tree.leaves(personal)),
-  )
-  if hp.order == 'alternating' and is_personal:
-    fit = alternate
+  is_personal = any(jax.tree.leaves(personal))
+  alternates = hp.order == 'alternating' and is_personal
+  fit = alternate if alternates else together
   algorithm = global_model.averaging_of_part(task, hp, shared, fit, personal)
   if not is_personal:
     algorithm = algorithm._replace(global_model=lambda server: server.params)

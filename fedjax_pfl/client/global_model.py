@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from fedjax_pfl.client import optimisers, personalization
+from fedjax_pfl.client import personalization
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Algorithm, Client
 from fedjax_pfl.core.types import Array, Mask, Params, Task
@@ -47,12 +47,8 @@ def sgd_update(
 
   def local_update(server, client, data, rng):
     loss = loss_fn(server, client, data) if loss_fn else task.loss
-    tx = tx_fn(server.round)
-    if part is not None:
-      tx = optimisers.freeze_except(tx, part)
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, loss, tx
-    )
+    tx, args = tx_fn(server.round), (data, rng, server.round)
+    params, info = hp.train.fit(task, server.params, *args, loss, tx, part=part)
     if part is not None:
       params = trees.select(params, norm_stats.with_all(part))
     return client, params, info.metrics()

@@ -17,7 +17,15 @@ from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.running_statistics import moving
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.rules import equals
-from fedjax_pfl.core.types import Array, Batch, ClientData, Key, PyTree, Task
+from fedjax_pfl.core.types import (
+  Array,
+  Batch,
+  ClientData,
+  Key,
+  Mask,
+  PyTree,
+  Task,
+)
 from fedjax_pfl.data.batching import (
   Batching,
   batches_of_epoch,
@@ -101,14 +109,19 @@ class LocalTraining(NamedTuple):
     tx: optax.GradientTransformation | None = None,
     batching: Batching | None = None,
     opt_state: optax.OptState | None = None,
+    part: Mask | None = None,
   ) -> tuple[PyTree, 'FitInfo']:
-    """Return SGD_tau(params; data): the fit of one round of most methods."""
+    """Return SGD_tau(params; data): the fit of one round of most methods.
+
+    part: the leaves that are trained; by default all.
+    """
+    tx = tx or self.sgd(clock)
     return fit(
       loss or task.loss,
       params,
       data,
       rng,
-      tx=tx or self.sgd(clock),
+      tx=tx if part is None else optimisers.freeze_except(tx, part),
       batching=batching or self.batching(task),
       opt_state=opt_state,
     )
