@@ -58,12 +58,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
 
   def local_update(down, client, data, rng):
-    def loss(params, batch, rng):
-      cross_entropy = task.loss(params, batch, rng)
-      pull = losses.sum_squares(params, down.params)
-      total = cross_entropy + 0.5 * hp.lam / hp.alpha * pull
-      return total, {'cross_entropies': cross_entropy}
+    def pull(params):
+      distance = losses.sum_squares(params, down.params)
+      return 0.5 * hp.lam / hp.alpha * distance
 
+    loss = losses.with_term(task.loss, pull)
     own, info = hp.train.fit(task, client.params, data, rng, down.round, loss)
     return client._replace(params=own), own, info.metrics()
 

@@ -63,14 +63,16 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     alpha = hp.alpha
     if hp.protocol == 'released':
       alpha = alpha * down.mean_count / jnp.maximum(data.count, 1)
-    params, info = hp.train.fit(
-      task,
-      down.params,
-      data,
-      rng,
-      down.round,
-      objective(task, down.params, drift, alpha),
-    )
+
+    def term(params):
+      pair = norm_stats.learned(drift), norm_stats.learned(params)
+      products = jax.tree.map(lambda v, u: jnp.sum(v * u), *pair)
+      linear = sum(jax.tree.leaves(products))
+      squared = 0.5 * losses.sum_squares(params, down.params)
+      return alpha * (linear + squared)
+
+    loss = losses.with_term(task.loss, term)
+    params, info = hp.train.fit(task, down.params, data, rng, down.round, loss)
     change = jax.tree.map(jnp.subtract, params, down.params)
     drift = jax.tree.map(jnp.add, drift, change)
     return drift, params, info.metrics()
@@ -103,20 +105,3 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   if hp.protocol == 'released':
     stage = stage._replace(initialize=initialize)
   return (stage,)
-
-
-def objective(
-  task: Task, anchor: Params, drift: Params, alpha: float | Array
-) -> local_training.Loss:
-  """Return u -> L(u) + alpha <v, u> + alpha/2 |u - w|^2, with L beside it."""
-
-  def loss(params, batch, rng):
-    cross_entropy = task.loss(params, batch, rng)
-    pair = norm_stats.learned(drift), norm_stats.learned(params)
-    products = jax.tree.map(lambda v, u: jnp.sum(v * u), *pair)
-    linear = sum(jax.tree.leaves(products))
-    squared = 0.5 * losses.sum_squares(params, anchor)
-    total = cross_entropy + alpha * (linear + squared)
-    return total, {'cross_entropies': cross_entropy}
-
-  return loss

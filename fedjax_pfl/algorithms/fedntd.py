@@ -24,7 +24,7 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.core.types import Array, Task
 
 
 class HParams(NamedTuple):
@@ -48,30 +48,22 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
 
   def loss_of(server, client, data):
-    return objective(task, server.params, hp.beta, hp.temperature)
+    def loss(params, batch, rng):
+      logits = task.train_outputs(params, batch, rng).logits
+      taught = task.logits(server.params, batch.x, batch.mask)
+      p = not_true(logits / hp.temperature, batch.y)
+      q = not_true(lax.stop_gradient(taught) / hp.temperature, batch.y)
+      apart = jnp.sum(jnp.exp(q) * jnp.where(jnp.isinf(q), 0, q - p), axis=1)
+      cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
+      distance = losses.masked_mean(apart, batch)
+      total = cross_entropy + hp.beta * hp.temperature**2 * distance
+      return total, {'cross_entropies': cross_entropy}
+
+    return loss
 
   update = global_model.sgd_update(task, hp, loss_of)
   algorithm = global_model.federated_averaging(task, hp, update)
   return (Stage('fedntd', hp.train.rounds, algorithm),)
-
-
-def objective(
-  task: Task, teacher: Params, beta: float, temperature: float
-) -> local_training.Loss:
-  """Return v -> CE(v) + beta tau^2 mean_b KL, with CE among the metrics."""
-
-  def loss(params, batch, rng):
-    logits = task.train_outputs(params, batch, rng).logits
-    taught = lax.stop_gradient(task.logits(teacher, batch.x, batch.mask))
-    p = not_true(logits / temperature, batch.y)
-    q = not_true(taught / temperature, batch.y)
-    apart = jnp.sum(jnp.exp(q) * jnp.where(jnp.isinf(q), 0, q - p), axis=1)
-    cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
-    distance = losses.masked_mean(apart, batch)
-    total = cross_entropy + beta * temperature**2 * distance
-    return total, {'cross_entropies': cross_entropy}
-
-  return loss
 
 
 def not_true(logits: Array, y: Array) -> Array:

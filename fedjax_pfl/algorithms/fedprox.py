@@ -78,10 +78,5 @@ def objective(
   task: Task, anchor: Params, mu: float, distance: str = 'squared'
 ) -> local_training.Loss:
   """Return v -> L(v) + mu D(v, anchor), with L among the metrics."""
-
-  def loss(params, batch, rng):
-    cross_entropy = task.loss(params, batch, rng)
-    total = cross_entropy + mu * DISTANCES[distance](params, anchor)
-    return total, {'cross_entropies': cross_entropy}
-
-  return loss
+  measure = DISTANCES[distance]
+  return losses.with_term(task.loss, lambda v: mu * measure(v, anchor))

@@ -27,7 +27,7 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.data.label_counts import label_counts
 
 
@@ -61,16 +61,20 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     counts = label_counts(data, task.num_classes)
     some = jnp.maximum(counts, 1).astype(float)
     prior = jnp.where(counts > 0, jnp.log(some), ABSENT)
-    loss = objective(task, prior)
+
+    def loss(both, batch, rng):  # gradients of both terms share no leaf
+      f, logits = task.train_outputs(both.params, batch, rng)
+      balanced = losses.masked_cross_entropy(logits + prior, batch)
+      own = task.classify(both.personal_head, lax.stop_gradient(f))
+      personal = losses.masked_cross_entropy(
+        lax.stop_gradient(logits) + own, batch
+      )
+      reports = {'balanced_losses': balanced, 'personal_losses': personal}
+      return balanced + personal, reports
+
     start = Both(down.params, client.personal_head)
     both, info = hp.train.fit(task, start, data, rng, down.round, loss)
     return Client(both.personal_head), both.params, info.metrics()
-
-  def personalize(server, client, data, rng):
-    return {
-      'initial': server.params,
-      'personal': Both(server.params, client.personal_head),
-    }
 
   def predict(view, x, mask):
     if not isinstance(view, Both):
@@ -84,25 +88,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     init_client=lambda server, data, rng: Client(
       trees.select(server.params, task.is_head)
     ),
-    personalize=personalize,
+    personalize=lambda server, client, data, rng: {
+      'initial': server.params,
+      'personal': Both(server.params, client.personal_head),
+    },
     predict=predict,
   )
   return (Stage('fedrod', hp.train.rounds, algorithm),)
-
-
-def objective(task: Task, prior: Array) -> local_training.Loss:
-  """Return L^BSM + L of both heads: their gradients have no leaf in common."""
-
-  def loss(both, batch, rng):
-    f, logits = task.train_outputs(both.params, batch, rng)
-    balanced = losses.masked_cross_entropy(logits + prior, batch)
-    own = task.classify(both.personal_head, lax.stop_gradient(f))
-    personal = losses.masked_cross_entropy(
-      lax.stop_gradient(logits) + own, batch
-    )
-    return balanced + personal, {
-      'balanced_losses': balanced,
-      'personal_losses': personal,
-    }
-
-  return loss

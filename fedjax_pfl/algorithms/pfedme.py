@@ -78,9 +78,17 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   batching = hp.train.batching(task)._replace(steps_per_batch=hp.inner_steps)
 
+  def pull(tree):
+    w = lax.stop_gradient(tree.shared)
+    return 0.5 * hp.lam * losses.sum_squares(tree.personal, w)
+
+  loss = losses.with_term(
+    lambda tree, *args: task.loss(tree.personal, *args), pull
+  )
+
   def local_update(server, client, data, rng):
     clock, start = server.round, Trained(server.params, server.params)
-    loss, tx = objective(task, hp.lam), make_optimiser(hp, clock)
+    tx = make_optimiser(hp, clock)
     tree, info = hp.train.fit(task, start, data, rng, clock, loss, tx, batching)
     has_trained = client.has_trained | (info.num_steps > 0)
     shared = norm_stats.taken_from(tree.personal, tree.shared)
@@ -108,18 +116,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     },
   )
   return (Stage('pfedme', hp.train.rounds, algorithm),)
-
-
-def objective(task: Task, lam: float) -> local_training.Loss:
-  """Return L(theta) + lam/2 |theta - w|^2, with L among the metrics."""
-
-  def loss(tree, batch, rng):
-    cross_entropy = task.loss(tree.personal, batch, rng)
-    distance = losses.sum_squares(tree.personal, lax.stop_gradient(tree.shared))
-    total = cross_entropy + 0.5 * lam * distance
-    return total, {'cross_entropies': cross_entropy}
-
-  return loss
 
 
 def make_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:

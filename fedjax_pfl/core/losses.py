@@ -5,6 +5,7 @@ runs step by step in Python, they are one call and not one for every tensor.
 They are of what is learned: running statistics of BatchNorm do not count.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -34,6 +35,16 @@ def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
 def masked_mean(values: Array, batch: Batch) -> Array:
   """Return sum_b mask_b values_b / max(sum_b mask_b, 1) of values [B]."""
   return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+
+def with_term(loss: Callable, term: Callable[[PyTree], Array]) -> Callable:
+  """Return v -> L(v) + term(v), a loss that reports L beside the sum."""
+
+  def total(params, batch, rng):
+    cross_entropy = loss(params, batch, rng)
+    return cross_entropy + term(params), {'cross_entropies': cross_entropy}
+
+  return total
 
 
 def float_dtype(x: Array) -> Any:
