@@ -70,9 +70,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   algorithm = algorithm._replace(
     init_client=lambda server, data, rng: Client(server.params, server.params),
     download=lambda server, client: server._replace(params=client.cloud),
-    aggregate=lambda server, up, senders: server._replace(
-      round=server.round + 1
-    ),
+    aggregate=global_model.count_round,
     respond=lambda server, clients, up, senders: clients._replace(
       cloud=trees.mixed(up, similarities(up, senders, hp.alpha, hp.sigma))
     ),

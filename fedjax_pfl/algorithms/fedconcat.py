@@ -178,12 +178,8 @@ def model_of_cluster(server: Server, cluster: Array) -> global_model.Server:
 
 def cluster_by_labels(task, hp, server, clients, data):
   """Return the states with clusters by the labels that clients hold."""
-
-  def count_labels(index, count):
-    client = data._replace(index=index, count=count)
-    return label_counts(client, task.num_classes)
-
-  counts = jax.vmap(count_labels)(data.index, data.count)
+  count = partial(label_counts, num_classes=task.num_classes)
+  counts = jax.vmap(count, (ClientData(None, None, 0, 0),))(data)  # [K, Y]
   return server, cluster_on_host(hp, server, label_shares, counts)
 
 
@@ -236,9 +232,7 @@ def inference_algorithm(task: Task, hp: HParams) -> Algorithm:
     download=lambda server, client: model_of_cluster(server, 0),
     local_update=local_update,
     # The next stage averages the models: it begins with their clusters.
-    aggregate=lambda server, uploads, senders: server._replace(
-      round=server.round + 1
-    ),
+    aggregate=global_model.count_round,
     personalize=lambda server, client, data, rng: personalization.views(
       task, client.params, data, rng, hp.finetune
     ),

@@ -123,22 +123,13 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     download=lambda server, client: global_model.Server(
       server.round, client.received
     ),
-    aggregate=lambda server, up, senders: server._replace(
-      round=server.round + 1
-    ),
+    aggregate=global_model.count_round,
     respond=partial(respond, hp),
     personalize=lambda server, client, data, rng: {'personal': client.params},
     global_model=None,
   )
-  return (
-    Stage(
-      'fedfomo',
-      hp.train.rounds,
-      algorithm,
-      initialize=initialize,
-      validate_clients=check_clients,
-    ),
-  )
+  stage = Stage('fedfomo', hp.train.rounds, algorithm, initialize)
+  return (stage._replace(validate_clients=check_clients),)
 
 
 def check_clients(data: ClientData) -> None:
@@ -184,10 +175,10 @@ def respond(hp, server, clients, up, senders) -> Client:
   def chosen(leaf):
     rows = leaf[places]  # [C, number, ...]
     real = is_there.reshape(is_there.shape + (1,) * (rows.ndim - 2))
-    rest = jnp.zeros((len(rows), hp.models - number, *rows.shape[2:]))
-    return jnp.concatenate([jnp.where(real, rows, 0), rest], 1, leaf.dtype)
+    rows = jnp.where(real, rows, 0)
+    return jnp.pad(rows, missing + ((0, 0),) * (rows.ndim - 2))
 
-  missing = ((0, 0), (0, hp.models - number))
+  missing = (0, 0), (0, hp.models - number)
   return clients._replace(
     received=jax.tree.map(chosen, up.params),
     ids=jnp.pad(ids, missing, constant_values=NOBODY),

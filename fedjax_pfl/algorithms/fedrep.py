@@ -18,7 +18,8 @@ rate of the clock, with tau_f epochs for the head. Of `finetune`, its epochs
 (tau_f), batch size and shuffling count; learning rate, momentum and part are
 those of the rounds.
 
-protocol 'released': the public code of the FedBABU paper, below.
+protocol 'released': as in the public code of the FedBABU paper, which made the
+printed table, tau_f is tau.
 
 New client: it fits its head, which begins as the initial one, to b in one
 round, of which nothing is sent; for evaluation it repeats both phases.
@@ -62,28 +63,30 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRep."""
   rules.check(hp, RULES)
-  num_epochs = epochs_of_views(hp)
+  batching = hp.train.batching(task)
+  of_views = batching._replace(
+    size=hp.finetune.batch_size, shuffle=hp.finetune.shuffle
+  )
+  of_round = hp.train.epochs if hp.head_epochs is None else hp.head_epochs
+  tau_f = tuple(sorted(set(hp.finetune.epochs)))
+  if hp.protocol == 'released':
+    tau_f = (of_round,)
 
-  def fit(params, data, rng, clock):
-    batching = hp.train.batching(task)
-    args = params, data, rng, clock, head_epochs(hp), batching
-    return fit_phases(task, hp, *args)
+  def fit(*args):
+    return fit_phases(task, hp, *args, of_round, batching)
 
   def views(server, client, data, rng):
     params = trees.combine(client, server.params)
-    adapted = adapt(task, hp, params, data, rng, server.round, num_epochs)
-    return {'initial': params, **adapted}
+    args = task, hp, params, data, rng, server.round
+    models = [fit_phases(*args, epochs, of_views)[0] for epochs in tau_f]
+    names = personalization.names_of(tau_f)
+    return {'initial': params, **dict(zip(names, models, strict=True))}
 
   body = trees.invert(task.is_head)
   algorithm = global_model.averaging_of_part(task, hp, body, fit)._replace(
     personalize=views
   )
   return (Stage('fedrep', hp.train.rounds, algorithm),)
-
-
-def head_epochs(hp: HParams) -> int:
-  """Return the epochs of the head in a round."""
-  return hp.train.epochs if hp.head_epochs is None else hp.head_epochs
 
 
 def fit_phases(task, hp, params, data, rng, clock, num_epochs, batching):
@@ -103,30 +106,3 @@ def fit_phases(task, hp, params, data, rng, clock, num_epochs, batching):
   # The gates come after the momentum: its buffer takes every gradient.
   tx = optax.chain(unit.sgd(clock), optax.partition(gates, parts))
   return unit.fit(task, params, data, rng, clock, tx=tx, batching=batching)
-
-
-def adapt(task, hp, params, data, rng, clock, num_epochs):
-  """Return 'finetuned' models: both phases, for each number of head epochs."""
-  batching = hp.train.batching(task)._replace(
-    size=hp.finetune.batch_size, shuffle=hp.finetune.shuffle
-  )
-  models = [
-    fit_phases(task, hp, params, data, rng, clock, number, batching)[0]
-    for number in num_epochs
-  ]
-  names = personalization.names_of(num_epochs)
-  return dict(zip(names, models, strict=True))
-
-
-# ---- The public code of the FedBABU paper ------------------------------------
-
-
-def epochs_of_views(hp: HParams) -> tuple[int, ...]:
-  """Return for how many epochs the head is trained before evaluation.
-
-  The paper: tau_f, each of them. The code, which made the printed table, has
-  one number only: as many as in a round.
-  """
-  if hp.protocol == 'released':
-    return (head_epochs(hp),)
-  return tuple(sorted(set(hp.finetune.epochs)))

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import local_training, personalization
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -32,11 +32,6 @@ class HParams(NamedTuple):
 FAMILY, PAPER = 'local', 'arxiv.org/abs/2106.06042'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('params',)
-
-
-class Server(NamedTuple):
-  round: Array
-  params: Params  # w, with which all clients begin
 
 
 class Client(NamedTuple):
@@ -59,15 +54,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     )
     return Client(clock + 1, params, info.opt_state), (), info.metrics()
 
-  algorithm = Algorithm(
-    init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
+  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = algorithm._replace(
     init_client=init_client,
     download=lambda server, client: (),
-    local_update=local_update,
-    aggregate=lambda server, up, senders: Server(
-      server.round + 1, server.params
-    ),
+    aggregate=global_model.count_round,
     personalize=lambda server, client, data, rng: {'personal': client.params},
-    predict=personalization.make_predict(task),
+    global_model=None,
   )
   return (Stage('local_only', hp.train.rounds, algorithm),)

@@ -10,13 +10,13 @@ which `train` and `finetune` are read.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core import norm_stats, trees
-from fedjax_pfl.core.algorithm import Algorithm, Client
+from fedjax_pfl.core.algorithm import Algorithm, Client, Senders, Up
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
@@ -28,6 +28,11 @@ class Server(NamedTuple):
 def download(server: Server, client: Client) -> Server:
   """Return clock and model, and nothing else that a method's server holds."""
   return Server(server.round, server.params)
+
+
+def count_round(server: Any, up: Up, senders: Senders) -> Any:
+  """Return the server, which averages nothing, after another round."""
+  return server._replace(round=server.round + 1)
 
 
 def sgd_update(
