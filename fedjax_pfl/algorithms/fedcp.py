@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.random import gumbel
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
@@ -179,10 +180,6 @@ def init_gate(size: int, key: Key) -> Gate:
 def context_of(head: Params) -> Array:
   """Return c_i [F], the sum of the rows of all classes."""
   return head['head']['kernel'].sum(1)
-
-
-def gumbel(key: Key, shape: tuple[int, ...]) -> Array:
-  return jax.random.gumbel(key, shape)
 
 
 def share(gate: Gate, f: Array, context: Array, noise: Array | float) -> Array:

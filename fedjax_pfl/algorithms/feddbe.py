@@ -81,7 +81,22 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(clock, params, jnp.zeros_like(params['head']['kernel'][:, 0]))
 
   def fit(down, client, data, rng, kappa, moves):
-    loss = objective(task, down.mean, kappa, hp.mean_momentum, moves)
+    mu = hp.mean_momentum
+
+    def loss(fit, batch, rng):
+      """Return L(h(f + m)) + kappa/2 mean_F (r_i - r)^2, which moves r_i."""
+      params, shift = fit.trained
+      f = task.train_outputs(params, batch, rng).features
+      total = jnp.maximum(batch.mask.sum(), 1)
+      centre = jnp.sum(batch.mask[:, None] * f, 0) / total  # [F]
+      running = (1 - mu) * lax.stop_gradient(fit.running) + mu * centre
+      logits = task.classify(params, f + shift if moves else f)
+      cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
+      bias = 0.5 * jnp.mean((running - down.mean) ** 2)
+      gathered = losses.with_gradient(fit.running, running - fit.running)
+      reports = {'cross_entropies': cross_entropy, 'biases': bias}
+      return cross_entropy + kappa * bias + gathered, reports
+
     clock = jnp.maximum(down.round - 1, 0)  # of the T rounds
     tx = optax.partition(
       {'train': hp.train.sgd(clock), 'add': optax.identity()},
@@ -130,26 +145,3 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     Stage('mean', 1, first, full_participation=True),
     Stage('feddbe', hp.train.rounds, algorithm),
   )
-
-
-def objective(
-  task: Task, mean: Array, kappa: float, mu: float, moves: bool
-) -> local_training.Loss:
-  """Return L(h(f + m)) + kappa/2 mean_F (r_i - r)^2, which moves r_i, too."""
-
-  def loss(fit, batch, rng):
-    params, shift = fit.trained
-    f = task.train_outputs(params, batch, rng).features
-    total = jnp.maximum(batch.mask.sum(), 1)
-    centre = jnp.sum(batch.mask[:, None] * f, 0) / total  # [F]
-    running = (1 - mu) * lax.stop_gradient(fit.running) + mu * centre
-    logits = task.classify(params, f + shift if moves else f)
-    cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
-    bias = 0.5 * jnp.mean((running - mean) ** 2)
-    gathered = losses.with_gradient(fit.running, running - fit.running)
-    return cross_entropy + kappa * bias + gathered, {
-      'cross_entropies': cross_entropy,
-      'biases': bias,
-    }
-
-  return loss

@@ -98,11 +98,18 @@ def algorithm(task: Task, hp: HParams) -> Algorithm:
     shares, variance, own = statistics(task, hp, start, data, rng)
     targets = jnp.where(down.present[:, None], down.means, own)
     pull = hp.lam * (down.round > 0)
+
+    def loss(params, batch, rng):
+      f, logits = task.train_outputs(params, batch, rng)
+      cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
+      apart = jnp.mean((f - targets[batch.y]) ** 2, axis=1)  # [B]
+      total = cross_entropy + pull * losses.masked_mean(apart, batch)
+      return total, {'cross_entropies': cross_entropy}
+
     first, second = jax.random.split(rng)
     params, fitted = of_head.fit(
       task, start, data, first, down.round, part=task.is_head
     )
-    loss = objective(task, targets, pull)
     params, info = hp.train.fit(
       task, params, data, second, down.round, loss, part=body
     )
@@ -137,19 +144,6 @@ def algorithm(task: Task, hp: HParams) -> Algorithm:
     aggregate=aggregate,
     respond=respond,
   )
-
-
-def objective(task: Task, targets: Array, pull: Array) -> local_training.Loss:
-  """Return b -> L(b) + pull / F mean_b |f_b - c_y|^2, with L beside it."""
-
-  def loss(params, batch, rng):
-    f, logits = task.train_outputs(params, batch, rng)
-    cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
-    apart = jnp.mean((f - targets[batch.y]) ** 2, axis=1)  # [B]
-    total = cross_entropy + pull * losses.masked_mean(apart, batch)
-    return total, {'cross_entropies': cross_entropy}
-
-  return loss
 
 
 def statistics(task, hp, params, data, rng) -> tuple[Array, Array, Array]:

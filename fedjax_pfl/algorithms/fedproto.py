@@ -70,12 +70,6 @@ class Client(NamedTuple):
   params: Params  # w_i
 
 
-class Down(NamedTuple):
-  round: Array
-  means: Array
-  present: Array
-
-
 class Up(NamedTuple):
   means: Array  # [Y, F] c_ik
   counts: Array  # [Y] n_ik
@@ -113,9 +107,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   algorithm = algorithm._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: Client(server.params),
-    download=lambda server, client: Down(
-      server.round, server.means, server.present
-    ),
+    download=lambda server, client: server._replace(params=()),
     aggregate=partial(aggregate, is_released),
     personalize=personalize,
     global_model=None,

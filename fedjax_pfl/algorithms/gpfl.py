@@ -24,7 +24,6 @@ Differs from the paper: the weights a_i are 1 by default; momentum, where
 `train` has it, is that of all parts.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -54,6 +53,7 @@ RULES = {
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('head',)
+Valve = dict[str, dict[str, Array]]  # v: the layers gamma and beta
 
 
 class Shared(NamedTuple):
@@ -61,14 +61,14 @@ class Shared(NamedTuple):
 
   params: Params  # the body
   embeddings: Array  # [Y, F] E
-  valve: dict[str, dict[str, Array]]  # v: the layers gamma and beta
+  valve: Valve
 
 
 class Server(NamedTuple):
   round: Array
   params: Params  # b, and the initial head
   embeddings: Array
-  valve: dict[str, dict[str, Array]]
+  valve: Valve
   previous: Array | tuple[()]  # [Y, F] E of the round before; released
 
 
@@ -82,7 +82,7 @@ class Conditioned(NamedTuple):
   """The view that predicts by h_i(C(f, p_i))."""
 
   params: Params
-  valve: dict[str, dict[str, Array]]
+  valve: Valve
   condition: Array  # [F] p_i
 
 
@@ -91,7 +91,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   body = trees.invert(task.is_head)
   is_released = hp.protocol == 'released'
-  averaging = global_model.federated_averaging(task, hp)
+  averaging = global_model.averaging_of_part(task, hp, body)
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)
@@ -120,16 +120,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     params = trees.combine(client.head, down.params)
-    start = {
-      'model': params,
-      'decayed': (down.embeddings, down.valve),
-    }
+    start = {'model': params, 'decayed': (down.embeddings, down.valve)}
     sgd = hp.train.sgd(down.round)
     decayed = optax.chain(optax.add_decayed_weights(hp.mu), sgd)
-    tx = optax.partition(
-      {'model': sgd, 'decayed': decayed},
-      {'model': 'model', 'decayed': 'decayed'},
-    )
+    steps = {'model': sgd, 'decayed': decayed}
+    tx = optax.partition(steps, {part: part for part in steps})
     loss = objective(task, hp, down, *conditions(down, client, data))
     tree, info = hp.train.fit(task, start, data, rng, down.round, loss, tx)
     params, (embeddings, valve) = tree['model'], tree['decayed']
@@ -150,17 +145,19 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     condition, _ = conditions(server, client, data)
     return {'personal': Conditioned(params, server.valve, condition)}
 
+  def predict(view, x, mask):
+    f = conditioned(
+      view.valve, task.features(view.params, x, mask), view.condition
+    )
+    return task.classify(view.params, f)
+
   algorithm = averaging._replace(
     init_server=init_server,
     init_client=init_client,
-    download=lambda server, client: server._replace(
-      params=trees.select(server.params, body)
-    ),
     local_update=local_update,
     aggregate=aggregate,
     personalize=personalize,
-    predict=partial(predict, task),
-    global_model=None,
+    predict=predict,
   )
   return (Stage('gpfl', hp.train.rounds, algorithm),)
 
@@ -180,22 +177,16 @@ def objective(
     guide = losses.masked_cross_entropy(cosines, batch)
     apart = of_all - down.embeddings[batch.y]
     if hp.protocol == 'released':
-      distance = norm(batch.mask[:, None] * apart, axis=None)
+      distance = losses.norm(batch.mask[:, None] * apart, axis=None)
     else:
-      distance = losses.masked_mean(norm(apart)[:, 0], batch)
+      distance = losses.masked_mean(losses.norm(apart), batch)
     total = cross_entropy + guide + hp.lam * distance
     return total, {'cross_entropies': cross_entropy}
 
   return loss
 
 
-def predict(task: Task, view: Conditioned, x: Array, mask: Array) -> Array:
-  """Return h_i(C(f, p_i))."""
-  f = task.features(view.params, x, mask)
-  return task.classify(view.params, conditioned(view.valve, f, view.condition))
-
-
-def init_valve(size: int, key: Key) -> dict[str, dict[str, Array]]:
+def init_valve(size: int, key: Key) -> Valve:
   """Return gamma and beta with PyTorch's initial values: uniform, then 1, 0."""
   limit = size**-0.5
 
@@ -212,9 +203,7 @@ def init_valve(size: int, key: Key) -> dict[str, dict[str, Array]]:
   return {'gamma': init(gamma), 'beta': init(beta)}
 
 
-def conditioned(
-  valve: dict[str, dict[str, Array]], f: Array, condition: Array
-) -> Array:
+def conditioned(valve: Valve, f: Array, condition: Array) -> Array:
   """Return C(f, c) of rows f [B, F] and one condition c [F]."""
 
   def layer(of):
@@ -226,11 +215,4 @@ def conditioned(
 
 
 def unit(rows: Array) -> Array:
-  return rows / jnp.maximum(norm(rows), 1e-12)
-
-
-def norm(rows: Array, axis: int | None = -1) -> Array:
-  """Return the norms, an axis kept for each, with gradient 0 at 0."""
-  square = jnp.sum(rows**2, axis, keepdims=axis is not None)
-  is_zero = square == 0
-  return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
+  return rows / jnp.maximum(losses.norm(rows, keepdims=True), 1e-12)

@@ -62,9 +62,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(server, client, data, rng):
     loss = objective(task, server.params, client, hp.mu, hp.temperature)
-    params, info = hp.train.fit(
-      task, server.params, data, rng, server.round, loss=loss
-    )
+    args = data, rng, server.round
+    params, info = hp.train.fit(task, server.params, *args, loss)
     return Client(params, jnp.array(True)), params, info.metrics()
 
   def init_client(server, data, rng):
@@ -111,11 +110,5 @@ def cosine(u: Array, v: Array) -> Array:
 
   The cosine of a row of zeros, the output of dead ReLUs, is 0 and not NaN.
   """
-  return jnp.sum(u * v, -1) / jnp.maximum(_norm(u) * _norm(v), 1e-8)
-
-
-def _norm(rows):
-  """Return |row|, with gradient 0 at 0."""
-  square = jnp.sum(rows**2, -1)
-  is_zero = square == 0
-  return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
+  product = jnp.sum(u * v, -1)
+  return product / jnp.maximum(losses.norm(u) * losses.norm(v), 1e-8)

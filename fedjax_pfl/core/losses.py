@@ -37,6 +37,13 @@ def masked_mean(values: Array, batch: Batch) -> Array:
   return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
 
 
+def norm(rows: Array, axis: int | None = -1, keepdims: bool = False) -> Array:
+  """Return the norms of rows, with gradient 0 at 0; axis None: of all."""
+  square = jnp.sum(rows**2, axis, keepdims=keepdims)
+  is_zero = square == 0
+  return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
+
+
 def with_term(loss: Callable, term: Callable[[PyTree], Array]) -> Callable:
   """Return v -> L(v) + term(v), a loss that reports L beside the sum."""
 
