@@ -37,7 +37,7 @@ from fedjax_pfl.client import (
   personalization,
 )
 from fedjax_pfl.core import norm_stats, rules, trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
@@ -84,11 +84,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   private = trees.everything(task.is_head)
   if hp.protocol == 'released':
     hp, private = as_released(hp), without_biases_of_kernels(task)
-  return (Stage('apfl', hp.train.rounds, mixing_algorithm(task, hp, private)),)
-
-
-def mixing_algorithm(task: Task, hp: HParams, private: Mask) -> Algorithm:
-  """Return FedAvg whose clients keep the leaves `private` of v, and alpha."""
   fit = fit_in_turns if hp.order == 'sequential' else fit_together
   alpha = 0.5 if hp.alpha is None else hp.alpha
 
@@ -98,7 +93,7 @@ def mixing_algorithm(task: Task, hp: HParams, private: Mask) -> Algorithm:
     num_steps = 2 * info.num_steps  # one of w and one of v
     return client, trained.shared, {**info.metrics(), 'num_steps': num_steps}
 
-  return global_model.federated_averaging(task, hp, local_update)._replace(
+  algorithm = global_model.federated_averaging(task, hp, local_update)._replace(
     init_client=lambda server, data, rng: Client(
       trees.select(server.params, private), jnp.asarray(alpha, float)
     ),
@@ -107,6 +102,7 @@ def mixing_algorithm(task: Task, hp: HParams, private: Mask) -> Algorithm:
       'personal': mix(client.private, server.params, client.alpha),
     },
   )
+  return (Stage('apfl', hp.train.rounds, algorithm),)
 
 
 def mix(private: Params, shared: Params, alpha: Array) -> Params:

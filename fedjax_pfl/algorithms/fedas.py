@@ -81,7 +81,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def local_update(down, client, data, rng):
     first, second = jax.random.split(rng)
     start = trees.combine(down.params, client)
-    loss = alignment(task, class_means(task, client, data, rng, hp))
+    sums, counts = own_examples.class_sums(
+      task, client, data, rng, hp.align_batch_size
+    )
+    loss = alignment(task, sums / jnp.maximum(counts, 1)[:, None])
     params, aligned = align.fit(
       task, start, data, first, down.round, loss, plain, part=body
     )
@@ -98,9 +101,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     traces = senders.masked(up.trace)
     weights = jnp.where(jnp.any(traces > 0), traces, 1)
     mean = senders.mean(up.params, weights)
-    return server._replace(
-      round=server.round + 1, params=trees.combine(mean, server.params)
-    )
+    params = trees.combine(mean, server.params)
+    return global_model.Server(server.round + 1, params)
 
   algorithm = global_model.averaging_of_part(task, hp, body)._replace(
     init_client=lambda server, data, rng: server.params,
@@ -109,16 +111,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     personalize=lambda server, client, data, rng: {'personal': client},
   )
   return (Stage('fedas', hp.train.rounds, algorithm),)
-
-
-def class_means(
-  task: Task, params: Params, data: ClientData, rng: Key, hp: HParams
-) -> Array:
-  """Return c_k [Y, F]; 0 for classes that the client has not."""
-  sums, counts = own_examples.class_sums(
-    task, params, data, rng, hp.align_batch_size
-  )
-  return sums / jnp.maximum(counts, 1)[:, None]
 
 
 def alignment(task: Task, means: Array) -> local_training.Loss:

@@ -163,10 +163,7 @@ def cluster_algorithm(task: Task, hp: HParams) -> Algorithm:
 
 def init_server(task: Task, hp: HParams, rng: Key) -> Server:
   """Return the server with the same initial model for all clusters."""
-  models = jax.tree.map(
-    lambda leaf: jnp.broadcast_to(leaf, (hp.clusters, *leaf.shape)),
-    task.init(rng),
-  )
+  models = trees.repeated(task.init(rng), hp.clusters)
   key = jax.random.key_data(jax.random.fold_in(rng, 1))
   return Server(jnp.zeros((), jnp.int32), models, key)
 

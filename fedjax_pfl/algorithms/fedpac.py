@@ -38,7 +38,7 @@ from fedjax_pfl.client import (
   personalization,
 )
 from fedjax_pfl.core import losses, rules, trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -81,11 +81,6 @@ class Up(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPAC."""
   rules.check(hp, RULES)
-  return (Stage('fedpac', hp.train.rounds, algorithm(task, hp)),)
-
-
-def algorithm(task: Task, hp: HParams) -> Algorithm:
-  """Return the rounds of FedPAC."""
   body = trees.invert(task.is_head)
   of_head = hp.train._replace(
     epochs=hp.head_epochs,
@@ -138,12 +133,13 @@ def algorithm(task: Task, hp: HParams) -> Algorithm:
     mixed = trees.mixed(up.head, weights)
     return jax.vmap(trees.choose)(is_there, mixed, heads)
 
-  return averaging._replace(
+  algorithm = averaging._replace(
     init_server=init_server,
     local_update=local_update,
     aggregate=aggregate,
     respond=respond,
   )
+  return (Stage('fedpac', hp.train.rounds, algorithm),)
 
 
 def statistics(task, hp, params, data, rng) -> tuple[Array, Array, Array]:

@@ -88,7 +88,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     global_model.averaging_of_part(task, slow, shared=task.is_head),
     initialize=lambda server, clients, data: (
       server,
-      copies(trees.select(server.params, body), data.count.shape[0]),
+      trees.repeated(trees.select(server.params, body), data.count.shape[0]),
     ),
   )
   if hp.protocol == 'released':
@@ -101,16 +101,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   return Stage('fedavg', hp.train.rounds, first), last
 
 
-def copies(tree: Params, num_clients: int) -> Params:
-  """Return the tree once for every client: [K, ...]."""
-  return jax.tree.map(
-    lambda leaf: jnp.broadcast_to(leaf, (num_clients, *leaf.shape)), tree
-  )
-
-
 def with_mean_part(models: Params, shared: Mask) -> Params:
   """Return the models [K, ...], in each the mean of their shared parts."""
   num_clients = len(jax.tree.leaves(models)[0])
   part = trees.select(models, shared)
   mean = trees.weighted_mean(part, jnp.ones(num_clients))
-  return trees.combine(copies(mean, num_clients), models)
+  return trees.combine(trees.repeated(mean, num_clients), models)

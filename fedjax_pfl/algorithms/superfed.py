@@ -102,6 +102,18 @@ class Client(NamedTuple):
   federated: Params | tuple = ()  # w_i, for pairing 'stale' alone
 
 
+def check_start(hp: HParams, start: str) -> None:
+  """Refuse the model of another run: it would be both w and v of a client."""
+  if start:
+    raise bad_input(
+      'init_from',
+      got=start,
+      expected="'': the two models of a client have to begin apart; where they "
+      'are equal their cosine has no gradient',
+      cause='a run of another method to go on with',
+    )
+
+
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages of SuPerFed: federation, then personalisation."""
   rules.check(hp, RULES)
@@ -260,12 +272,11 @@ def lambda_numbers(twins: Mask, mixing: str) -> PyTree:
   A module is a folder of the parameters; modules are in the order of leaves.
   """
   paired = trees.select(twins, twins)
-  names = trees.leaf_names(paired)
-  modules = [name.rpartition('/')[0] for name in names]
+  modules = [name.rpartition('/')[0] for name in trees.leaf_names(paired)]
+  if mixing == 'model':
+    modules = [''] * len(modules)
   order = list(dict.fromkeys(modules))
   numbers = [order.index(module) for module in modules]
-  if mixing == 'model':
-    numbers = [0] * len(names)
   return jax.tree.unflatten(jax.tree.structure(paired), numbers)
 
 
@@ -289,22 +300,6 @@ def mix(params: Params, local: Params, ratios: PyTree) -> Params:
 def between(params: Params, local: Params, ratio: float) -> Params:
   """Return W(lambda) with one lambda for all tensors."""
   return mix(params, local, jax.tree.map(lambda _: ratio, local))
-
-
-# ---- Checks ------------------------------------------------------------------
-
-
-def check_start(hp: HParams, start: str) -> None:
-  """Refuse the model of another run: it would be both w and v of a client."""
-  del hp
-  if start:
-    raise bad_input(
-      'init_from',
-      got=start,
-      expected="'': the two models of a client have to begin apart; where they "
-      'are equal their cosine has no gradient',
-      cause='a run of another method to go on with',
-    )
 
 
 # ---- The two public codes ----------------------------------------------------

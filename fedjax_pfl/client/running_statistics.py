@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.core import norm_stats
+from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Client, Stage, unchanged
 from fedjax_pfl.core.types import Array, PyTree, Task
 
@@ -78,11 +78,7 @@ def _kept(stage: Stage, names: list[str]) -> Stage:
 
   def whole(server, up, senders):
     """Return uploads in which the server's values stand for what is missing."""
-    rows = jax.tree.map(
-      lambda leaf: jnp.broadcast_to(leaf, (*senders.ids.shape, *leaf.shape)),
-      found_in(server),
-    )
-    return put(up, rows)
+    return put(up, trees.repeated(found_in(server), len(senders.ids)))
 
   def aggregate(server, up, senders):
     return method.aggregate(server, whole(server, up, senders), senders)

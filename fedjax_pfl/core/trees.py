@@ -217,6 +217,13 @@ def gather(stacked: PyTree, index: Array) -> PyTree:
   return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 
+def repeated(tree: PyTree, number: int) -> PyTree:
+  """Return the tree so many times, with an axis for it in every leaf."""
+  return jax.tree.map(
+    lambda leaf: jnp.broadcast_to(leaf, (number, *leaf.shape)), tree
+  )
+
+
 def scatter(stacked: PyTree, index: Array, rows: PyTree) -> PyTree:
   """Return the tree with the rows `index` of every leaf replaced."""
   return jax.tree.map(lambda leaf, row: leaf.at[index].set(row), stacked, rows)

@@ -102,9 +102,7 @@ def private(
       counts=jnp.ones_like(senders.counts),
       has_sent=jnp.ones_like(senders.has_sent),
     )
-    copies = jax.tree.map(
-      lambda leaf: jnp.broadcast_to(leaf, (size, *leaf.shape)), mean
-    )
+    copies = trees.repeated(mean, size)
     return copies, nobody, state
 
   def send(change, memory, rng):
