@@ -26,7 +26,6 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -55,7 +54,7 @@ class Upload(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
-  trainable = part_mask(task, hp.trainable)
+  trainable = trees.part_mask(task, hp.trainable)
   sent = norm_stats.with_all(trainable)
 
   def make_tx(clock):

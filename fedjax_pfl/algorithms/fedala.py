@@ -29,9 +29,8 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.trees import part_mask
-from fedjax_pfl.core.types import Array, ClientData, Params, Task
-from fedjax_pfl.data.batching import batches_of_epoch, steps_of_epoch
+from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.data.batching import batches_of_epoch, block_of, steps_of_epoch
 
 
 class HParams(NamedTuple):
@@ -64,7 +63,7 @@ class Client(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedALA."""
   rules.check(hp, RULES)
-  part = part_mask(task, hp.part)
+  part = trees.part_mask(task, hp.part)
 
   def local_update(down, client, data, rng):
     mixed = mix(task, hp, part, down, client, data, jax.random.fold_in(rng, 1))
@@ -95,7 +94,9 @@ def mix(task, hp, part, server, client, data, rng) -> Client:
     own = jax.tree.map(lambda w, d, a: w + d * a, local, change, weights)
     return trees.combine(own, server.params)
 
-  block = some_of(data, hp.percent, rng)
+  size = (hp.percent * data.count) // 100  # of the block
+  first = jax.random.randint(rng, (), 0, data.count - size + 1)
+  block = block_of(data, first, size)
   batching = hp.train._replace(epochs=1, shuffle=False).batching(task)
   batch_at = batches_of_epoch(block, rng, batching)
   value_and_grad = jax.value_and_grad(
@@ -128,12 +129,3 @@ def mix(task, hp, part, server, client, data, rng) -> Client:
   start = client.mixture, jnp.zeros(NUM_LOSSES, leaf.dtype), jnp.array(0)
   weights, _, number = lax.while_loop(goes_on, epoch, start)
   return Client(mixed(weights), weights, client.has_mixed | (number > 0))
-
-
-def some_of(data: ClientData, percent: int, rng: Array) -> ClientData:
-  """Return s % of the client's examples: a block that begins at random."""
-  size = (percent * data.count) // 100
-  first = jax.random.randint(rng, (), 0, data.count - size + 1)
-  places = first + jnp.arange(data.index.shape[0])
-  last = data.index.shape[0] - 1
-  return data._replace(index=data.index[jnp.minimum(places, last)], count=size)

@@ -97,11 +97,8 @@ def squared_distances(models: Params) -> Array:
   models = norm_stats.learned(models)
 
   def to_all(own):
-    return sum(
-      jnp.sum((leaf - mine) ** 2, range(1, leaf.ndim))
-      for leaf, mine in zip(
-        jax.tree.leaves(models), jax.tree.leaves(own), strict=True
-      )
-    )
+    apart = jax.tree.map(jnp.subtract, models, own)
+    leaves = jax.tree.leaves(apart)
+    return sum(jnp.sum(leaf**2, range(1, leaf.ndim)) for leaf in leaves)
 
   return jax.lax.map(to_all, models)

@@ -40,6 +40,7 @@ from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Params, Task
+from fedjax_pfl.data.batching import block_of
 
 
 class HParams(NamedTuple):
@@ -199,19 +200,12 @@ def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
   held_out = jnp.ceil(share * data.count).astype(data.count.dtype)
   held_out = jnp.minimum(held_out, jnp.maximum(data.count - 1, 0))
   number = data.count - held_out
-  last = data.index.shape[0] - 1
-  places = jnp.minimum(number + jnp.arange(data.index.shape[0]), last)
-  return (
-    data._replace(index=data.index[places], count=held_out),
-    data._replace(count=number),
-  )
+  return block_of(data, number, held_out), data._replace(count=number)
 
 
 def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
   """Return w_i after the mixture, and the gains [M] of the models received."""
-  changes = jax.tree.map(
-    lambda leaf, own: leaf - own, client.received, client.params
-  )
+  changes = jax.tree.map(jnp.subtract, client.received, client.params)
   everyone = jax.tree.map(
     lambda own, leaf: jnp.concatenate([own[None], leaf]),
     client.params,

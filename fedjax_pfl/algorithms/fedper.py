@@ -22,7 +22,6 @@ from typing import NamedTuple
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Mask, Task
 
 
@@ -42,7 +41,7 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
   rules.check(hp, RULES)
-  body = part_mask(task, hp.shared)
+  body = trees.part_mask(task, hp.shared)
   if hp.protocol == 'released':
     algorithm = released_algorithm(task, hp, body)
   else:

@@ -64,10 +64,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   averaging = global_model.federated_averaging(task, hp)
 
   def views(server, client, data, rng):
-    batch_size = hp.finetune.template_batch
-    store = store_of(task, server.params, data, rng, batch_size)
+    args = task, server.params, data, rng, hp.finetune.template_batch
     of_fedavg = averaging.personalize(server, client, data, rng)
-    return {**of_fedavg, 'neighbours': store}
+    return {**of_fedavg, 'neighbours': store_of(*args)}
 
   def predict(view, x, mask):
     if not isinstance(view, Store):

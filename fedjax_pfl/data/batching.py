@@ -56,6 +56,13 @@ def rows_in_order(
   return data.x[rows], *of_labels(data.y[rows], slots < data.count)
 
 
+def block_of(data: ClientData, first: Array, count: Array) -> ClientData:
+  """Return so many examples of the client, from the place `first` on."""
+  last = data.index.shape[0] - 1
+  places = jnp.minimum(first + jnp.arange(last + 1), last)
+  return data._replace(index=data.index[places], count=count)
+
+
 def of_labels(y: Array, real: Array) -> tuple[Array, Array]:
   """Return the labels of rows, and which are real: [B], or [B L] of tokens.
 
