@@ -207,17 +207,15 @@ def inference_algorithm(task: Task, hp: HParams) -> Algorithm:
   def local_update(down, client, data, rng):
     params, info = hp.train.fit(task, down.params, data, rng, down.round)
     image = jax.eval_shape(task.normalise, data.x[:1], rng)  # [1, H, W, ch]
+    shape = (NOISE_BATCH, *image.shape[1:])
     noise_rng = jax.random.fold_in(rng, 1)
-    shares = mean_softmax(
-      task,
-      params,
-      lambda number: jax.random.uniform(
-        jax.random.fold_in(noise_rng, number),
-        (NOISE_BATCH, *image.shape[1:]),
-        image.dtype,
-      ),
-      -(-hp.noise_inputs // NOISE_BATCH),
-    )
+
+    def noise(number):
+      key = jax.random.fold_in(noise_rng, number)
+      return jax.random.uniform(key, shape, image.dtype)
+
+    batches = -(-hp.noise_inputs // NOISE_BATCH)
+    shares = mean_softmax(task, params, noise, batches)
     client = InferenceClient(params, shares)
     return client, client, info.metrics()
 

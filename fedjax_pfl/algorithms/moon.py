@@ -97,10 +97,8 @@ def objective(
       client.has_trained, losses.masked_mean(contrasts, batch), 0.0
     )
     cross_entropy = losses.batch_loss(outputs.logits, batch, task.example_loss)
-    return cross_entropy + mu * contrast, {
-      'cross_entropies': cross_entropy,
-      'contrasts': contrast,
-    }
+    reports = {'cross_entropies': cross_entropy, 'contrasts': contrast}
+    return cross_entropy + mu * contrast, reports
 
   return loss
 

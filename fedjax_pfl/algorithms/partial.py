@@ -82,14 +82,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   algorithm = global_model.averaging_of_part(task, hp, shared, fit, personal)
   if not is_personal:
     algorithm = algorithm._replace(global_model=lambda server: server.params)
-  return (
-    Stage(
-      'partial',
-      hp.train.rounds,
-      algorithm,
-      initial_broadcast=lambda server: trees.select(server.params, frozen),
-    ),
+  stage = Stage('partial', hp.train.rounds, algorithm)._replace(
+    initial_broadcast=lambda server: trees.select(server.params, frozen)
   )
+  return (stage,)
 
 
 def parts_of(task: Task, hp: HParams) -> tuple[Mask, Mask]:
@@ -102,8 +98,7 @@ def parts_of(task: Task, hp: HParams) -> tuple[Mask, Mask]:
   personal = jax.tree.map(
     lambda own, still: own and not still, _matches(task, hp, 'personal'), frozen
   )
-  taken = jax.tree.map(lambda *hits: any(hits), frozen, personal)
-  rest = trees.invert(taken)
+  rest = jax.tree.map(lambda *hits: not any(hits), frozen, personal)
   if hp.shared:
     named = _matches(task, hp, 'shared')
     rest = jax.tree.map(lambda left, own: left and own, rest, named)

@@ -159,21 +159,11 @@ def meta_sgd(
 
 def adapt(task, hp, params, data, rng, tx, num_steps=1):
   """Return params after steps on batches that are not augmented."""
-  params, _ = local_training.fit(
-    task.loss,
-    params,
-    data,
-    rng,
-    tx=tx,
-    batching=Batching(
-      hp.finetune.batch_size,
-      1,
-      task.normalise,
-      hp.finetune.shuffle,
-      steps=lambda batches: num_steps,
-    ),
-  )
-  return params
+  how = hp.finetune
+  batching = Batching(how.batch_size, 1, task.normalise, how.shuffle)
+  batching = batching._replace(steps=lambda batches: num_steps)
+  args = task.loss, params, data, rng
+  return local_training.fit(*args, tx=tx, batching=batching)[0]
 
 
 def check_counts(data: ClientData, batch_size: int) -> None:

@@ -133,14 +133,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return client, pair.federated, info.metrics()
 
   federation = pair_algorithm(task, hp, federate)
-  num_rounds = federation_rounds(hp)
+  personalisation = federation._replace(local_update=personalise)
+  first = federation_rounds(hp)
   stages = (
-    Stage('federation', num_rounds, federation),
-    Stage(
-      'personalisation',
-      hp.train.rounds - num_rounds,
-      federation._replace(local_update=personalise),
-    ),
+    Stage('federation', first, federation),
+    Stage('personalisation', hp.train.rounds - first, personalisation),
   )
   return tuple(stage for stage in stages if stage.rounds) or stages[1:]
 
