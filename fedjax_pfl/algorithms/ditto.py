@@ -127,8 +127,19 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
   """
 
   def local_update(server, client, data, rng):
-    params, metrics = fit_with_pull(task, hp, server, data, rng)
-    return ReleasedClient(params, server.round + 1), params, metrics
+    fit = partial(hp.train.fit, task, server.params, data)
+    anchor, num_anchor_steps = server.params, 0
+    if hp.anchor == 'local':
+      # The key of a second fit: the fit of u_i has the key as given.
+      anchor, info = fit(jax.random.fold_in(rng, 1), 0)
+      num_anchor_steps = info.num_steps
+    rate = hp.lam * hp.train.learning_rate(0)
+    # Round 0: the code lowers a rate that it does not use.
+    tx = optax.chain(hp.train.sgd(0), pull(anchor, -rate))
+    params, info = fit(rng, 0, tx=tx)
+    num_steps = info.num_steps + num_anchor_steps
+    client = ReleasedClient(params, server.round + 1)
+    return client, params, {**info.metrics(), 'num_steps': num_steps}
 
   averaging = global_model.federated_averaging(task, hp, local_update)
 
@@ -153,19 +164,3 @@ def released_algorithm(task: Task, hp: HParams) -> Algorithm:
       ),
     },
   )
-
-
-def fit_with_pull(task, hp, server, data, rng):
-  """Return u_i and metrics; steps of a local anchor count, too."""
-  fit = partial(hp.train.fit, task, server.params, data)
-  anchor, num_anchor_steps = server.params, 0
-  if hp.anchor == 'local':
-    # The key of a second fit: the fit of u_i has the key as given.
-    anchor, info = fit(jax.random.fold_in(rng, 1), 0)
-    num_anchor_steps = info.num_steps
-  rate = hp.lam * hp.train.learning_rate(0)
-  # Round 0: the code lowers a rate that it does not use.
-  tx = optax.chain(hp.train.sgd(0), pull(anchor, -rate))
-  params, info = fit(rng, 0, tx=tx)
-  num_steps = info.num_steps + num_anchor_steps
-  return params, {**info.metrics(), 'num_steps': num_steps}

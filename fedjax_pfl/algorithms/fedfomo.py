@@ -105,10 +105,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(*averaging.init_server(rng), jnp.zeros(1))
 
   def init_client(server, data, rng):
-    received = jax.tree.map(
-      lambda leaf: jnp.zeros((hp.models, *leaf.shape), leaf.dtype),
-      server.params,
-    )
+    received = trees.zeros(trees.repeated(server.params, hp.models))
     ids = jnp.full(hp.models, NOBODY)
     return Client(server.params, received, ids, server.no_help)
 

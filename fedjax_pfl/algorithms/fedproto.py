@@ -23,7 +23,6 @@ and for the features of an example in its convergence theorem, as here. There
 all clients take part in every round.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -37,7 +36,7 @@ from fedjax_pfl.client import (
   personalization,
 )
 from fedjax_pfl.core import losses, rules
-from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 from fedjax_pfl.data.label_counts import label_counts
@@ -92,6 +91,17 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     none = jnp.zeros(task.num_classes, bool)
     return Server(jnp.zeros((), jnp.int32), params, means, none)
 
+  def aggregate(server, up, senders):
+    weights = up.counts
+    if is_released:
+      weights = (up.counts > 0).astype(up.means.dtype)
+    total, sums = senders.sum((weights, weights[..., None] * up.means))
+    found = total > 0
+    means = sums / jnp.where(found, total, 1)[:, None]
+    means = jnp.where(found[:, None], means, server.means)
+    known = server.present | found
+    return Server(server.round + 1, server.params, means, known)
+
   def personalize(server, client, data, rng):
     known = server.present
     if is_released:
@@ -108,7 +118,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     init_server=init_server,
     init_client=lambda server, data, rng: Client(server.params),
     download=lambda server, client: server._replace(params=()),
-    aggregate=partial(aggregate, is_released),
+    aggregate=aggregate,
     personalize=personalize,
     global_model=None,
   )
@@ -175,18 +185,3 @@ def trained_and_gathered(task, hp, down, client, data, rng):
     task, Gathering(client.params, rows), data, rng, down.round, loss, tx
   )
   return tree.params, (tree.rows[:, :-1], tree.rows[:, -1]), info
-
-
-def aggregate(
-  is_released: bool, server: Server, up: Up, senders: Senders
-) -> Server:
-  """Return the server with the means c_k of the cohort."""
-  weights = (up.counts > 0).astype(up.means.dtype) if is_released else up.counts
-  total, sums = senders.sum((weights, weights[..., None] * up.means))
-  found = total > 0
-  means = sums / jnp.where(found, total, 1)[:, None]
-  return server._replace(
-    round=server.round + 1,
-    means=jnp.where(found[:, None], means, server.means),
-    present=server.present | found,
-  )

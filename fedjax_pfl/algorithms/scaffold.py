@@ -73,7 +73,14 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     drift = jax.tree.map(jnp.subtract, down.variate, variate)
     tx = optax.chain(hp.train.sgd(down.round), against(drift, rate))
     params, info = hp.train.fit(task, down.params, data, rng, down.round, tx=tx)
-    change = variate_change(down, params, info.num_steps, rate)
+    scale = 1 / (jnp.maximum(info.num_steps, 1) * rate)
+    has_moved = info.num_steps > 0
+    change = jax.tree.map(
+      lambda w, own, c: jnp.where(has_moved, scale * (w - own) - c, 0.0),
+      down.params,
+      params,
+      down.variate,
+    )
     variate = jax.tree.map(jnp.add, variate, change)
     return variate, Up(params, change), info.metrics()
 
@@ -110,19 +117,4 @@ def against(drift: Params, rate: Array) -> optax.GradientTransformation:
     lambda updates, params: jax.tree.map(
       lambda update, constant: update - rate * constant, updates, drift
     )
-  )
-
-
-def variate_change(
-  down: Down, params: Params, num_steps: Array, rate: Array
-) -> Params:
-  """Return c_i' - c_i = (w - w_i) / (T_i eta) - c, or 0 without a step."""
-  scale = 1 / (jnp.maximum(num_steps, 1) * rate)
-  return jax.tree.map(
-    lambda start, end, c: jnp.where(
-      num_steps > 0, scale * (start - end) - c, 0.0
-    ),
-    down.params,
-    params,
-    down.variate,
   )
