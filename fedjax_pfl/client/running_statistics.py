@@ -9,8 +9,6 @@
 from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.core import norm_stats, trees
