@@ -27,7 +27,6 @@ from fedjax_pfl.core import norm_stats
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build_method import make_stages
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 SHAPE, COUNTS, COHORT = (4, 4, 1), (7, 9, 5, 8), (0, 1, 2)
@@ -69,7 +68,7 @@ def test_with_running_local_no_statistics_are_uploaded(name):
   kinds = getattr(load(name), 'NORM_STATISTICS', norm_stats.NORM_STATISTICS)
   if 'running_local' not in kinds:
     config = make_settings(algorithm=name, norm_statistics='running_local')
-    message = refused(make_stages, parse_config(config), task())
+    message = refused(parse_config, config)
     assert 'norm_statistics' in message and name in message
     return
   stages = kept_by_clients(build(name, task()), task())
