@@ -29,6 +29,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import norm_stats, rules, trees
@@ -71,7 +72,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     own, both = jax.random.split(rng)
     params, info = first.fit(task, params, data, own, clock, part=personal)
     params, last = hp.train.fit(task, params, data, both, clock, part=shared)
-    return params, last._replace(num_steps=info.num_steps + last.num_steps)
+    return params, last._replace(
+      num_steps=info.num_steps + last.num_steps,
+      losses=jnp.concatenate([info.losses, last.losses]),
+    )
 
   def together(*args):
     return hp.train.fit(task, *args, part=trained if is_frozen else None)

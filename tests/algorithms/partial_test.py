@@ -70,6 +70,16 @@ def test_frozen_leaves_stay_as_they_begin(order):
   assert clients['body'] == {'kernel': None, 'bias': None}
 
 
+def test_the_loss_is_the_mean_over_the_steps_of_both_parts():
+  still = PLAIN._replace(learning_rate=optax.constant_schedule(0.0))
+  task = make_task(noise=0)
+  losses = [
+    play(build('partial', task, train=still, order=order), DATA)[2][-1]['loss']
+    for order in ('alternating', 'simultaneous')
+  ]
+  assert_close(*losses)
+
+
 LORA, HEAD = ['lora_a', 'lora_b'], ['bias', 'kernel']
 
 
