@@ -9,10 +9,10 @@ import dataclasses
 import functools
 from collections.abc import Callable
 
-from jax import lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.types import Array
+from fedjax_pfl.models.ops.batch_norm import Running
 
 Padding = tuple[tuple[int, int], tuple[int, int]]
 layer = dataclasses.dataclass(eq=False)
@@ -63,7 +63,11 @@ class Norm(Layer):
   scale: Array
   bias: Array
   mask: Array
-  running: tuple[Array, Array] | None
+  running: Running | None
+
+  @property
+  def arguments(self) -> tuple[Array | Running | None, ...]:
+    return compute(self.of), self.scale, self.bias, self.mask, self.running
 
 
 @layer
@@ -102,19 +106,3 @@ def masked_by(value: Value) -> Array | None:
     case Relu(of) | Pool(of):
       return masked_by(of)
   return None
-
-
-def without_bias(value: Value) -> Value:
-  """Return what is normalised, without a bias, which the mean removes.
-
-  Its gradient is exactly zero.
-  """
-  return value.of if isinstance(value, Bias) else value
-
-
-def running_of(norm: Norm) -> tuple[Array, Array] | None:
-  """Return the running statistics of what is normalised `without_bias`."""
-  if norm.running is None or not isinstance(norm.of, Bias):
-    return norm.running
-  mean, var = norm.running
-  return mean - lax.stop_gradient(norm.of.bias), var

@@ -1,23 +1,8 @@
 """Which group of layers goes to which function: `conv_impl`.
 
-`anywhere`, for 'fused' and 'lax', few passes over memory:
-
-  relu(norm(x) + skip), pool(relu(norm(x)))    batch_norm.py
-  depthwise(relu(norm(x))), and alone          separable.py
-  pointwise                                    separable.py
-  pool(relu(x))                                relu(pool(x)): of fewer pixels
-
-`on_cpu`, for 'gemm', before these:
-
-  conv                           winograd.py: 3x3 and 5x5 of many channels; else
-                                 patches
-  pool(relu(conv + bias))        window_conv.py: few channels; winograd.py
-  pool(relu(norm(conv)))         pooled_norm.py, after patches_chwb.py; where
-                                 tiles are worth it, batch_norm.py after these
-  relu(norm(depthwise(relu(norm(x)))))     norm_depthwise.py
-
-In half precision there are no tiles: their numbers are larger than the
-result's, and rounding them costs three bits.
+`anywhere`, for 'fused' and 'lax', has few passes over memory; `on_cpu`, for
+'gemm', matrix products before these. In half precision there are no tiles:
+their numbers are larger than the result's, and rounding them costs three bits.
 """
 
 import functools
@@ -50,8 +35,6 @@ from fedjax_pfl.models.ops.deferred import (
   Pool,
   Relu,
   compute,
-  running_of,
-  without_bias,
 )
 from fedjax_pfl.models.ops.passes import pad, taps_of
 from fedjax_pfl.models.ops.patches_chwb import turned
@@ -63,39 +46,30 @@ def anywhere(layer: Layer) -> Array:
   """Return the result of a layer, with the layers that it is made of."""
   match layer:
     case Conv(Relu(Norm() as n), kernel, stride, depthwise=True):
-      x = compute(without_bias(n.of))
-      norm = n.scale, n.bias, n.mask, running_of(n)
-      return separable.norm_depthwise(x, *norm, kernel, stride)
+      return separable.norm_depthwise(*n.arguments, kernel, stride)
     case Conv(x, kernel, stride, depthwise=True):
       return separable.depthwise(compute(x), kernel, stride)
     case Conv(x, kernel, precision=precision):
       return separable.pointwise(compute(x), kernel[0, 0], precision)
     case Pool(Relu(Norm() as n), size):
-      x = compute(without_bias(n.of))
-      norm = n.scale, n.bias, n.mask, running_of(n)
-      return batch_norm.norm_pool(x, *norm, size)
+      return batch_norm.norm_pool(*n.arguments, size)
     case Bias(of, bias):
       return compute(of) + bias
-    case Norm() | Add():
-      return _normalise(layer, relu=False)
-    case Relu(Norm() | Add() as of):
-      return _normalise(of, relu=True)
+    case Add(n, skip) | Relu(Add(n, skip)):
+      skip = compute(skip)
+      x, *rest = n.arguments
+      return batch_norm.norm(x, skip, *rest, isinstance(layer, Relu))
+    case (Norm() as n) | Relu(Norm() as n):
+      x, *rest = n.arguments
+      return batch_norm.norm(x, None, *rest, isinstance(layer, Relu))
     case Pool(Relu(of), size):
-      return jax.nn.relu(pool.max_pool(compute(of), size))
+      z = pool.max_pool(compute(of), size)  # before the ReLU: fewer pixels
+      return jax.nn.relu(z)
     case Relu(of):
       return jax.nn.relu(compute(of))
     case Pool(of, size):
       return pool.max_pool(compute(of), size)
   raise AssertionError(layer)
-
-
-def _normalise(layer: Norm | Add, relu: bool) -> Array:
-  n, skip = layer, None
-  if isinstance(layer, Add):
-    n, skip = layer.norm, compute(layer.skip)
-  x = compute(without_bias(n.of))
-  norm = n.scale, n.bias, n.mask, running_of(n)
-  return batch_norm.norm(x, skip, *norm, relu)
 
 
 def on_cpu(layer: Layer) -> Array:
@@ -108,13 +82,14 @@ def on_cpu(layer: Layer) -> Array:
     ):
       return _relu_pool(of, size)
     case Pool(Relu(Norm() as n), 2) if y := _patches_of(n):
-      norm = (n.scale, n.bias), n.mask, running_of(n)
+      norm = (n.scale, n.bias), n.mask, n.running
       return _pooled(y.x, y.kernel, *norm, y.precision)
-    case Relu(Norm() as n) if first := _separable_norm(n):
-      y = without_bias(n.of)
-      lines = (first.scale, first.bias), y.kernel, (n.scale, n.bias)
-      running = first.running and (running_of(first), running_of(n))
-      args = *lines, n.mask, running, y.stride
+    case Relu(
+      Norm(Conv(Relu(Norm() as first), kernel, stride, depthwise=True)) as n
+    ) if first.mask is n.mask:
+      lines = (first.scale, first.bias), kernel, (n.scale, n.bias)
+      running = first.running and (first.running, n.running)
+      args = *lines, n.mask, running, stride
       return _separable(_before_separable(first), *args)
   return anywhere(layer)
 
@@ -194,7 +169,7 @@ def _relu_pool(of: Conv | Bias, size: int) -> Array:
 
 def _patches_of(norm: Norm) -> Conv | None:
   """Return the convolution by patches whose windows are normalised, if any."""
-  match without_bias(norm.of):
+  match norm.of:
     case Conv(x, kernel, 1, padding, depthwise=False) as y:
       is_even = x.shape[1] % 2 == x.shape[2] % 2 == 0
       if kernel.shape[:2] == (3, 3) and padding == ONES and is_even:
@@ -211,17 +186,9 @@ def _pooled(x, kernel, affine, mask, running, precision) -> Array:
   return turned(z).astype(x.dtype)
 
 
-def _separable_norm(norm: Norm) -> Norm | None:
-  """Return the BatchNorm before ReLU and a depthwise convolution, if any."""
-  match without_bias(norm.of):
-    case Conv(Relu(Norm() as first), depthwise=True):
-      return first if first.mask is norm.mask else None
-  return None
-
-
 def _before_separable(norm: Norm) -> Array:
   """Return images [C, H, W, B], as the first BatchNorm gets them."""
-  match without_bias(norm.of):
+  match norm.of:
     case Conv(x, kernel, stride, padding, False, precision):
       return _turned_conv(x, kernel, stride, padding, precision)
     case of:

@@ -114,7 +114,8 @@ def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
 def norm(eqn: JaxprEqn, x: Value, *rest: Value) -> Layer | None:
   """Return our BatchNorm, of one batch of images.
 
-  Its derivatives have its name, too; mapped, it has axes of more.
+  Its derivatives have its name, too; mapped, it has axes of more. A bias before
+  it goes: the mean removes it, so that its gradient is exactly zero.
   """
   if eqn.params['name'] != MASKED_NORM:
     return None
@@ -123,6 +124,10 @@ def norm(eqn: JaxprEqn, x: Value, *rest: Value) -> Layer | None:
   if ranks not in NORM_RANKS or shapes[0] != shapes[-1]:
     return None
   scale, bias, mask, *running = map(compute, rest)
+  if isinstance(x, Bias):
+    if running:
+      running[0] -= lax.stop_gradient(x.bias)
+    x = x.of
   return Norm(x, scale, bias, mask, tuple(running) or None)
 
 
