@@ -19,8 +19,8 @@ On a CPU, images [B, H, W, C] unless C is named first:
   fewer channels, ReLU, max-pooling   window_conv.py: a window is one product
   3x3 without tiles, BatchNorm,       patches_chwb.py, then pooled_norm.py, on
     ReLU, 2x2 max-pooling               [C, H, W, B]
-  BatchNorm, ReLU, depthwise,         norm_depthwise.py (row_passes.py): blocks
-    BatchNorm, ReLU                     of channels, on [C, H, W, B]
+  BatchNorm, ReLU, depthwise,         norm_depthwise.py: blocks of channels, on
+    BatchNorm, ReLU                     [C, H, W, B]
   all other convolutions              fuse.py: patches of a block
   all other BatchNorms                batch_norm.py: with ReLU, skip or pooling
   a dense kernel of a MiB and more    dense.py: in the optimiser's pass

@@ -12,25 +12,45 @@ the gradient u and v are computed again:
   dv = norm'(v, dz where z > 0),   dk_t = sum u_t dv
   du = sum_t dv_{-t} k_t,          dy = norm'(y, du where u > 0)
 
-with norm' of pooled_norm.py. The passes of a block are in row_passes.py; u and
-dv are in arrays with zeros around that a block leaves to the next.
+with norm' of pooled_norm.py. A block has images as rows [c, H, W B]: an
+innermost loop is as long as a row. What a convolution reads, u and dv, has
+zeros around, [c, H + 2, (W + 2) B], and is written into an array that has them,
+which a block leaves to the next (`_inside`): XLA takes eight times as long to
+pad as for a ReLU. Sums are added up over some rows where they are read, the
+rest as a product.
 """
 
 import functools
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import batch_norm, row_passes, separable
+from fedjax_pfl.models.ops import batch_norm, patches_chwb, separable
 from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags, wide
 from fedjax_pfl.models.ops.blocks import block_size, in_turn
-from fedjax_pfl.models.ops.passes import by_hand
+from fedjax_pfl.models.ops.passes import (
+  add_all,
+  add_some,
+  by_hand,
+  one_pass,
+  taps_of,
+)
 from fedjax_pfl.models.ops.patches_chwb import turned
-from fedjax_pfl.models.ops.row_passes import Affine, pixels_of, rows_of
 
 ARRAYS = 7  # of the size of y, in a block of the gradient
+Affine = tuple[Array, Array]  # [C] scale and bias, what BatchNorm learns
+Moments = tuple[Array, Array]  # [C] mean and 1 / sqrt(var + eps) of a batch
+
+
+class Pixels(NamedTuple):
+  """The pixels of images, of which a mask [B] counts some."""
+
+  number: Array  # [] of those that count; at least 1
+  w: Array  # [1, 1, W B] 1 where they count
 
 
 @by_hand(6)
@@ -49,7 +69,7 @@ def norm_depthwise_norm(
   lag = running and tuple(
     lags(one, mean, inverse**-2 - EPSILON, pixels.number)
     for one, (mean, inverse), pixels in zip(
-      running, moments, pixels_of(y, mask, stride), strict=True
+      running, moments, _pixels_of(y, mask, stride), strict=True
     )
   )
   return z, (lag, y, first, kernel, second, mask, *moments)
@@ -96,19 +116,19 @@ def _plain_gradients(stride, y, first, kernel, second, mask, *rest):
 
 def _values_in_blocks(stride, y, first, kernel, second, mask):
   (_, h, w, b), dtype = y.shape, y.dtype
-  of_u, of_z = pixels_of(y, mask, stride)
+  of_u, of_z = _pixels_of(y, mask, stride)
   size, margin = _blocks(y)
 
   def block(margin, y, first, kernel, second):
     y = wide(y)
-    moments = row_passes.moments_of(y, of_u)
+    moments = _moments_of(y, of_u)
     u = _activated(margin, y, first, moments, of_u)
-    v = row_passes.convolve(u, kernel, stride, b)
-    after = row_passes.moments_of(v, of_z)
-    z = row_passes.activate(v, *row_passes.line(second, after), of_z.w)
+    v = _convolved(u, kernel, stride, b)
+    after = _moments_of(v, of_z)
+    z = _activate(v, *_line(second, after), of_z.w)
     return u, (z.astype(dtype), moments, after)
 
-  rows = rows_of(y), first, kernel.reshape(9, -1).T, second
+  rows = _rows_of(y), first, kernel.reshape(9, -1).T, second
   _, (z, *moments) = in_turn(block, size, margin, *rows)
   z = z.reshape(-1, -(-h // stride), -(-w // stride), b)
   return z, tuple(moments)
@@ -116,29 +136,28 @@ def _values_in_blocks(stride, y, first, kernel, second, mask):
 
 def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
   *moments, dz = rest
-  of_u, of_z = pixels_of(y, mask, stride)
+  of_u, of_z = _pixels_of(y, mask, stride)
   size, margin = _blocks(y)
   shape, dtype, b = y.shape, y.dtype, y.shape[3]
-  norm_gradient = row_passes.norm_gradient
 
   def block(margins, y, dz, first, kernel, second, moments, after):
     y, dz = wide(y), wide(dz)
     u = _activated(margins[0], y, first, moments, of_u)
-    v = row_passes.convolve(u, kernel, stride, b)
-    g = row_passes.gate(v, *row_passes.line(second, after), dz, of_z.w)
-    dsecond, factors = row_passes.affine_gradient(g, v, second, after, of_z)
+    v = _convolved(u, kernel, stride, b)
+    g = _gate(v, *_line(second, after), dz, of_z.w)
+    dsecond, factors = _affine_gradient(g, v, second, after, of_z)
     arrays = margins[1], g, v, *factors, of_z.w
-    dv = row_passes.inside(*arrays, of=norm_gradient)
-    g = row_passes.image_gradient(dv, u, kernel, stride, y.shape, b)
-    dkernel = row_passes.tap_sums(u, dv, stride, b)
-    dfirst, factors = row_passes.affine_gradient(g, y, first, moments, of_u)
-    dy = norm_gradient(g, y, *factors, of_u.w)
+    dv = _inside(*arrays, of=_norm_gradient)
+    g = _image_gradient(dv, u, kernel, stride, y.shape, b)
+    dkernel = _tap_sums(u, dv, stride, b)
+    dfirst, factors = _affine_gradient(g, y, first, moments, of_u)
+    dy = _norm_gradient(g, y, *factors, of_u.w)
     kept = u, dv if stride == 1 else None
     return kept, (dy.astype(dtype), dfirst, dkernel, dsecond)
 
   margins = margin, margin if stride == 1 else None
   channels = kernel.reshape(9, -1).T
-  rows = rows_of(y), rows_of(dz), first, channels, second, *moments
+  rows = _rows_of(y), _rows_of(dz), first, channels, second, *moments
   grads = in_turn(block, size, margins, *rows, in_place=True)[1]
   dy, dfirst, dkernel, dsecond = grads
   dkernel = dkernel.T.reshape(kernel.shape).astype(kernel.dtype)
@@ -146,8 +165,8 @@ def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
 
 
 def _activated(margin, y, affine, moments, of) -> Array:
-  line = row_passes.line(affine, moments)
-  return row_passes.inside(margin, y, *line, of.w, of=row_passes.activate)
+  arrays = margin, y, *_line(affine, moments), of.w
+  return _inside(*arrays, of=_activate)
 
 
 def _blocks(y: Array) -> tuple[int, Array]:
@@ -156,3 +175,186 @@ def _blocks(y: Array) -> tuple[int, Array]:
   c, h, w, b = y.shape
   size = block_size(c, ARRAYS * h * w * b * y.dtype.itemsize)
   return size, jnp.zeros((size, h + 2, (w + 2) * b), y.dtype)
+
+
+def _rows_of(x: Array) -> Array:
+  """Return images [c, H, W, B] as rows [c, H, W B]."""
+  return x.reshape(*x.shape[:2], -1)
+
+
+def _pixels_of(y: Array, mask: Array, stride: int) -> tuple[Pixels, Pixels]:
+  """Return the pixels of y and of its convolution."""
+  mask = mask.astype(jax.eval_shape(wide, y).dtype)
+
+  def pixels(h, w):
+    number = jnp.maximum(mask.sum() * h * w, 1)
+    return Pixels(number, jnp.tile(mask, w).reshape(1, 1, -1))
+
+  _, h, w, _ = y.shape
+  return pixels(h, w), pixels(-(-h // stride), -(-w // stride))
+
+
+# ---- BatchNorm and ReLU of rows [c, H, n]
+
+
+def _moments_of(y: Array, of: Pixels) -> Moments:
+  mean = _sums(_terms_of_mean, 1, y, of.w)[:, 0] / of.number
+  squares = _sums(_terms_of_variance, 1, y, mean, of.w)[:, 0]
+  return mean, lax.rsqrt(squares / of.number + EPSILON)
+
+
+def _line(affine: Affine, of: Moments) -> tuple[Array, Array, Array]:
+  """Return m, a, c of scale x + bias = a (y - m) + c."""
+  (mean, inverse), (scale, bias) = of, map(wide, affine)
+  return mean, scale * inverse, bias
+
+
+def _affine_gradient(g, y, affine: Affine, of: Moments, pixels: Pixels):
+  """Return the gradient of scale and bias, and what `_norm_gradient` takes."""
+  (mean, inverse), (scale, _) = of, affine
+  dbias, dscale = _sums(_terms_of_gradient, 2, g, y, mean).T
+  dscale = dscale * inverse
+  a, n = wide(scale) * inverse, pixels.number
+  factors = mean, a, dbias / n, inverse * dscale / n
+  return (dscale.astype(scale.dtype), dbias.astype(scale.dtype)), factors
+
+
+def _activate(y, m, a, c, w):
+  """Return relu(a (y - m) + c) of the pixels that count."""
+  z = (y - _column(m)) * _column(a) + _column(c)
+  return lax.max(z, lax.full_like(z, 0)) * w
+
+
+def _norm_gradient(g, y, m, a, b, c, w):
+  """Return the gradient of y from that of what BatchNorm made of it."""
+  centred = y - _column(m)
+  return _column(a) * (g - (_column(b) + centred * _column(c)) * w)
+
+
+@one_pass
+def _gate(v, m, a, c, dz, w):
+  """Return dz where `_activate` is above 0."""
+  z = (v - _column(m)) * _column(a) + _column(c)
+  return lax.select(z > 0, dz * w, lax.full_like(dz, 0))
+
+
+@one_pass
+def _inside(margin, *arrays, of):
+  """Return the rows of(*arrays) within zeros; without a margin as they are."""
+  rows = of(*arrays)
+  if margin is None:
+    return rows
+  b = (margin.shape[2] - rows.shape[2]) // 2
+  return lax.dynamic_update_slice(margin, rows, (0, 1, b))
+
+
+def _column(a: Array) -> Array:
+  return a.reshape(-1, 1, 1)
+
+
+# ---- Sums over all pixels of a channel
+
+
+def _sums(terms, n: int, *arrays, **how) -> Array:
+  """Return the sums [c, n] of n terms, rows [c, H, ..]."""
+  rows = _partial_sums(*arrays, terms=terms, **how)
+  rows = rows.reshape(len(rows) * n, -1)
+  ones = jnp.ones(rows.shape[1], rows.dtype)
+  total = lax.dot(rows, ones, precision=lax.Precision.HIGHEST)
+  return total.reshape(-1, n)
+
+
+@one_pass
+def _partial_sums(*arrays, terms, **how):
+  return lax.concatenate([add_some(x, 1) for x in terms(*arrays, **how)], 1)
+
+
+def _terms_of_mean(y, w):
+  return [y * w]
+
+
+def _terms_of_variance(y, mean, w):
+  centred = (y - _column(mean)) * w
+  return [centred * centred]
+
+
+def _terms_of_gradient(g, y, mean):
+  return [g, g * (y - _column(mean))]
+
+
+# ---- The convolution of what has a margin, and kernels [c, 9]. With another
+# stride than 1 it is that of images; b numbers are a pixel.
+
+
+def _convolved(u: Array, kernel: Array, stride: int, b: int) -> Array:
+  """Return the rows v of the rows u."""
+  u = u if stride == 1 else _images(u, b)
+  return _rows_of(_convolve(u, kernel, stride=stride, b=b))
+
+
+@one_pass
+def _convolve(u, kernel, *, stride, b):
+  return _weighted(_taps(u, stride, b), kernel)
+
+
+def _image_gradient(dv, u, kernel, stride: int, shape, b: int) -> Array:
+  """Return the gradient of u where u > 0, from dv; of stride 1 in a margin."""
+  if stride == 1:
+    return _gradient_where_positive(dv, u, kernel, b=b)
+  c, h, w = shape
+  columns = kernel.T.reshape(9, -1, 1, 1, 1)
+  image = h, w // b, b
+  du = patches_chwb.fold(_images(dv, b), columns, (3, 3), stride, 1, image)
+  return _where_positive(du.reshape(c, h, w), u, b=b)
+
+
+@one_pass
+def _gradient_where_positive(dv, u, kernel, *, b):
+  du = _weighted(_taps(dv, 1, b)[::-1], kernel)
+  return lax.select(_inner(u, b) > 0, du, lax.full_like(du, 0))
+
+
+@one_pass
+def _where_positive(du, u, *, b):
+  return lax.select(_inner(u, b) > 0, du, lax.full_like(du, 0))
+
+
+def _tap_sums(u: Array, dv: Array, stride: int, b: int) -> Array:
+  """Return sum u_t dv of the 9 taps [c, 9]; of stride 1 dv is in a margin."""
+  arrays = (u, dv) if stride == 1 else (_images(u, b), _images(dv, b))
+  return _sums(_terms_of_taps, 9, *arrays, stride=stride, b=b)
+
+
+def _terms_of_taps(u, dv, *, stride, b):
+  dv = _inner(dv, b) if stride == 1 else dv
+  return [tap * dv for tap in _taps(u, stride, b)]
+
+
+def _inner(x: Array, b: int) -> Array:
+  """Return the rows within a margin of one pixel."""
+  c, h, w = x.shape
+  return lax.slice(x, (0, 1, b), (c, h - 1, w - b))
+
+
+def _taps(x: Array, stride: int, b: int) -> list[Array]:
+  """Return rows, or images, with a margin as the 9 taps see them."""
+  if stride > 1:
+    return taps_of(x, (3, 3), stride)
+  c, h, w = x.shape
+  return [
+    lax.slice(x, (0, u, v * b), (c, u + h - 2, w - (2 - v) * b))
+    for u in range(3) for v in range(3)
+  ]  # fmt: skip
+
+
+def _weighted(taps: list[Array], kernel: Array) -> Array:
+  ones = (1,) * (taps[0].ndim - 1)
+
+  def column(t):
+    return lax.slice_in_dim(kernel, t, t + 1, axis=1).reshape(-1, *ones)
+
+  return add_all(tap * column(t) for t, tap in enumerate(taps))
+
+
+def _images(rows: Array, b: int) -> Array:
+  return rows.reshape(*rows.shape[:2], -1, b)
