@@ -70,9 +70,8 @@ def with_lora(
     outputs, params = functions.begin(key, x, mask)  # B A is 0: the same
     return outputs, _with_leaves(params, key, rank, targets)
 
-  def apply(method, params, *args, **how):
-    params = _merged(params, alpha / rank)
-    return functions.apply(method, params, *args, **how)
+  def apply(method, params, *args):
+    return functions.apply(method, _merged(params, alpha / rank), *args)
 
   return functions._replace(begin=begin, apply=apply)
 

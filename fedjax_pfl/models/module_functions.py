@@ -18,7 +18,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import Array, Key, Outputs, Params, PyTree
+from fedjax_pfl.core.types import Array, Batch, Key, Outputs, Params, PyTree
 from fedjax_pfl.models.ops import layers
 
 NORMS = ('BatchNorm', 'GroupNorm', 'InstanceNorm', 'LayerNorm', 'RMSNorm')
@@ -29,24 +29,22 @@ class ModuleFunctions(NamedTuple):
   """What a task is made of; x are model inputs, mask [B] is 0 for padding."""
 
   name: str
-  has_train: bool  # `features` has an argument `train`
   begin: Callable[[Key, Array, Array], tuple[Outputs, Params]]
-  # (method, params, key, x, mask, ..) -> method(module, x, mask, ..)
+  # (method, params, key, x, mask) -> method(module, x, mask, train): with a key
+  # of training, with None of testing.
   apply: Callable[..., Any]
   norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
   batch_norms: set[tuple[str, ...]] = frozenset()  # those of `layers`
 
+  # As the functions of a task of these names.
   def features(self, params: Params, x: Array, mask: Array) -> Array:
-    """Return the features [B, F] of testing."""
-    how = _train_is(False, self.has_train)
-    return self.apply(_features_of, params, None, x, mask, **how)
+    return self.apply(_features_of, params, None, x, mask)
 
-  def outputs(
-    self, params: Params, x: Array, mask: Array, key: Key | None = None
-  ) -> Outputs:
-    """Return features and logits: with a key of training, else of testing."""
-    how = _train_is(key is not None, self.has_train)
-    return self.apply(_outputs_of, params, key, x, mask, **how)
+  def logits(self, params: Params, x: Array, mask: Array) -> Array:
+    return self.apply(_outputs_of, params, None, x, mask).logits
+
+  def train_outputs(self, params: Params, batch: Batch, key: Key) -> Outputs:
+    return self.apply(_outputs_of, params, key, batch.x, batch.mask)
 
 
 def functions_of(module: Any) -> ModuleFunctions:
@@ -89,11 +87,9 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
     return call(*args, **how)
 
   def begin(key, x, mask):
-    how = _train_is(False, has_train)
+    how = _train_is(False, has_train) | {'method': _outputs_of}
     with nn.intercept_methods(watch):
-      outputs, variables = module.init_with_output(
-        key, x, mask, method=_outputs_of, **how
-      )
+      outputs, variables = module.init_with_output(key, x, mask, **how)
     if set(variables) == {'params'}:
       return outputs, variables['params']
     raise bad_input(
@@ -103,13 +99,14 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
       cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
     )
 
-  def apply(method, params, key, x, mask, **how):
-    streams = (layers.TRAINING,) + ('dropout',) * how.get('train', False)
+  def apply(method, params, key, x, mask):
+    how = _train_is(key is not None, has_train) | {'method': method}
     if key is not None:
+      streams = (layers.TRAINING,) + ('dropout',) * has_train
       how['rngs'] = dict.fromkeys(streams, key)
-    return module.apply({'params': params}, x, mask, method=method, **how)
+    return module.apply({'params': params}, x, mask, **how)
 
-  return ModuleFunctions(name, has_train, begin, apply, norms, batch_norms)
+  return ModuleFunctions(name, begin, apply, norms, batch_norms)
 
 
 def with_statistics(params: Params, batch_norms: set) -> Params:
@@ -125,24 +122,23 @@ def with_statistics(params: Params, batch_norms: set) -> Params:
 def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
   from flax import nnx
 
-  def split(key: Key) -> tuple[PyTree, PyTree, PyTree]:
-    """Return parameters, streams and other variables; keep what is static."""
-    static['module'] = module = make(nnx.Rngs(key))
-    if not isinstance(module, nnx.Module):
-      raise _no_module(module)
-    static['graph'], *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
-    return tuple(nnx.to_pure_dict(state) for state in states)
+  def made(key: Key) -> nnx.Module:
+    module = make(nnx.Rngs(key))
+    if isinstance(module, nnx.Module):
+      return module
+    raise _no_module(module)
 
-  static = {}
-  shapes, streams, others = jax.eval_shape(lambda: split(jax.random.key(0)))
-  module, graph = static.pop('module'), static['graph']
+  module = nnx.eval_shape(lambda: made(jax.random.key(0)))
+  graph, *states = nnx.split(module, nnx.Param, nnx.RngState, ...)
+  shapes, streams, others = map(nnx.to_pure_dict, states)
   name = f'module {type(module).__name__}'
   has_train = _takes_train(name, getattr(type(module), 'features', None))
   parts = dict(nnx.iter_graph(module))
   _check_state(name, others)
   _check_dropout(name, parts.values(), has_train, nnx.Dropout)
 
-  def apply(method, params, key, x, mask, **how):
+  def apply(method, params, key, x, mask):
+    how = _train_is(key is not None, has_train)
     key = jax.random.key(0) if key is None else key
     given = flatten_dict(params)
     tree = {path: given[_words(path)] for path in flatten_dict(shapes)}
@@ -150,14 +146,13 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
     return method(module, x, mask, **how)
 
   def begin(key, x, mask):
-    tree = flatten_dict(split(key)[0])
+    tree = flatten_dict(nnx.to_pure_dict(nnx.state(made(key), nnx.Param)))
     params = unflatten_dict({_words(at): leaf for at, leaf in tree.items()})
-    how = _train_is(False, has_train)
-    return apply(_outputs_of, params, None, x, mask, **how), params
+    return apply(_outputs_of, params, None, x, mask), params
 
   kinds = tuple(getattr(nnx, kind) for kind in NORMS)
   norms = {_words(at) for at, part in parts.items() if isinstance(part, kinds)}
-  return ModuleFunctions(name, has_train, begin, apply, norms)
+  return ModuleFunctions(name, begin, apply, norms)
 
 
 def _words(path: tuple) -> tuple[str, ...]:

@@ -145,17 +145,7 @@ def task_from_module(
     fn = replace_layers(_in_precision(fn, precision), conv_impl)
     return jax.jit(fn, inline=True)
 
-  @fast
-  def features(params: Params, x: Array, mask: Array) -> Array:
-    return functions.features(params, x, mask)
-
-  @fast
-  def logits(params: Params, x: Array, mask: Array) -> Array:
-    return functions.outputs(params, x, mask).logits
-
-  @fast
-  def train_outputs(params: Params, batch: Batch, key: Key) -> Outputs:
-    return functions.outputs(params, batch.x, batch.mask, key)
+  train_outputs = fast(functions.train_outputs)
 
   def loss_of_batch(params: Params, batch: Batch, key: Key) -> Array:
     logits = train_outputs(params, batch, key).logits
@@ -170,8 +160,8 @@ def task_from_module(
   untransformed = (lambda x, key: x) if is_whole else unit_range
   return Task(
     init=_compiled(init),
-    features=features,
-    logits=logits,
+    features=fast(functions.features),
+    logits=fast(functions.logits),
     loss=loss_of_batch,
     train_outputs=train_outputs,
     augment=augment or untransformed,
