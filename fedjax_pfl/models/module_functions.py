@@ -112,7 +112,7 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
 def with_statistics(params: Params, batch_norms: set) -> Params:
   """Return the parameters with mean 0 and variance 1 of each BatchNorm."""
   params = flatten_dict(params)
-  for path in batch_norms:
+  for path in sorted(batch_norms):
     bias = params[*path, 'bias']
     params[*path, norm_stats.MEAN] = jnp.zeros_like(bias)
     params[*path, norm_stats.VAR] = jnp.ones_like(bias)
