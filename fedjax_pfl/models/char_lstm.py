@@ -19,6 +19,7 @@ from jax import lax
 
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models.ops.passes import by_hand
 
 VOCABULARY = 100  # the symbols of data/preparation/texts.py
 
@@ -69,13 +70,10 @@ class LSTM(nn.Module):
     return x
 
 
-@jax.custom_vjp
-def recur(drive: Array, kernel: Array) -> Array:
+@by_hand()
+def recur(drive: Array, kernel: Array):
   """Return h_t [L, B, F] of x_t W [L, B, 4 F] and U [F, 4 F]."""
-  return _forward(drive, kernel)[0]
 
-
-def _forward(drive: Array, kernel: Array) -> tuple[Array, tuple]:
   def step(state, drive):
     h, c = state
     i, f, g, o = jnp.split(drive + h @ kernel, 4, axis=-1)
@@ -90,7 +88,8 @@ def _forward(drive: Array, kernel: Array) -> tuple[Array, tuple]:
   return h, (kernel, h, c, gates)
 
 
-def _backward(saved: tuple, dh: Array) -> tuple[Array, Array]:
+@recur.gradient
+def _recur(saved: tuple, dh: Array) -> tuple[Array, Array]:
   """Return the gradients by `drive`, dz_t, and by U: sum_t h_{t-1}' dz_t."""
   kernel, h, c, gates = saved
 
@@ -114,6 +113,3 @@ def _backward(saved: tuple, dh: Array) -> tuple[Array, Array]:
   rows = dh, c, before(c), gates
   _, dz = lax.scan(step, (zeros, zeros), rows, reverse=True)
   return dz, jnp.einsum('lbf,lbg->fg', before(h), dz)
-
-
-recur.defvjp(_forward, _backward)
