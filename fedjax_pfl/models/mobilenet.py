@@ -11,18 +11,9 @@ import flax.linen as nn
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import layers
 
-# (channels out, stride) of block0 to block12.
-BLOCKS = (
-  (64, 1),
-  (128, 2),
-  (128, 1),
-  (256, 2),
-  (256, 1),
-  (512, 2),
-  *[(512, 1)] * 5,
-  (1024, 2),
-  (1024, 1),
-)
+# Of block0 to block12.
+CHANNELS = 64, 128, 128, 256, 256, *[512] * 6, 1024, 1024
+STRIDES = 1, 2, 1, 2, 1, 2, *[1] * 5, 2, 1
 
 
 class Block(nn.Module):
@@ -46,6 +37,6 @@ class MobileNet(layers.Network):
   def features(self, x: Array, mask: Array) -> Array:
     x = layers.Conv(32, name='stem')(x)
     x = nn.relu(layers.BatchNorm(name='stem_bn')(x, mask))
-    for i, (channels, stride) in enumerate(BLOCKS):
-      x = Block(channels, stride, name=f'block{i}')(x, mask)
+    for i, sizes in enumerate(zip(CHANNELS, STRIDES, strict=True)):
+      x = Block(*sizes, name=f'block{i}')(x, mask)
     return x.mean((1, 2))
