@@ -73,7 +73,7 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
     closed, out = trace(*args, **kwargs)
     way = WAYS[resolve(conv_impl)]
     leaves = jax.tree.leaves((args, kwargs))
-    results = _evaluate(way, closed.jaxpr, closed.consts, leaves)
+    results = _evaluate(way, closed.jaxpr, closed.consts, *leaves)
     return jax.tree.unflatten(jax.tree.structure(out), results)
 
   return replaced
@@ -86,7 +86,7 @@ def resolve(conv_impl: str) -> str:
   return AUTO[target()] if conv_impl == 'auto' else conv_impl
 
 
-def _evaluate(way: Way, jaxpr: core.Jaxpr, consts, args) -> list:
+def _evaluate(way: Way, jaxpr: core.Jaxpr, consts, *args) -> list:
   """Return the results of a jaxpr as arrays."""
   return [compute(value) for value in _run(way, jaxpr, consts, args)]
 
@@ -138,7 +138,7 @@ def _bind(way: Way, eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
   if eqn.primitive.name == 'remat2' and _is_concerned(params['jaxpr']):
     inner = functools.partial(_evaluate, way, params['jaxpr'], ())
     how = {name: params[name] for name in ('prevent_cse', 'policy')}
-    return jax.checkpoint(lambda *args: inner(args), **how)(*inputs)
+    return jax.checkpoint(inner, **how)(*inputs)
   for name in INNER.get(eqn.primitive.name, ()):
     params[name] = jax.tree.map(
       functools.partial(_replaced, way),
@@ -175,7 +175,7 @@ def _replaced(way: Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
     jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)
     for aval in closed.in_avals
   ]
-  return jax.make_jaxpr(lambda *args: inner(args))(*shapes)
+  return jax.make_jaxpr(inner)(*shapes)
 
 
 @functools.lru_cache(maxsize=4096)  # JAX traces a jitted function once, too
