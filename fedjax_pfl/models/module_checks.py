@@ -23,12 +23,9 @@ def module_of(
 ) -> nn.Module | Callable:
   """Return the module that code makes; of flax.nnx a function rngs -> module.
 
-  Args:
-    code: a module of flax.linen; or a class or a function, which is called with
-      those that it takes of num_classes, input_shape (the shape of an example)
-      and rngs (nnx.Rngs: the module is one of flax.nnx).
-    image_shape: of an example.
-    num_classes: Y.
+  Code is a module of flax.linen; or a class or a function, which is called with
+  those that it takes of num_classes, input_shape (the shape of an example) and
+  rngs (nnx.Rngs: the module is one of flax.nnx).
   """
   if isinstance(code, nn.Module):
     return code
