@@ -279,8 +279,7 @@ def model_settings(experiment: Experiment) -> dict[str, Any]:
   if model is None:
     return {}
   dataset = experiment.dataset
-  size = {'side': dataset.train.x.shape[1]} if model.sides else {}
-  module = model.make(num_classes=dataset.num_classes, **size)
+  module = model.make(dataset.train.x.shape[1:], dataset.num_classes)
   no_setting = {'parent', 'name', 'inits'}  # flax's own; the model has begun
   fields = {one.name for one in dataclasses.fields(module)} - no_setting
   values = {name: getattr(module, name) for name in sorted(fields)}

@@ -22,15 +22,16 @@ class Model(NamedTuple):
 
   place: str  # 'file.name', in models/, of (num_classes=) -> module
   min_side: int = 1  # of an image: its pooling leaves a pixel
-  sides: tuple[int, ...] = ()  # if given: only these, square; make(side=) too
+  sides: tuple[int, ...] = ()  # if given: only these, square; (side=) too
   batch_independent: bool = False  # see Task
   # Inputs are whole numbers [L] below this, or below Y; 0: images.
   tokens: int = 0
 
-  def make(self, **sizes: int) -> nn.Module:
+  def make(self, image_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     file, _, name = self.place.partition('.')
     module = importlib.import_module(f'fedjax_pfl.models.{file}')
-    return getattr(module, name)(**sizes)
+    size = {'side': image_shape[0]} if self.sides else {}
+    return getattr(module, name)(num_classes=num_classes, **size)
 
 
 MODELS = {
@@ -97,9 +98,8 @@ def make_task(
   one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)
-  size = {'side': image_shape[0]} if model.sides else {}
   return task_from_module(
-    wrap(model.make(num_classes=num_classes, **size)),
+    wrap(model.make(image_shape, num_classes)),
     image_shape=image_shape,
     num_classes=num_classes,
     input_dtype=int if model.tokens else float,
