@@ -1,11 +1,16 @@
-"""Which group of layers goes to which function: `conv_impl`.
+"""Layers that wait for their readers, and which group goes to which function.
 
-`anywhere`, for 'fused' and 'lax', has few passes over memory; `on_cpu`, for
-'gemm', matrix products before these. In half precision there are no tiles:
-their numbers are larger than the result's, and rounding them costs three bits.
+A convolution is a `Layer`; a bias, a ReLU, a pooling that follow are others,
+made of it. Whoever needs numbers calls `compute`. Then a function takes the
+largest group of layers for which there is one: `anywhere`, for 'fused' and
+'lax', one of few passes over memory; `on_cpu`, for 'gemm', matrix products
+before these. In half precision there are no tiles: their numbers are larger
+than the result's, and rounding them costs three bits.
 """
 
+import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -23,23 +28,107 @@ from fedjax_pfl.models.ops import (
   window_conv,
   winograd,
 )
-from fedjax_pfl.models.ops.batch_norm import wide
+from fedjax_pfl.models.ops.batch_norm import Running, wide
 from fedjax_pfl.models.ops.blocks import block_size, in_blocks
-from fedjax_pfl.models.ops.deferred import (
-  Add,
-  Bias,
-  Conv,
-  Layer,
-  Norm,
-  Padding,
-  Pool,
-  Relu,
-  compute,
-)
 from fedjax_pfl.models.ops.passes import pad, taps_of
 from fedjax_pfl.models.ops.patches_chwb import turned
 
 ONES = ((1, 1), (1, 1))  # the padding of most 3x3 convolutions
+Padding = tuple[tuple[int, int], tuple[int, int]]
+record = dataclasses.dataclass(eq=False)
+
+
+class Layer:
+  """A layer whose result [B, H, W, C] has not been computed, or only once."""
+
+  def placed(self, shape: tuple[int, ...], fuse: 'Fuse') -> 'Layer':
+    """Return the layer, with the shape of its result and how to compute it."""
+    self.shape, self._fuse = shape, fuse
+    return self
+
+  @functools.cached_property
+  def array(self) -> Array:
+    return self._fuse(self)
+
+
+Value = Array | Layer
+Fuse = Callable[[Layer], Array]
+
+
+@record
+class Conv(Layer):
+  """A convolution; a depthwise one has a kernel [3, 3, C]."""
+
+  x: Value
+  kernel: Array
+  stride: int
+  padding: Padding
+  depthwise: bool
+  precision: PrecisionLike
+
+
+@record
+class Bias(Layer):
+  """of + bias, with one number a channel."""
+
+  of: Value
+  bias: Array
+
+
+@record
+class Norm(Layer):
+  """BatchNorm with the statistics of the rows of a mask [B]."""
+
+  of: Value
+  scale: Array
+  bias: Array
+  mask: Array
+  running: Running | None
+
+  @property
+  def arguments(self) -> tuple[Array | Running | None, ...]:
+    return compute(self.of), self.scale, self.bias, self.mask, self.running
+
+
+@record
+class Add(Layer):
+  """norm + skip, where the skip is zero outside of the mask, too."""
+
+  norm: Norm
+  skip: Value
+
+
+@record
+class Relu(Layer):
+  """max(of, 0)"""
+
+  of: Value
+
+
+@record
+class Pool(Layer):
+  """The maximum of size x size pixels, side by side."""
+
+  of: Value
+  size: int
+
+
+def compute(value: Value) -> Array:
+  """Return the numbers of a layer; an array stays as it is."""
+  return value.array if isinstance(value, Layer) else value
+
+
+def masked_by(value: Value) -> Array | None:
+  """Return the mask outside of which the rows are known to be zero."""
+  match value:
+    case Norm(mask=mask) | Add(Norm(mask=mask)):
+      return mask
+    case Relu(of) | Pool(of):
+      return masked_by(of)
+  return None
+
+
+# ---- Which group goes to which function: `conv_impl`
 
 
 def anywhere(layer: Layer) -> Array:
@@ -81,9 +170,11 @@ def on_cpu(layer: Layer) -> Array:
       Relu(Conv() | Bias() as of), size
     ):
       return _relu_pool(of, size)
-    case Pool(Relu(Norm() as n), 2) if y := _patches_of(n):
-      norm = (n.scale, n.bias), n.mask, n.running
-      return _pooled(y.x, y.kernel, *norm, y.precision)
+    case Pool(
+      Relu(Norm(Conv(x, kernel, 1, padding, False, precision)) as n), 2
+    ) if _are_patches_of_windows(x, kernel, padding):
+      affine = n.scale, n.bias
+      return _pooled(x, kernel, affine, n.mask, n.running, precision)
     case Relu(
       Norm(Conv(Relu(Norm() as first), kernel, stride, depthwise=True)) as n
     ) if first.mask is n.mask:
@@ -167,14 +258,11 @@ def _relu_pool(of: Conv | Bias, size: int) -> Array:
   return jax.nn.relu(z if bias is None else z + bias)
 
 
-def _patches_of(norm: Norm) -> Conv | None:
-  """Return the convolution by patches whose windows are normalised, if any."""
-  match norm.of:
-    case Conv(x, kernel, 1, padding, depthwise=False) as y:
-      is_even = x.shape[1] % 2 == x.shape[2] % 2 == 0
-      if kernel.shape[:2] == (3, 3) and padding == ONES and is_even:
-        return None if plan_of(x, kernel, 1, padding) == 'tiles' else y
-  return None
+def _are_patches_of_windows(x: Array, kernel: Array, padding: Padding) -> bool:
+  """Return whether patches are better, and 2x2 pixels fill their images."""
+  is_even = x.shape[1] % 2 == x.shape[2] % 2 == 0
+  is_usual = kernel.shape[:2] == (3, 3) and padding == ONES
+  return is_even and is_usual and plan_of(x, kernel, 1, padding) == 'patches'
 
 
 @functools.partial(jax.jit, static_argnums=5)  # as conv

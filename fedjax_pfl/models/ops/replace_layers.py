@@ -23,7 +23,7 @@ from jax.extend import core
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import target
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
-from fedjax_pfl.models.ops.deferred import Layer, compute
+from fedjax_pfl.models.ops.fuse import Layer, compute
 from fedjax_pfl.models.ops.replacements import WAYS, Way
 
 CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')

@@ -18,7 +18,7 @@ from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import dense, fuse, pool
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
-from fedjax_pfl.models.ops.deferred import (
+from fedjax_pfl.models.ops.fuse import (
   Add,
   Bias,
   Conv,
