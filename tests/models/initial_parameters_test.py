@@ -11,6 +11,7 @@ import helpers
 import jax
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 from helpers import KEY, assert_same_bits
 
 from fedjax_pfl.models.head_init import with_head
@@ -28,12 +29,6 @@ ENOUGH = 5_000  # numbers whose deviation is known to a few percent
 LEFT_OUT = {f'stage{s}' for s in (2, 3, 4)} | {
   f'block{b}' for b in range(1, 12)
 }
-
-
-def leaves(tree):
-  """Return {'stage1/block0/conv1/kernel': array, ..}."""
-  found = jax.tree_util.tree_leaves_with_path(tree)
-  return {'/'.join(key.key for key in path): leaf for path, leaf in found}
 
 
 def check(values, how, fan_in, fan_out):
@@ -66,7 +61,7 @@ def test_a_model_begins_as_in_its_paper(name):
     params = task.init(key)
     return {name: params[name] for name in set(params) - LEFT_OUT}
 
-  params = leaves(draw(KEY(0)))
+  params = flatten_dict(draw(KEY(0)), sep='/')
   for path, values in params.items():
     folder, _, leaf = path.rpartition('/')
     if leaf == 'scale':
@@ -133,14 +128,8 @@ def test_heads_are_random_and_nothing_else_moves():
   """On a real model: bits of the body and of the head's bias; the shapes."""
   assert (head_of('similar') != head_of('similar', seed=1)).any()
   task = make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
-  want, got, zero = (
-    own.init(KEY(3))
-    for own in (
-      task,
-      with_head(task, 'similar'),
-      with_head(task, 'similar', 'zero'),
-    )
-  )
+  heads = (), ('similar',), ('similar', 'zero')
+  want, got, zero = (with_head(task, *head).init(KEY(3)) for head in heads)
   assert with_head(task, 'default') is task
   assert (got['head']['kernel'] != want['head']['kernel']).all()
   assert_same_bits(zero['head']['kernel'], got['head']['kernel'])

@@ -4,13 +4,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, TRAIN, refused
+from helpers import KEY, TRAIN
 from norm_task import norm_task
 
 from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch, ClientData
-from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 # source: torch.nn.BatchNorm2d 2.13, float64, of `Net` with these numbers: two
@@ -91,15 +90,3 @@ def test_without_them_the_program_has_none():
   assert norm_stats.taken_from(params, params) == params
   program = str(jax.make_jaxpr(norm_stats.learned)(params))
   assert program == str(jax.make_jaxpr(lambda tree: tree)(params))
-
-
-def test_a_model_without_batchnorm_is_refused():
-  message = refused(
-    lambda: make_task(
-      'simple_cnn',
-      image_shape=(28, 28, 1),
-      num_classes=2,
-      running_statistics=True,
-    )
-  )
-  assert 'norm_statistics=batch' in message

@@ -32,6 +32,7 @@ COUNTS = [
   ('superfed_cnn', (32, 32, 3), 100, 140_356, 51_300),
   ('superfed_cnn', (64, 64, 3), 200, 181_416, 102_600),
   ('vgg9', (32, 32, 3), 10, 3_491_530, 5_130),
+  ('vit_tiny', (32, 32, 3), 10, 2_693_194, 1_930),
 ]
 
 
@@ -43,7 +44,7 @@ def batch(rows=6, real=6):
 
 @pytest.mark.parametrize('name, shape, classes, total, head', COUNTS)
 def test_a_model_by_its_leaves(name, shape, classes, total, head):
-  """Their numbers; which are of the head, and which of a BatchNorm."""
+  """Their numbers; which are of the head, and which of a norm."""
   task = make_task(name, image_shape=shape, num_classes=classes)
   params = jax.eval_shape(task.init, KEY(0))
   sizes = jax.tree.map(lambda leaf: math.prod(leaf.shape), params)
@@ -56,8 +57,9 @@ def test_a_model_by_its_leaves(name, shape, classes, total, head):
   )
   assert features.shape == (2, params['head']['kernel'].shape[0])
   for path, is_norm in jax.tree_util.tree_leaves_with_path(task.is_norm):
-    layer = path[-2].key
-    assert is_norm == (layer.startswith('bn') or layer.endswith('_bn'))
+    names = [key.key for key in path]
+    of_norm = [n.startswith(('bn', 'norm')) or n.endswith('_bn') for n in names]
+    assert is_norm == any(of_norm)
 
 
 @pytest.mark.parametrize('name, side', [('simple_cnn', 16), ('convnet3', 8)])
@@ -156,9 +158,11 @@ def test_vgg9_has_the_dropout_of_the_paper():
     ('simple_cnn', {}, 'simple_cnn: got (8, 8, 1), expected at least 16x16'),
     ('superfed_cnn', {}, 'expected 28x28, 32x32, 64x64 pixels'),
     ('convnet3', {'image_shape': (28, 28)}, '(height, width, channels)'),
+    ('char_transformer', {}, 'expected (length,), of texts'),
     ('resnet9', {}, 'did you mean resnet'),
     ('convnet3', {'conv_impl': 'fast'}, "conv_impl: got 'fast'"),
     ('convnet3', {'precision': 'half'}, 'Choices: float32, tf32, mixed'),
+    ('vit_tiny', {'running_statistics': True}, 'norm_statistics=batch'),
   ],
 )
 def test_errors_of_names_and_sizes(name, options, words):
