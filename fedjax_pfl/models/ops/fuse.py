@@ -236,10 +236,9 @@ def _by_patches(x, kernel, stride: int, padding: Padding, precision) -> Array:
 
   if size == [1, 1]:
     return convolve(x, flat)
-  pixels = 1
-  for side, edges, k in zip(x.shape[1:3], padding, size, strict=True):
-    pixels *= -(-(side + sum(edges) - k + 1) // stride)
-  each = len(flat) * pixels * x.dtype.itemsize
+  sides = zip(x.shape[1:3], padding, size, strict=True)
+  h, w = (-(-(side + sum(edges) - k + 1) // stride) for side, edges, k in sides)
+  each = len(flat) * h * w * x.dtype.itemsize
   return in_blocks(convolve, block_size(len(x), each), x, flat)
 
 

@@ -86,11 +86,10 @@ def product(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | None:
   x, kernel = compute(x), compute(kernel)
   dtypes = {x.dtype, kernel.dtype, p['preferred_element_type'] or x.dtype}
   is_plain = p['dimension_numbers'] == (((1,), (0,)), ((), ()))
-  if not is_plain or (x.ndim, kernel.ndim) != (2, 2) or len(dtypes) > 1:
-    return None
-  if not dense.is_worth(x, kernel):
-    return None
-  return dense.dense(x, kernel, p['precision'])
+  is_dense = is_plain and x.ndim == kernel.ndim == 2 and len(dtypes) == 1
+  if is_dense and dense.is_worth(x, kernel):
+    return dense.dense(x, kernel, p['precision'])
+  return None
 
 
 def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
@@ -143,7 +142,7 @@ def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:
 
 def max_window(eqn: JaxprEqn, x: Value) -> Array | Layer | None:
   """Return a max-pooling; one of k x k pixels side by side is deferred."""
-  if (layer := side_by_side(eqn, x)) is not None:
+  if layer := side_by_side(eqn, x):
     return layer
   return _by_slices(eqn.params, compute(x), pool.larger, -jnp.inf)
 
