@@ -66,22 +66,27 @@ def compiling_for(platform: str, memory: int | None = None) -> Iterator[None]:
 
 
 def one_pass(f: Callable) -> Callable:
-  """Return f as a call that is not fused with the readers of its results.
+  """Return f(*arrays, **constants) as a pass apart from its readers'.
 
   On a CPU XLA fuses an elementwise result into each of its readers and computes
   it again for each one: the 16 readers of a gradient in `winograd.py` took 50
   ms, writing it once takes 1 ms. There `lax.optimization_barrier` is removed
   before fusion; a call that is not inlined is kept. Inside f call lax instead
-  of jnp: functions that jnp jits would be separate passes.
+  of jnp: functions that jnp jits would be separate passes. Keyword arguments
+  are no arrays: there is a pass for each of their values.
   """
-  jitted = jax.jit(f)
+
+  @functools.cache
+  def jitted(*constants):
+    fixed = functools.partial(f, **dict(constants))
+    return jax.jit(functools.update_wrapper(fixed, f))
 
   @functools.wraps(f)
-  def call(*args):
+  def call(*arrays, **constants):
     if target() != 'cpu':
-      return f(*args)
+      return f(*arrays, **constants)
     with set_xla_metadata(inlineable='false'):
-      return jitted(*args)
+      return jitted(*constants.items())(*arrays)
 
   return call
 

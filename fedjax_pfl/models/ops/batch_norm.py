@@ -30,10 +30,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.typing import DTypeLike
 
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import one_pass, target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
-from fedjax_pfl.models.ops.passes import add_some, by_hand, one_pass
+from fedjax_pfl.models.ops.passes import add_some, by_hand
 
 EPSILON = 1e-5
 # What jaxprs call the function: a user's own may have its short name.

@@ -13,12 +13,9 @@ import jax
 from jax import lax
 from jax.lax import PrecisionLike
 
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops.passes import (
-  one_pass,
-  times_transposed,
-  transposed_times,
-)
+from fedjax_pfl.models.ops.passes import times_transposed, transposed_times
 
 MOST_ROWS = 16  # of more rows the product is faster
 LEAST_BYTES = 2**20  # of a kernel: a smaller one stays in cache

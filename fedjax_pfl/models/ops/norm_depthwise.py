@@ -28,17 +28,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, patches_chwb, separable
 from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags, wide
 from fedjax_pfl.models.ops.blocks import block_size, in_turn
-from fedjax_pfl.models.ops.passes import (
-  add_all,
-  add_some,
-  by_hand,
-  one_pass,
-  taps_of,
-)
+from fedjax_pfl.models.ops.passes import add_all, add_some, by_hand, taps_of
 from fedjax_pfl.models.ops.patches_chwb import turned
 
 ARRAYS = 7  # of the size of y, in a block of the gradient

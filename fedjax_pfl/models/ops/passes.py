@@ -13,28 +13,9 @@ import jax
 from jax import lax
 from jax.lax import PrecisionLike
 
-from fedjax_pfl.core import target
 from fedjax_pfl.core.types import Array
 
 SOME = 8  # lines at most, that are added up where they are read
-
-
-def one_pass(f: Callable) -> Callable:
-  """Return f(*arrays, **constants) as a pass apart from its readers'.
-
-  Its keyword arguments are no arrays: there is a pass for each of their values.
-  """
-
-  @functools.cache
-  def with_constants(*constants):
-    fixed = functools.partial(f, **dict(constants))
-    return target.one_pass(functools.update_wrapper(fixed, f))
-
-  @functools.wraps(f)
-  def call(*arrays, **constants):
-    return with_constants(*constants.items())(*arrays)
-
-  return call
 
 
 def by_hand(*static: int) -> Callable:

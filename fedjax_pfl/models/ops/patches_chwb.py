@@ -19,15 +19,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.lax import PrecisionLike
 
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import wide
-from fedjax_pfl.models.ops.passes import (
-  add_all,
-  by_hand,
-  one_pass,
-  pad,
-  times_transposed,
-)
+from fedjax_pfl.models.ops.passes import add_all, by_hand, pad, times_transposed
 
 
 def turned(x: Array) -> Array:

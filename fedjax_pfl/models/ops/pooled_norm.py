@@ -14,9 +14,10 @@ import functools
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags
-from fedjax_pfl.models.ops.passes import by_hand, one_pass
+from fedjax_pfl.models.ops.passes import by_hand
 
 # Products that are sums: an accelerator must not round what it adds up.
 EXACT = {'precision': lax.Precision.HIGHEST}

@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from jax import lax
 from jax.lax import PrecisionLike
 
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import patches_chwb, pool, winograd
-from fedjax_pfl.models.ops.passes import by_hand, one_pass
+from fedjax_pfl.models.ops.passes import by_hand
 
 MOST_FLOPS = 2  # times those of the convolution
 

@@ -36,10 +36,11 @@ import numpy as np
 from jax import lax
 from jax.lax import PrecisionLike
 
+from fedjax_pfl.core.target import one_pass
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
 from fedjax_pfl.models.ops.blocks import block_size, over_blocks
-from fedjax_pfl.models.ops.passes import add_all, by_hand, one_pass
+from fedjax_pfl.models.ops.passes import add_all, by_hand
 
 LEAST_CHANNELS = 16  # of fewer the passes take longer than the products
 LEAST_PIXELS = 64
