@@ -110,7 +110,7 @@ def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   return Relu(*inputs) if _origin(eqn) == _origin_of_relu() else None
 
 
-def norm(eqn: JaxprEqn, x: Value, *rest: Value) -> Layer | None:
+def norm(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   """Return our BatchNorm, of one batch of images.
 
   Its derivatives have its name, too; mapped, it has axes of more. A bias before
@@ -122,6 +122,7 @@ def norm(eqn: JaxprEqn, x: Value, *rest: Value) -> Layer | None:
   ranks = [*map(len, shapes)]
   if ranks not in NORM_RANKS or shapes[0] != shapes[-1]:
     return None
+  x, *rest = inputs
   scale, bias, mask, *running = map(compute, rest)
   if isinstance(x, Bias):
     if running:

@@ -85,10 +85,17 @@ def with_two_readers(kernel, x):
   return nn.max_pool(z, (2, 2), (2, 2)) + y[:, ::2, ::2] + z[:, ::2, ::2]
 
 
-FUNCTIONS = [line, channels_first, scanned, rematerialised, chosen]
+def with_a_call_of_nothing(kernel, x):
+  return layer(kernel, x) + jax.jit(lambda: jnp.arange(2.0))()
 
 
-@pytest.mark.parametrize('fn', [*FUNCTIONS, with_two_readers])
+FUNCTIONS = [
+  line, channels_first, scanned, rematerialised, chosen, with_two_readers,
+  with_a_call_of_nothing,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize('fn', FUNCTIONS)
 def test_convolutions_wherever_they_are(fn):
   program = check(fn, normal(*KERNEL), normal(*IMAGES))
   assert not convolutions(program) and 'reduce_window' not in program
