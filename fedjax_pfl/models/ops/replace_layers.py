@@ -159,12 +159,9 @@ def _apply(eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
     for atom, value in zip(eqn.invars, inputs, strict=True)
     if not isinstance(atom, core.Literal)
   }
-  kept = [var for var in eqn.outvars if not isinstance(var, core.DropVar)]
   about = core.DebugInfo('replace_layers', eqn.primitive.name, None, None)
-  jaxpr = core.Jaxpr((), [*values], kept, [eqn], eqn.effects, about)
-  closed = core.ClosedJaxpr(jaxpr, ())
-  results = iter(core.jaxpr_as_fun(closed)(*values.values()))
-  return [next(results) if var in kept else None for var in eqn.outvars]
+  jaxpr = core.Jaxpr((), [*values], eqn.outvars, [eqn], eqn.effects, about)
+  return core.jaxpr_as_fun(core.ClosedJaxpr(jaxpr, ()))(*values.values())
 
 
 def _replaced(way: Way, closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
