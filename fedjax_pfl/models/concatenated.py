@@ -76,10 +76,8 @@ def _concatenated(features_fn, task: Task, params: Params) -> Array:
 
   On a CPU one encoder after the other: one product fills all cores.
   """
-  no_head = jax.tree.map(
-    lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
-    trees.select(_shapes(task), task.is_head),
-  )
+  head = trees.select(_shapes(task), task.is_head)
+  no_head = jax.tree.map(jnp.zeros_like, head)
 
   def encode(encoder):
     return features_fn(trees.combine(encoder, no_head))
@@ -99,13 +97,12 @@ def fresh_head(task: Task, number: int, key: Key) -> Params:
   kernel = _shapes(task)['head']['kernel']
   width, classes = number * kernel.shape[0], kernel.shape[1]
   bound = width**-0.5
-  shapes = {'kernel': (width, classes), 'bias': (classes,)}
-  return {
-    name: jax.random.uniform(own, shape, kernel.dtype, -bound, bound)
-    for own, (name, shape) in zip(
-      jax.random.split(key), shapes.items(), strict=True
-    )
-  }
+
+  def draw(key, *shape):
+    return jax.random.uniform(key, shape, kernel.dtype, -bound, bound)
+
+  first, second = jax.random.split(key)
+  return {'kernel': draw(first, width, classes), 'bias': draw(second, classes)}
 
 
 def warm_head(models: Params) -> Params:

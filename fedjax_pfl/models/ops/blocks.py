@@ -39,8 +39,7 @@ def over_blocks(
   if block == len(arrays[0]):
     return f(*arrays)
   some = jax.tree.map(lambda x: x[:block], arrays)
-  first = jax.eval_shape(f, *some)[0]
-  zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), first)
+  zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(f, *some)[0])
 
   def step(total, *parts):
     summand, rows = f(*parts)
