@@ -76,17 +76,23 @@ def sync_folder(folder: pathlib.Path) -> None:
       os.close(handle)
 
 
+# What is expected of the place that a flag or a field names.
+TAKEN_BY = {
+  'workdir': 'a disk that takes the files of a run',
+  'data_dir': 'a disk that takes the archives and their arrays',
+}
+
+
 @contextlib.contextmanager
 def writing(path: pathlib.Path, name: str = 'workdir') -> Iterator[None]:
   """Raise BadInput of `name` instead of OSError if a file cannot be written."""
-  of_run = 'a disk that takes the files of a run'
   try:
     yield
   except OSError as error:
     raise bad_input(
       name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
-      expected=of_run if name == 'workdir' else 'a file that can be written',
+      expected=TAKEN_BY.get(name, 'a file that can be written'),
       choices=[
         'make room there: the same command then goes on',
         'another folder',

@@ -24,7 +24,7 @@ from fedjax_pfl.leaderboard.board import (
 )
 from fedjax_pfl.leaderboard.form import Form
 from fedjax_pfl.report.charts import rows as charts
-from fedjax_pfl.report.charts.panels import Panel
+from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.page.render import DATASETS, load_template
 from fedjax_pfl.report.page.sortable_cells import (
   METHOD,

@@ -22,11 +22,7 @@ TIMEOUT = 30.0  # seconds without a byte
 BLOCK = 1 << 20
 MEGABYTE = 10**6
 # An error in here is the disk's, not the network's.
-writing = functools.partial(
-  atomic_files.writing,
-  name='data_dir',
-  expected='a disk that takes the archives and their arrays',
-)
+writing = functools.partial(atomic_files.writing, name='data_dir')
 
 
 class Archive(NamedTuple):
