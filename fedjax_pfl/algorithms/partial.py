@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import norm_stats, rules, trees
@@ -72,10 +73,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     own, both = jax.random.split(rng)
     params, info = first.fit(task, params, data, own, clock, part=personal)
     params, last = hp.train.fit(task, params, data, both, clock, part=shared)
-    return params, last._replace(
-      num_steps=info.num_steps + last.num_steps,
-      losses=jnp.concatenate([info.losses, last.losses]),
-    )
+    steps = info.num_steps
+    both = jnp.pad(info.losses, (0, len(last.losses)))
+    both = lax.dynamic_update_slice(both, last.losses, [steps])
+    return params, last._replace(num_steps=steps + last.num_steps, losses=both)
 
   def together(*args):
     return hp.train.fit(task, *args, part=trained if is_frozen else None)
