@@ -160,7 +160,7 @@ def respond(hp, server, clients, up, senders) -> Client:
   scores = up.help[:, senders.ids]  # [C, C]
   itself = jnp.eye(len(senders.ids), dtype=bool)
   unknown = itself | ~senders.has_sent
-  if hp.epsilon:
+  if not rules.equals(hp.epsilon, 0):
     # aggregate has added 1 to the clock.
     chance = jnp.maximum(hp.epsilon - hp.decay * (server.round - 1), 0)
     drawn = jax.vmap(partial(at_random, number, chance))(up.draw, unknown)
