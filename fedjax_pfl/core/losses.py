@@ -78,14 +78,9 @@ def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
   The gradient at v_t = w_t, where every round begins, is 0; that of a plain
   square root would be NaN.
   """
-
-  def norm(v, w):
-    square = jnp.sum((v - w) ** 2)
-    differs = square > 0
-    return jnp.where(differs, jnp.sqrt(jnp.where(differs, square, 1.0)), 0.0)
-
   pair = learned(tree), learned(anchor)
-  return sum(jax.tree.leaves(jax.tree.map(norm, *pair)))
+  norms = jax.tree.map(lambda v, w: norm(v - w, axis=None), *pair)
+  return sum(jax.tree.leaves(norms))
 
 
 @jax.jit

@@ -39,7 +39,6 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import lax
-from scipy import linalg
 
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
@@ -238,6 +237,8 @@ def _signs(seed: Array, rows: Array) -> Array:
 
 def hadamard(rows: Array) -> Array:
   """Return H of each row [B, 2^m], H H = I: two products of small matrices."""
+  from scipy import linalg  # 0.2 s, which other codecs do not need
+
   size = rows.shape[1]
   left = 1 << (size.bit_length() // 2)
   turned = jnp.einsum(

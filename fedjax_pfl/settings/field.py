@@ -47,7 +47,7 @@ def field(*stated: Any, **more: Any) -> Any:
 
 def fields_of(section: str, kind: type, prefix: str = '') -> dict[str, Field]:
   """Return the fields of a section by their names on the command line."""
-  helps, found = dict(ATTRIBUTE.findall(kind.__doc__)), {}
+  helps, found = dict(ATTRIBUTE.findall(kind.__doc__ or '')), {}
   for own in dataclasses.fields(kind):
     if stated := own.metadata.get('field'):
       name = stated.name or f'{prefix}{own.name}'
