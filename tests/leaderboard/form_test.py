@@ -12,7 +12,7 @@ from fedjax_pfl.training.build_method import (
   peek_shape,
 )
 
-BATCHES = {'digits': 4, 'cifar10': 23, 'demo': 2}  # of a pass of a client
+BATCHES = {'digits': 4, 'cifar10': 12, 'demo': 2}  # of a pass of a client
 
 
 def stages_of(form, method):
