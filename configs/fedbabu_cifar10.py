@@ -27,9 +27,11 @@ FedProx has no number here; with mu = 0.01 expect nearly FedAvg's, and FedProx +
 FedBABU is --config.hp.trainable=body. Centralised training has curves (Figures
 4 and 5), the line initial/accuracy of each epoch; also with trainable=body.
 
-Wall time on 2 CPU cores: about 35 minutes for FedAvg, FedBABU and Ditto, 18 to
-95 for FedPer and FedRep, 16 for Per-FedAvg, 43 for LG-FedAvg after FedAvg's, 1
-to 2 hours for local-only, which takes five times the images of FedAvg.
+These are the stated 320 epochs. Half of them, --config.total_epochs=160, agree
+with print where it was tried (docs/reproduction.md, "What print leaves open").
+
+Wall time on 2 quiet CPU cores: 12 minutes for FedAvg and FedBABU; more for
+Ditto and FedRep; an hour for local-only, which takes five times the images.
 """
 
 from configs import methods
