@@ -119,7 +119,7 @@ FORMS = {
     tuning_seeds=3,  # few validation images a seed: all three choose
     minutes=20,
   ),
-  # Two cores train it in an evening: a fifth of the images, one partition.
+  # For 2.5 hours of two cores: a quarter of the images, one partition.
   'cifar10': make(
     {
       'dataset': 'cifar10',
