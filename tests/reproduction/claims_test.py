@@ -16,6 +16,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.queue import load_queue
+from fedjax_pfl.reproduction.results import read_folder
 
 FEW = np.array([50, 60, 70, 80])
 MORE = np.array([4, 5, 6, 5])
@@ -165,6 +166,26 @@ def test_no_number_of_the_results_is_typed_by_hand():
   assert not re.findall(r'\d+\.\d', typed)
   text = (RESULTS / 'claims.toml').read_text()
   assert '±' not in text and not re.findall(r'\d\d\.\d', text)
+
+
+def test_the_table_of_epochs_is_that_of_the_results():
+  """docs/reproduction.md: each column has numbers of runs of that length."""
+  ran, lengths = {320: set(), 160: set()}, {}
+  for one in read_folder(RESULTS).evaluations():
+    run, views = one.run, [*one.result['views'].values()]
+    for best in run.result['test_best'].values():
+      views += [best['finished']] if 'finished' in best else []
+    length = lengths.get(run.start, run.settings.training.total_epochs)
+    lengths[run.key] = length
+    ran[length] |= {f'{view["mean"]:.2f} ± {view["std"]:.2f}' for view in views}
+  page = (ROOT / 'docs' / 'reproduction.md').read_text()
+  _, table = page.split(
+    '| 320 epochs | 160 epochs | print |\n|---|---|---|---|'
+  )
+  rows = re.findall(r'\|.+\| (.+) \| (.+) \|.+\|', table.split('\n\n')[0])
+  assert len(rows) == 17
+  for whole, half in rows:
+    assert whole in ran[320] | {'not run'} and half in ran[160], (whole, half)
 
 
 def test_every_cell_is_in_the_queue_or_was_run(verdicts):
