@@ -44,8 +44,8 @@ FOREST_NOTE = (
   'from its deviations.'
 )
 CLIENTS_NOTE = (
-  'Every client: accuracy with the first method less that with the second. '
-  'Filled: the mean, with its 95 % interval.'
+  'Every client of every seed: accuracy with the first method less that with '
+  'the second.'
 )
 
 
@@ -137,7 +137,8 @@ def _save_clients(
   label = 'difference of a client, points of its test accuracy'
   panels = [Panel('', plot_intervals(rows, label, **CLIENTS_SIZE))]
   title = f'({verdict.claim.name}) {verdict.claim.title}'
-  figure = picture.draw(title, panels, colours, notes=[CLIENTS_NOTE])
+  notes = CLIENTS_NOTE, FOREST_NOTE
+  figure = picture.draw(title, panels, colours | COLOURS, notes=notes)
   path = folder / CLIENTS.format(verdict.claim.name)
   lines = (line for one in shown for line in _client_lines(one))
   return save(figure, path, CLIENTS_HEADER, lines)
@@ -165,12 +166,15 @@ def _client_row(judged: Judged, css: str) -> Row:
   values = np.concatenate([group for groups in by_seed for group in groups])
   mean, low, high = judged.difference[:3]
   above, below = int((values > 0).sum()), int((values < 0).sum())
-  words = (
-    f'{mean:+.1f}  ({low:.1f} to {high:.1f})',
-    f'{above:,} clients above 0, {below:,} below',
+  ours = f'{mean:+.1f}  ({low:.1f} to {high:.1f})'
+  if judged.printed is not None:
+    ours += f', print {judged.printed[0]:+.1f}'
+  seeds = len(judged.measured)
+  counted = (
+    f'{seeds} seed{"s" * (seeds > 1)}: {above:,} above 0, {below:,} below'
   )
-  mark = Mark(mean, low, high, shift=-8, size=4)
-  return Row(judged.stated.sentence, [mark], words, css, dots=values)
+  marks = [Mark(mean, low, high, shift=-16, size=4), *_printed(judged, -6)]
+  return Row(judged.stated.sentence, marks, (ours, counted), css, dots=values)
 
 
 def _rows(verdict: Verdict) -> Iterator[Row]:
@@ -182,12 +186,18 @@ def _rows(verdict: Verdict) -> Iterator[Row]:
       ours, low, high = one.difference[:3]
       ends = (low, high) if one.difference.has_interval else (ours, ours)
       marks.append(Mark(ours, *ends, OURS, shift=-5, size=3.5))
-    if one.printed is not None:
-      value, error = one.printed
-      half = NORMAL * (error or 0.0)
-      ends = value - half, value + half
-      marks.append(Mark(value, *ends, PRINT, 'hollow', 'D', shift=5, size=3))
+    marks += _printed(one, 5)
     yield Row(one.stated.sentence, marks, (one.verdict,))
+
+
+def _printed(judged: Judged, shift: float) -> list[Mark]:
+  """Return the mark of the published difference, if there is one."""
+  if judged.printed is None:
+    return []
+  value, error = judged.printed
+  half = NORMAL * (error or 0.0)
+  ends = value - half, value + half
+  return [Mark(value, *ends, PRINT, 'hollow', 'D', shift=shift, size=3)]
 
 
 def _line(claim: str, one: Judged) -> tuple[str, ...]:
