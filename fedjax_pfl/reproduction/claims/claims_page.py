@@ -78,8 +78,8 @@ def words_of(verdict: Verdict) -> str:
   (name, first), *others = verdict.counts.items()
   text = f'{first} of {len(verdict.judged)} {name}' if others else name
   text += ''.join(f', {count} {other}' for other, count in others)
-  run = [_seeds(one) for one in verdict.judged if one.measured]
-  return '; '.join([text, ' or '.join(dict.fromkeys(run))] if run else [text])
+  run = [len(one.measured) for one in verdict.judged if one.measured]
+  return f'{text}; {_seeds(min(run), max(run))}' if run else text
 
 
 def effort(verdicts: Sequence[Verdict]) -> str:
@@ -158,7 +158,8 @@ def _comparison_row(judged: Judged) -> tuple[str, ...]:
   ours, interval = _ours(judged), ''
   if one is not None:
     ours, interval = f'{one.mean:{SIGNED}}', 'none'
-    words += f', {_seeds(judged)}'
+    number = len(judged.measured)
+    words += f', {_seeds(number, number)}'
     if one.has_interval:
       interval = f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
   elif judged.diverged:
@@ -189,9 +190,11 @@ def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:
   )
 
 
-def _seeds(judged: Judged) -> str:
-  number = len(judged.measured)
-  return 'one seed' if number == 1 else f'{number} seeds'
+def _seeds(fewest: int, most: int) -> str:
+  """Return 'one seed', '3 seeds' or, of several comparisons, '1 to 3 seeds'."""
+  if fewest < most:
+    return f'{fewest} to {most} seeds'
+  return 'one seed' if most == 1 else f'{most} seeds'
 
 
 def _ours(judged: Judged) -> str:
