@@ -183,7 +183,7 @@ def test_the_table_of_epochs_is_that_of_the_results():
     '| 320 epochs | 160 epochs | print |\n|---|---|---|---|'
   )
   rows = re.findall(r'\|.+\| (.+) \| (.+) \|.+\|', table.split('\n\n')[0])
-  assert len(rows) == 17
+  assert len(rows) == 19
   for whole, half in rows:
     assert whole in ran[320] | {'not run'} and half in ran[160], (whole, half)
 
