@@ -79,7 +79,7 @@ def words_of(verdict: Verdict) -> str:
   text = f'{first} of {len(verdict.judged)} {name}' if others else name
   text += ''.join(f', {count} {other}' for other, count in others)
   run = [len(one.measured) for one in verdict.judged if one.measured]
-  return f'{text}; {_seeds(min(run), max(run))}' if run else text
+  return f'{text}; {seeds(min(run), max(run))}' if run else text
 
 
 def effort(verdicts: Sequence[Verdict]) -> str:
@@ -159,7 +159,7 @@ def _comparison_row(judged: Judged) -> tuple[str, ...]:
   if one is not None:
     ours, interval = f'{one.mean:{SIGNED}}', 'none'
     number = len(judged.measured)
-    words += f', {_seeds(number, number)}'
+    words += f', {seeds(number, number)}'
     if one.has_interval:
       interval = f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
   elif judged.diverged:
@@ -190,7 +190,7 @@ def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:
   )
 
 
-def _seeds(fewest: int, most: int) -> str:
+def seeds(fewest: int, most: int) -> str:
   """Return 'one seed', '3 seeds' or, of several comparisons, '1 to 3 seeds'."""
   if fewest < most:
     return f'{fewest} to {most} seeds'

@@ -169,10 +169,9 @@ def _client_row(judged: Judged, css: str) -> Row:
   ours = f'{mean:+.1f}  ({low:.1f} to {high:.1f})'
   if judged.printed is not None:
     ours += f', print {judged.printed[0]:+.1f}'
-  seeds = len(judged.measured)
-  counted = (
-    f'{seeds} seed{"s" * (seeds > 1)}: {above:,} above 0, {below:,} below'
-  )
+  number = len(judged.measured)
+  seeds = claims_page.seeds(number, number)
+  counted = f'{seeds}: {above:,} above 0, {below:,} below'
   marks = [Mark(mean, low, high, shift=-16, size=4), *_printed(judged, -6)]
   return Row(judged.stated.sentence, marks, (ours, counted), css, dots=values)
 
