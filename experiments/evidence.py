@@ -6,7 +6,6 @@
 in the order of their worth. Finished ones are reused, stopped ones continue
 after their last checkpoint, and one that diverges ends alone. When the time is
 up, a training saves a checkpoint after its round; the same command goes on.
-After the cells come the leaderboards that the queue names.
 
 A CPU is one device a core, each of which trains clients of its own: 1.0 to 2.4
 times as fast as one device (docs/performance.md), and the numbers are its own
@@ -40,10 +39,8 @@ DRY_RUN = flags.DEFINE_bool(
 def main():
   priority.lower(CORES.value)
   # Imported here: threads of jax are to have the priority, too.
-  from configs.leaderboard import load_form
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard import fill_form as leaderboard
   from fedjax_pfl.reproduction.queue import (
     load_queue,
     show_queue,
@@ -54,22 +51,11 @@ def main():
   queue = load_queue(Path(QUEUE.value), load_table)
   configs = load_configs()
   compile_cache.cache_programs(progress.log)
-  forms = [load_form(name) for name in queue.leaderboards]
-
-  def follow(folder):
-    for form in forms:
-      leaderboard.run(form, folder / 'leaderboard')
-
   folder = Path(RESULTS.value)
   if DRY_RUN.value:
     show_queue(queue, folder)
-    for form in forms:
-      print(f'Then: {leaderboard.budget(form)}')
     return
-  minutes = MINUTES.value
-  work_through(
-    queue, folder, load_table, configs, minutes=minutes, follow=follow
-  )
+  work_through(queue, folder, load_table, configs, minutes=MINUTES.value)
 
 
 if __name__ == '__main__':

@@ -14,9 +14,7 @@ The file has the cells in the order of their worth:
   note = 'what the reader should know'  # may be left out
 
 The first seed of all entries comes first, in the order of the file, then the
-next one. Every cell is listed once. What may follow the cells, above [claims]:
-
-  leaderboards = ['cifar10']  # forms in configs/leaderboard.py
+next one. Every cell is listed once.
 
 The time ends by SIGTERM, as before a machine is taken away: a training that is
 under way saves a checkpoint after the round that it is in, and continues from
@@ -70,7 +68,6 @@ class Queue(NamedTuple):
 
   claims: dict[str, str]
   entries: tuple[Entry, ...]
-  leaderboards: tuple[str, ...] = ()  # forms, after all cells
 
 
 class Step(NamedTuple):
@@ -90,20 +87,17 @@ class Step(NamedTuple):
 def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
   """Return the queue of a file; refuse it as a whole if a part is wrong."""
   content = read_toml(path)
-  for name in content.keys() - {'claims', 'cells', 'leaderboards'}:
-    parts = ['[claims]', '[[cells]]', 'leaderboards']
+  for name in content.keys() - {'claims', 'cells'}:
+    parts = ['[claims]', '[[cells]]']
     raise wrong(str(path), name, 'a part of a queue', parts)
-  claims, boards = content.get('claims', {}), content.get('leaderboards', [])
+  claims = content.get('claims', {})
   if not isinstance(claims, dict) or not all(map(is_text, claims.values())):
     expected = "a sentence for each claim: a = 'what it is'"
     raise wrong(str(path), claims, expected)
-  if not isinstance(boards, list) or not all(map(is_text, boards)):
-    expected = "forms of the leaderboard, such as ['cifar10']"
-    raise wrong(str(path), boards, expected)
   listed = content.get('cells', [])
   entries = make_each(str(path), 'cells', listed, _entry, claims, load_table)
   _check_distinct(path, entries)
-  return Queue(claims, tuple(entries), tuple(boards))
+  return Queue(claims, tuple(entries))
 
 
 def _entry(given: Any, claims: Mapping[str, str], load_table: LoadTable):
@@ -203,13 +197,11 @@ def work_through(
   configs: summary_rows.Configs,
   *,
   minutes: float | None = None,
-  follow: Callable[[pathlib.Path], None] = lambda folder: None,
 ) -> None:
   """Do the steps that are open, until all are done or the time is up.
 
   A step that cannot be done here is left out with the sentence that says why:
-  the images are missing, or a clone lacks the models of finished runs. Once all
-  is done, and time is left, `follow` is called with the folder of results.
+  the images are missing, or a clone lacks the models of finished runs.
   """
   folder.mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
@@ -234,7 +226,6 @@ def work_through(
 
     with deadline(minutes):
       _do_steps(queue, results, write)
-      follow(folder)
     write()
     show_queue(queue, folder)
 

@@ -77,9 +77,7 @@ def test_its_cpu_is_one_device_a_core_that_gives_way():
     cwd=ROOT, env={**os.environ, **more}, capture_output=True, text=True,
   )  # fmt: skip
   assert done.returncode == 0, done.stderr
-  seen, then = done.stdout.splitlines()
-  assert seen == '[CpuDevice(id=0), CpuDevice(id=1)] 19 True'
-  assert re.match(r'Then: Leaderboard cifar10: \d+ trainings', then)
+  assert done.stdout == '[CpuDevice(id=0), CpuDevice(id=1)] 19 True\n'
 
 
 # ---- claims and leaderboard
