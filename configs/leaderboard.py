@@ -117,9 +117,9 @@ FORMS = {
       },
     },
     tuning_seeds=3,  # few validation images a seed: all three choose
-    minutes=20,
+    minutes=40,
   ),
-  # For 2.5 hours of two cores: a quarter of the images, one partition.
+  # For two hours of two cores: a quarter of the images, one partition.
   'cifar10': make(
     {
       'dataset': 'cifar10',
@@ -137,7 +137,7 @@ FORMS = {
     examples=225,
     partitions=FIVE_SHARDS,
     tuning_seeds=1,  # 1,250 validation images a seed
-    minutes=150,
+    minutes=115,
     without={'fedbn'},  # no layer normalises
   ),
   # 90 clients of 16 images, of two to five digits: too few to train alone, too
@@ -157,7 +157,7 @@ FORMS = {
     examples=13,
     partitions=FIVE_SHARDS,
     tuning_seeds=1,  # 270 validation images a seed
-    minutes=15,
+    minutes=40,
   ),
 }
 

@@ -1,0 +1,66 @@
+"""The tables of docs/leaderboard.md have the numbers of their CSVs alone."""
+
+from pathlib import Path
+
+import pytest
+
+from fedjax_pfl.leaderboard.board import OPEN, read
+from fedjax_pfl.report.styles import display_name
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / 'results' / 'leaderboard'
+
+
+def load(name):
+  """Return {method: its rows, one for each partition} of a form."""
+  found = {}
+  for row in read(RESULTS / f'{name}.csv'):
+    found.setdefault(row['method'], []).append(row)
+  return {method: rows for method, rows in found.items() if is_ranked(rows[0])}
+
+
+def is_ranked(row):
+  return row['kind'] != 'reference' and row['after']
+
+
+def after(row):
+  star = '' if row['vs_fedavg_verdict'] in ('', OPEN) else ' *'
+  return f'{float(row["after"]):.1f}{star}'
+
+
+def accuracies(row):
+  """Return before, after, and the worst tenth after personalisation."""
+  if not row:
+    return ['-'] * 3
+  before = f'{float(row["before"]):.1f}' if row['before'] else '-'
+  return [before, after(row), f'{float(row["after_worst_tenth"]):.0f}']
+
+
+def all_methods():
+  cifar10, demo = load('cifar10'), load('demo')
+  unit = float(demo['fedavg'][0]['gradients'])
+  for method, (row,) in demo.items():
+    cost = f'{float(row["gradients"]) / unit:.2f}'
+    sent = f'{float(row["bytes_up"]) / 1e6:.0f}'
+    (other,) = cifar10.get(method, [None])
+    yield [method, *accuracies(other), *accuracies(row), cost, sent]
+
+
+def three_partitions():
+  for method, rows in load('digits').items():
+    yield [method, *(after(row) for row in rows)]
+
+
+@pytest.mark.parametrize('table', [all_methods, three_partitions])
+def test_the_page_has_the_numbers_of_the_files(table):
+  page = (ROOT / 'docs' / 'leaderboard.md').read_text()
+  expected = {
+    f'| {" | ".join([display_name(method), *cells])} |'
+    for method, *cells in table()
+  }
+  (shown,) = (
+    {*part.splitlines()[2:]}
+    for part in page.split('\n\n')
+    if part.splitlines()[2:] and {*part.splitlines()[2:]} & expected
+  )
+  assert shown == expected
