@@ -67,7 +67,7 @@ def second_budgets(base, examples):
   }
 
 
-# Of every run of either form.
+# Of every run of every form.
 PROTOCOL = {
   'aggregation': 'examples',
   'lr_milestones': (),  # constant, and fine-tuning has the same

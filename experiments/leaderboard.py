@@ -1,11 +1,11 @@
 """Compare all methods by one protocol, tuned alike:
 
   python experiments/leaderboard.py                             digits
-  python experiments/leaderboard.py --form=cifar10 --minutes=150
+  python experiments/leaderboard.py --form=cifar10              two hours
   python experiments/leaderboard.py --seeds=3,4,5 \\
       --against=runs/leaderboard/digits_seeds_0_1_2.csv
 
-(make leaderboard). configs/leaderboard.py has the budget of both forms. Each
+(make leaderboard). configs/leaderboard.py has the budget of all forms. Each
 training is a run directory below --folder: a repeated command trains nothing
 twice, and a stopped one goes on. With --minutes it stops then, and runs at the
 lowest priority; what is finished is written all the same.
