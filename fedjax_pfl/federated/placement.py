@@ -101,11 +101,12 @@ class OnMesh(OneDevice):
 
     def initialize(server, clients, data):
       whole = trees.gather(clients, slice(num_clients))
-      server, clients = stage.initialize(server, whole, data)
-      return jax.lax.with_sharding_constraint(
-        (server, pad_rows(clients, self.round_up(num_clients))),
-        (NamedSharding(self.mesh, Spec()), self._divided),
+      # Whole first: the partitioner cannot divide what a host callback returns.
+      server, clients = jax.lax.with_sharding_constraint(
+        stage.initialize(server, whole, data), NamedSharding(self.mesh, Spec())
       )
+      clients = pad_rows(clients, self.round_up(num_clients))
+      return server, jax.lax.with_sharding_constraint(clients, self._divided)
 
     return self.compile(initialize)(server, clients, data)
 
