@@ -2,11 +2,12 @@
 
   d_i <- the change of upload i (exchange.py)          |.| over all its leaves
   s   <- sum_{i in S} min(1, c / |d_i|) d_i  +  N(0, (z c)^2)     on the server
-  the method aggregates as if each of the cohort had sent s / n
+  the method aggregates as if n clients had each sent s / n
 
-n is the expected size of the cohort S and never counts it. The method sees no
-single upload, no number of examples, and neither who was drawn nor who failed:
-all it does is post-processing of s, which one client moves by at most c.
+n is the expected number of S, those of the cohort who do not drop out, and S is
+never counted. The method sees no single upload, no number of examples, and
+neither who was drawn nor who failed: all it does is post-processing of s, which
+one client moves by at most c.
 
 With a quantile gamma the clip moves there (Andrew et al. 2021), from one more
 noised sum, for which the first pays with more noise of its own:
@@ -49,7 +50,7 @@ class Mechanism(NamedTuple):
 
   clip: float  # c, or the first one
   noise_multiplier: float  # z
-  expected: float  # n
+  expected: float  # n, clients that send
   quantile: float = 0.0  # gamma; 0: the clip stays
   bands: int = 1  # of the noise; 1: independent in every round
 
@@ -96,13 +97,12 @@ def private(
 
   def receive(changes, senders, state):
     mean, state = private_mean(mechanism, changes, senders, state)
-    size = len(senders.ids)
-    nobody = senders._replace(
-      ids=jnp.arange(size),
-      counts=jnp.ones_like(senders.counts),
-      has_sent=jnp.ones_like(senders.has_sent),
-    )
-    copies = trees.repeated(mean, size)
+    # Some places stay empty: a Poisson cohort has more of them than n.
+    ids = jnp.arange(len(senders.ids))
+    sends = ids < max(1, round(mechanism.expected))
+    counts = sends.astype(senders.counts.dtype)
+    nobody = senders._replace(ids=ids, counts=counts, has_sent=sends)
+    copies = jax.tree.map(partial(jnp.multiply.outer, sends), mean)
     return copies, nobody, state
 
   def send(change, memory, rng):

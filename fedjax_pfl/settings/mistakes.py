@@ -154,6 +154,13 @@ def _check_privacy(settings: Settings, refuse_if: Refuse) -> None:
     (dp.clip and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise),
     (dp.clip and not any(both), 'dp.epsilon', 'a budget, or a noise', noise),
     (dp.clip and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',)),
+    (
+      dp.clip_quantile and training.deadline,
+      'dp.clip_quantile',
+      '0 with a deadline: nobody knows how many are late, of whom no norm is '
+      'counted',
+      ('dp.clip_quantile=0', 'deadline=0'),
+    ),
   ):
     refuse_if(*mistake)
   is_cyclic, rate = training.sampling == 'cyclic', training.client_fraction

@@ -21,16 +21,20 @@ class Budget(NamedTuple):
   plan: Plan  # of each stage: its rounds, and how clients are drawn
   noise: float  # multiplier: given, or from dp.epsilon
   changes: tuple[PyTree, ...]  # of each stage: shapes of what a client changes
+  senders: tuple[float, ...]  # of each stage: clients that do not drop out
 
   def around(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Return the method with this noise."""
-    mechanisms = map(self.mechanism, self.plan)
+    mechanisms = self.mechanisms()
     return tuple(map(privacy.private, stages, mechanisms, self.changes))
 
-  def mechanism(self, rounds: Rounds) -> privacy.Mechanism:
-    dp = self.dp
-    how = dp.clip, self.noise, rounds.size, dp.clip_quantile, rounds.bands
-    return privacy.Mechanism(*how)
+  def mechanisms(self) -> list[privacy.Mechanism]:
+    """Return what each stage does to uploads."""
+    dp, pairs = self.dp, zip(self.plan, self.senders, strict=True)
+    return [
+      privacy.Mechanism(dp.clip, self.noise, n, dp.clip_quantile, rounds.bands)
+      for rounds, n in pairs
+    ]
 
   def spent(self, done: int) -> float:
     """Return the epsilon of so many rounds."""
@@ -65,14 +69,19 @@ def make_budget(
   noise = dp.noise_multiplier or accountant.find_noise(
     dp.epsilon, dp.delta, plan
   )
-  budget = Budget(dp, plan, noise, (None,) * len(stages))
-  for rounds in plan:
-    largest = budget.mechanism(rounds).largest_noise
+  rate = settings.training.dropout_rate
+  senders = tuple(
+    rounds.size * (1 - rate * (not stage.full_participation))
+    for rounds, stage in zip(plan, stages, strict=True)
+  )
+  budget = Budget(dp, plan, noise, (None,) * len(stages), senders)
+  for mechanism in budget.mechanisms():
+    largest = mechanism.largest_noise
     if dp.clip_quantile and noise >= largest:
       raise bad_input(
         'dp.clip_quantile',
         got=dp.clip_quantile,
-        expected=f'0 with {rounds.size:g} clients a round and noise of '
+        expected=f'0 with {mechanism.expected:g} clients a round and noise of '
         f'{noise:.3g} clips: to count who is below the clip takes less than '
         f'{largest:g}',
         choices=['dp.clip_quantile=0', 'more clients a round', 'less noise'],

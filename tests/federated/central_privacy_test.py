@@ -140,6 +140,45 @@ def test_a_round_that_nobody_joins_has_noise_as_any_other():
   assert norm_of(moved) == pytest.approx(0.15 * size**0.5, rel=0.4)
 
 
+@pytest.mark.parametrize('name', ['fedavg', 'scaffold', 'feddyn'])
+def test_empty_places_of_a_cohort_are_no_clients(name):
+  """A Poisson cohort has more places than clients that join."""
+  (stage,) = build(name, train=UNIFORM)
+  stage = privacy.private(stage, QUIET)
+  server, clients = begin(stage, DATA, KEY(1))
+  cohort = gather(clients, jnp.array([0, 2, 5, 7]), DATA)
+  update = client_update(stage.algorithm, server, DATA, KEY(2))
+  _, up, _ = jax.jit(jax.vmap(update))(cohort)
+  more = jax.tree.map(
+    lambda x: jnp.pad(x, [(0, 5), *[(0, 0)] * (x.ndim - 1)]), up
+  )
+  assert_close(
+    stage.algorithm.aggregate(server, up, senders_of(4)),
+    stage.algorithm.aggregate(
+      server, more, senders_of(9, jnp.arange(9) < 4)._replace(num_clients=8)
+    ),
+  )
+
+
+def test_clients_that_drop_out_are_not_expected():
+  pytest.importorskip('dp_accounting')
+  dp = {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA}
+  shown = []
+  for rate in (0.0, 0.5):
+    run = make_experiment(dp=dp, dropout_rate=rate)
+    shown.append(
+      [(one.expected, one.noise_multiplier) for one in run.privacy.mechanisms()]
+    )
+  ((whole, noise),), ((half, same),) = shown
+  assert half == whole / 2 and noise == same
+  late = {'deadline': 3.0, 'client_speeds': 'lognormal'}
+  dp['clip_quantile'] = 0.5
+  message = refused(lambda: make_experiment(dp=dp, **late))
+  assert message.startswith(
+    'dp.clip_quantile: got 0.5, expected 0 with a deadl'
+  )
+
+
 def test_the_clip_moves_to_the_quantile():
   """By hand for one step; then norms of 1 to 100, of which 80 % lie below."""
   adaptive = privacy.Mechanism(1.0, 0.0, expected=100.0, quantile=0.8)
