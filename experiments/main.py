@@ -49,7 +49,8 @@ def main(overrides):
   from fedjax_pfl.training import multihost
 
   if COORDINATOR.value:  # each process is given its share of the machine
-    machine.divide_cpu(settings.get('devices') or 1)
+    devices = settings.get('devices')  # not checked yet
+    machine.divide_cpu((type(devices) is int and devices) or 1)
   elif WORKDIR.value:  # as many as the run was started on, on fewer cores, too
     machine.divide_cpu(run_dir.devices_of(WORKDIR.value) or 0)
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)

@@ -12,7 +12,7 @@ from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.runs.checkpoint import steps
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training import loop, many_runs
+from fedjax_pfl.training import loop, many_runs, multihost
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -112,13 +112,22 @@ def signalled(number, after):
 
 
 @pytest.mark.parametrize('number', loop.SIGNALS)
-def test_a_signal_saves_the_run_and_logs_it(whole, tmp_path, capsys, number):
+def test_a_signal_saves_the_run_and_logs_it(
+  whole, tmp_path, capsys, monkeypatch, number
+):
   """Of two seeds the second does not begin."""
   seeds = [
     one._replace(settings=replace(one.settings, checkpoint_every=3))
     for one in map(tiny.experiment, (0, 1))
   ]
   folders = [tmp_path / '0', tmp_path / '1']
+  saved = []  # when processes wait for one another
+
+  def any_of(sent, any_of=multihost.any_of):
+    saved.append(steps(folders[0] / 'checkpoints'))
+    return any_of(sent)
+
+  monkeypatch.setattr(multihost, 'any_of', any_of)
   before = [signal.getsignal(each) for each in loop.SIGNALS]
   stopped = pytest.raises(loop.Stopped)
   with signalled(number, after=2), stopped as caught:
@@ -126,6 +135,7 @@ def test_a_signal_saves_the_run_and_logs_it(whole, tmp_path, capsys, number):
   assert caught.value.status == 128 + number and caught.value.logged
   assert 'Saved after round 2; the same' in capsys.readouterr().out
   assert steps(folders[0] / 'checkpoints') == [2] and not folders[1].exists()
+  assert saved == [[], [], [2]]  # no process ends before the checkpoint
   assert not (folders[0] / lock.NAME).exists()
   assert [signal.getsignal(each) for each in loop.SIGNALS] == before
   many_runs.train_many(seeds, folders)

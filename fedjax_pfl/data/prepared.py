@@ -16,7 +16,7 @@ from concurrent import futures
 
 import numpy as np
 
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 from fedjax_pfl.data import stored_arrays
 from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
 
@@ -97,11 +97,14 @@ def load(where: Where) -> Dataset:
   return dataset
 
 
+@may_read('data_dir')
 def read(name: str, root: pathlib.Path) -> Dataset:
-  """Return the arrays; raise BadInput if they are damaged."""
+  """Return the arrays; raise BadInput if they are damaged or locked."""
   folder = folder_of(name, root)
   try:
     return stored_arrays.read_entry(folder)
+  except PermissionError:  # of which `may_read` makes a sentence
+    raise
   except Exception as error:  # numpy, json and the disk raise a dozen kinds
     raise _damaged(name, folder, error) from error
 

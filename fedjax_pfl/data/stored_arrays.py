@@ -72,19 +72,22 @@ def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
   folder.parent.mkdir(parents=True, exist_ok=True)
   half = tempfile.TemporaryDirectory(prefix='.half-', dir=folder.parent)
   with half as temporary:
+    # Only this account could open `temporary` itself, wherever it is moved.
+    entry = pathlib.Path(temporary, 'entry')
+    entry.mkdir()
     for split in SPLITS:
       arrays = getattr(dataset, split)._asdict()
       if dataset.clients:
         arrays['clients'] = dataset.clients[SPLITS.index(split)]
       for part, array in arrays.items():
-        np.save(f'{temporary}/{split}_{part}.npy', array)
+        np.save(entry / f'{split}_{part}.npy', array)
     meta = dataset._asdict() | {'clients': bool(dataset.clients) or None}
     meta['shapes'] = [meta.pop(split).x.shape for split in SPLITS]
-    pathlib.Path(temporary, 'meta.json').write_text(json.dumps(meta))
+    (entry / 'meta.json').write_text(json.dumps(meta))
     # An existing entry is unreadable, or another process has just written the
     # same arrays: either may be replaced.
     shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
+    os.replace(entry, folder)
 
 
 def files_key(

@@ -95,7 +95,9 @@ def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
   try:
     text = expand_home('client_speeds', path).read_text()
     speeds = np.array(text.replace(',', ' ').split(), float)
-  except (FileNotFoundError, IsADirectoryError, ValueError) as error:
+  except PermissionError:  # of which `may_read` makes a sentence
+    raise
+  except (OSError, ValueError) as error:
     found = str(error)
   else:
     if speeds.shape == (num_clients,) and np.all(

@@ -79,7 +79,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   evaluated = {'last': evaluate(training.states, experiment.rounds, main)}
   if not chosen:
     return evaluated
-  if chosen.round < 0:  # a run without rounds: its start is chosen
+  if chosen.round < 0:  # a last stage without rounds: its start is chosen
     chosen, _ = best_rounds.choose(
       evaluator, chosen, last, training.states, training.done
     )

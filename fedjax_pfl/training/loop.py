@@ -151,7 +151,12 @@ def run_rounds(training: Training) -> Training:
           if training.run.last_checkpoint() != stop:
             save_state(training)
           progress.log(f'Saved after round {stop}; the same command continues.')
+          # Only the first process writes: the end of another might end it.
+          multihost.any_of(0)
           raise Stopped(number, logged=True)
+    # That of several stages would continue from the first: `state_shapes`.
+    if not experiment.rounds and len(experiment.stages) == 1:
+      training = save_start(training, place)
   return training
 
 
@@ -303,6 +308,15 @@ def record(
   training.run.log(round=done, **numbers)
   if done % every.save == 0 or done == place.last:
     save_state(training)
+  return training
+
+
+def save_start(training: Training, place: Place) -> Training:
+  """Return a run of no round, saved: exports and analyses read checkpoints."""
+  own = training.evaluator, training.state.chosen, place.number
+  chosen, _ = choose(*own, training.states, training.done)
+  training = training._replace(state=training.state._replace(chosen=chosen))
+  save_state(training)
   return training
 
 

@@ -29,6 +29,9 @@ MISTAKES = {
   f'--config={DIGITS} --workdir=a/b --config.shards_per_clients=5': (
     '(did you mean shards_per_client?)'
   ),
+  f'--config={DIGITS} --workdir=a/b --config.devices=all --coordinator=x': (
+    'coordinator: got '
+  ),
 }
 
 

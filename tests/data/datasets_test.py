@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
+from fedjax_pfl.data import stored_arrays
 from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.images import Images, Shape, Synthetic, make_dataset
 from fedjax_pfl.data.prepared import folder_of
@@ -62,6 +63,26 @@ def test_digits_are_split_by_class_in_the_order_of_the_file():
 def test_prepared_arrays_are_read(tmp_path):
   want = store(tmp_path)
   assert_same(load_dataset('cifar10', data_dir=str(tmp_path)), want)
+
+
+def test_other_accounts_may_read_prepared_arrays_as_any_folder(tmp_path):
+  store(tmp_path)
+  folder = folder_of('cifar10', tmp_path)
+  assert folder.stat().st_mode == folder.parent.stat().st_mode
+  assert [*folder.parent.iterdir()] == [folder]
+
+
+def test_prepared_arrays_that_are_locked_are_not_called_damaged(
+  tmp_path, monkeypatch
+):
+  store(tmp_path)
+
+  def read_entry(folder):
+    raise PermissionError(13, 'Permission denied', f'{folder}/meta.json')
+
+  monkeypatch.setattr(stored_arrays, 'read_entry', read_entry)
+  message = refused(lambda: load_dataset('cifar10', data_dir=str(tmp_path)))
+  assert 'meta.json, which this account may not read' in message
 
 
 def test_synthetic_stands_in_only_where_asked_and_needed(tmp_path):

@@ -64,6 +64,8 @@ def test_speeds_are_those_of_the_seed_or_of_the_file(tmp_path):
     sim_time.read_speeds, tmp_path / 'speeds', 4
   )
   assert 'No such file' in refused(sim_time.read_speeds, tmp_path / 'none', 4)
+  inside = tmp_path / 'speeds' / 'x'
+  assert 'Not a directory' in refused(sim_time.read_speeds, inside, 4)
 
 
 # ---- partial work

@@ -16,6 +16,7 @@ from small_runs import (
   with_algorithm,
 )
 
+from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.client.global_model import Server
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -207,16 +208,19 @@ def test_a_family_of_views_and_scores_by_the_batch(tmp_path):
 # ---- runs of no round
 
 
-def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path):
+@pytest.mark.parametrize('select', ['last', 'validation'])
+def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path, select):
   first = TASK.init(jax.random.key(42))
   experiment = with_algorithm(
-    make_experiment(**NO_ROUND),
+    make_experiment(**NO_ROUND, select=select, validation_fraction=0.2),
     init_server=lambda key: Server(jnp.zeros((), int), first),
   )
   result = train(experiment, tmp_path)
   assert result['rounds'] == 0 and result['test_best'] == {}
   assert 0 <= result['views']['initial']['mean'] <= 100
-  assert not checkpoint.steps(tmp_path / 'checkpoints')
+  # What is exported and analysed.
+  server, _ = load_states(experiment, tmp_path, pytest.fail)
+  assert_same_bits(server.params, first)
   params, _ = load_model(tmp_path / 'model' / 'global.npz')
   assert_same_bits(jax.tree.map(jnp.asarray, params), first)
 

@@ -68,6 +68,11 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
           f'{file} with the user {user}, of whom it has no data',
           'a file that was put together from several',
         )
+      if user in users:
+        raise _refusal(
+          f'{file} with the user {user}, whom an earlier file has, too',
+          'files of two runs of preprocess.sh in one folder',
+        )
       users[user] = _read_user(name, data[user], size, f'{file}, user {user}')
   return users
 

@@ -101,7 +101,8 @@ def owned(clients: list[Images]) -> Owned:
   """Return the examples of all clients, each divided in time."""
   train, test = [], []
   for client in clients:
-    cut = int(TRAIN_SHARE * len(client.y))
+    # Who has one example trains on it: a client needs no test.
+    cut = max(1, int(TRAIN_SHARE * len(client.y)))
     train.append(Images(*(array[:cut] for array in client)))
     test.append(Images(*(array[cut:] for array in client)))
   return joined(train, test)

@@ -65,6 +65,13 @@ def test_a_division_of_leaf_is_kept(tmp_path):
   assert 'the user ann in one of train and test' in message
 
 
+def test_a_user_of_two_files_is_refused(tmp_path):
+  write(tmp_path / 'leaf' / 'all_data_0.json', 'femnist')
+  write(tmp_path / 'leaf' / 'all_data_1.json', 'femnist', ['bob'])
+  message = refused(prepared, tmp_path, 'femnist')
+  assert 'all_data_1.json with the user bob, whom an earlier' in message
+
+
 @pytest.mark.parametrize(
   ('change', 'words'),
   [

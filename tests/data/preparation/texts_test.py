@@ -6,6 +6,7 @@ import small_play
 from helpers import refused
 
 from fedjax_pfl.data.datasets import load_dataset
+from fedjax_pfl.data.images import Images
 from fedjax_pfl.data.preparation import texts
 from fedjax_pfl.data.preparation.prepare import prepare
 
@@ -31,6 +32,12 @@ def test_roles_are_clients_whose_last_examples_are_tests(tmp_path):
     np.testing.assert_array_equal(x[y >= 0], want[:-1])
     np.testing.assert_array_equal(y[y >= 0], want[1:])
   assert {*map(len, dataset.clients)} == {len(dataset.train.y), 6}
+
+
+def test_a_client_of_one_example_trains_on_it():
+  clients = [Images(np.zeros((n, 80)), np.zeros((n, 80))) for n in (1, 2, 5)]
+  *_, owners = texts.owned(clients)
+  assert [one.tolist() for one in owners] == [[0, 1, 2, 2, 2, 2], [1, 2]]
 
 
 @pytest.mark.parametrize(
