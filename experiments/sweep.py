@@ -51,7 +51,7 @@ def main(overrides):
 
   if PAGE.value:
     page.check_output(PAGE.value)
-  combinations = read_combinations()
+  combinations = read_combinations(overrides)
   configs = [
     commandline.read_settings(CONFIG.value, {**overrides, **own})
     for own in combinations
@@ -74,15 +74,17 @@ def main(overrides):
       progress.log('No report: a run of every setting diverged.')
 
 
-def read_combinations():
-  """Return the combinations that the flags ask for."""
+def read_combinations(overrides):
+  """Return the combinations that the flags ask for, beside the overrides."""
   from fedjax_pfl.tuning.combinations import (
+    check_fixed,
     check_together,
     combine,
     parse_grids,
     parse_ranges,
   )
 
+  check_fixed(overrides)
   grids, ranges = parse_grids(GRID.value), parse_ranges(RANGE.value)
   check_together(grids, ranges, RANDOM.value)
   return combine(grids, ranges, RANDOM.value or 0)

@@ -20,7 +20,8 @@ data models runs
 client
 algorithms federated
 evaluation
-settings report
+settings
+report
 training
 analysis tuning
 reproduction leaderboard
@@ -29,7 +30,7 @@ LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.
 ONLY = {
   'algorithms': {'core', 'data', 'models', 'client'},
-  'report': {'algorithms', 'core', 'data', 'evaluation', 'runs'},
+  'report': {'algorithms', 'core', 'data', 'evaluation', 'runs', 'settings'},
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 # Slow to load: only inside the functions that need them.

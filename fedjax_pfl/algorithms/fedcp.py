@@ -85,6 +85,10 @@ class Separated(NamedTuple):
   gate: Gate
   client: Client
   seed: Array | None  # [] of the noise; released
+  rule = (
+    'logits = p(r f) + h((1 - r) f), p the head of client/, h that of params/, '
+    'r from gate/ and client/: FedCP'
+  )
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:

@@ -61,6 +61,7 @@ class Shifted(NamedTuple):
 
   params: Params
   shift: Array
+  rule = 'logits = the head of params/ on f + shift'
 
 
 class Fit(NamedTuple):

@@ -51,6 +51,7 @@ class Both(NamedTuple):
 
   params: Params
   personal_head: Params
+  rule = 'logits = network(x) + the head of personal_head/ on f'
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:

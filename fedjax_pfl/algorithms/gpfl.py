@@ -84,6 +84,7 @@ class Conditioned(NamedTuple):
   params: Params
   valve: Valve
   condition: Array  # [F] p_i
+  rule = 'logits = the head of params/ on C(f, condition), of valve/: GPFL'
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:

@@ -56,6 +56,10 @@ class Store(NamedTuple):
   features: Array  # [N, F]
   labels: Array  # [N]
   is_real: Array  # [N] bool
+  rule = (
+    'p = lam p_kNN + (1 - lam) softmax(network(x)); neighbours of f are rows of '
+    "features/ that are real; lam, neighbours and scale are the run's: kNN-Per"
+  )
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:

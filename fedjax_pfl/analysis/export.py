@@ -258,17 +258,24 @@ def input_of(experiment: Experiment) -> dict[str, Any]:
 
 
 def rule_of(model: View) -> dict[str, str]:
-  """Return how predictions follow from the arrays; f is the head's input."""
+  """Return how predictions follow from the arrays; f is the head's input.
+
+  A view that is no network has a sentence of its own, `rule`.
+  """
+  name = type(model).__name__.lower()
+  if not isinstance(model, Mapping | Euclidean | Cosine):
+    own = getattr(model, 'rule', "as `predict` in the method's file says")
+    text = f"{own}. The network is params/, f its head's input"
+    return {'name': f'network, {name}', 'text': text}
   is_nearest = isinstance(model, Euclidean | Cosine)
   params = model.model.params if is_nearest else model
   features = 'concatenated' if 'encoders' in params else 'network'
   if not is_nearest:
     return {'name': features, 'text': HEAD[features]}
-  nearest = type(model).__name__.lower()
   return {
-    'name': f'{features}, {nearest}',
+    'name': f'{features}, {name}',
     'text': f'{HEAD[features]}; in place of the head, whose input is f, counts '
-    f'{NEAREST[nearest]}. The network is model/params, the rest model/means '
+    f'{NEAREST[name]}. The network is model/params, the rest model/means '
     'and model/present',
   }
 

@@ -39,7 +39,7 @@ def other_measures(scores: Scores) -> dict[str, np.ndarray]:
     if getattr(scores, name) is not None
   }
   if 'top5' in measures:
-    measures['top5'] *= 100 / np.maximum(scores.count, 1)
+    measures['top5'] = measures['top5'] * (100 / np.maximum(scores.count, 1))
   return measures
 
 

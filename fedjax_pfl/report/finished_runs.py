@@ -1,6 +1,7 @@
 """Read the directories of finished runs for a report."""
 
 import collections
+import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -12,6 +13,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
+from fedjax_pfl.settings import defaults
 
 OWN_DATA = ('npz', 'folder')  # names of many data sets
 INITIAL = 'initial'  # the view before personalisation, where there is one
@@ -27,7 +29,7 @@ class FinishedRun(NamedTuple):
 
   path: pathlib.Path
   record: dict[str, Any]  # config.json: the config, and what it ran on
-  config: dict[str, Any]  # with words for what only runs beside it give
+  config: dict[str, Any]  # every field; words for what only other runs give
   result: dict[str, Any]
   metrics: list[dict[str, Any]]
   clients: Clients
@@ -87,7 +89,18 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
   has_metrics = (path / run_dir.METRICS).exists()
   metrics = run_dir.load_metrics(path) if has_metrics else []
   clients = run_dir.load_clients(path)
-  return FinishedRun(path, record, record['config'], result, metrics, clients)
+  config = with_defaults(record['config'])
+  return FinishedRun(path, record, config, result, metrics, clients)
+
+
+def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return a config with the fields that were added after its run, too."""
+  later = json.loads(json.dumps(defaults()))  # as those of config.json
+  whole = dict(config)
+  for name, value in later.items():
+    own = config.get(name, value)
+    whole[name] = {**value, **own} if isinstance(own, Mapping) else own
+  return whole
 
 
 def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:

@@ -24,7 +24,10 @@ NOTE = (
   'Hollow: before personalisation. Filled: after, mean over clients. '
   'Cross: worst tenth of the clients.'
 )
-SEVERAL = 'Means over {} seeds; line: 95 % interval (Student).'
+SEVERAL = (
+  'Line: 95 % interval over three seeds or more (Student); of fewer, the way '
+  'from before to after.'
+)
 
 
 class Numbers(NamedTuple):
@@ -93,6 +96,6 @@ def draw(groups: Sequence[Group]):
   title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
   by_name = {group.style.name: group.runs for group in groups}
   notes = [NOTE, *notes_on_choice(by_name)]
-  if (seeds := len(groups[0].runs)) >= differences.MIN_SEEDS:
-    notes.insert(1, SEVERAL.format(seeds))
+  if max(len(group.runs) for group in groups) >= differences.MIN_SEEDS:
+    notes.insert(1, SEVERAL)
   return picture.draw(title, [Panel('', svg)], colours, notes=notes)

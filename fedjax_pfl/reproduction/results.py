@@ -155,7 +155,9 @@ class Results:
     self.rows, self.row_of, self._kept = {}, {}, {}
     for row in rows:
       self.rows.setdefault((row['key'], row['view']), row)
-      self.row_of[row['key'].partition('_')[0]] = row
+      training, _, evaluation = row['key'].partition('_')
+      if not evaluation or training not in self.row_of:
+        self.row_of[training] = row
       if ' quick=True' not in row['setting']:
         for data in (self.data, *[self._kept] * (not row['run'])):
           data.setdefault(int(row['seed']), set()).add(row['data'])

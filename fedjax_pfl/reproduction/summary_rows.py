@@ -2,7 +2,7 @@
 
 Its numbers, the command that reproduces it, and the machine it ran on; paths of
 the machine are left out. `commit` and `machine` are those of the run, also
-where a view of it was evaluated later.
+where it got a view later; an evaluation with other settings has its own.
 `key` is that of the training, followed by that of the evaluation where it is
 not the run's own; `data` is the fingerprint of its data; `run` is its directory
 in results/runs, '' where it is not there.

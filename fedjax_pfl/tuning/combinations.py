@@ -4,7 +4,7 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,7 +43,8 @@ def combine(
   >>> combine({'hp.mu': ['0.1', '1']}, {}, 0)
   [{'hp.mu': '0.1'}, {'hp.mu': '1'}]
 
-  The draws are the first of one sequence: a larger number adds to them.
+  The draws are the first of one sequence: a larger number adds to them. Each is
+  there once: of few whole numbers there are fewer draws.
   """
   rows = [
     dict(zip(grid, values, strict=True))
@@ -59,7 +60,8 @@ def combine(
     }
     for drawn in shares
   ]
-  return [row | drawn for row in rows for drawn in draws]
+  each_once = [one for at, one in enumerate(draws) if one not in draws[:at]]
+  return [row | drawn for row in rows for drawn in each_once]
 
 
 # ---- From flags to fields and values -----------------------------------------
@@ -123,17 +125,27 @@ def _parse(
         choices=choices,
         cause='a typing error, a value that is missing, or a comma too many',
       )
-    if field in found or field == 'seed':
-      raise bad_input(
-        flag,
-        got=field,
-        expected='every field once, and no seed',
-        choices=['all values behind one flag', '--seeds=3'],
-        cause='one field in two flags; or seeds, which are repeated for every '
-        'combination',
-      )
+    _check_field(flag, field, found)
     found[field] = value
   return found
+
+
+def _check_field(flag: str, field: str, found: Collection[str] = ()) -> None:
+  if field in found or field == 'seed':
+    raise bad_input(
+      flag,
+      got=field,
+      expected='every field once, and no seed',
+      choices=['all values behind one flag', '--seeds=3'],
+      cause='one field in two flags; or seeds, which are repeated for every '
+      'combination',
+    )
+
+
+def check_fixed(fields: Iterable[str]) -> None:
+  """Refuse the seed among the fields that all combinations share."""
+  for field in fields:
+    _check_field('--config', field)
 
 
 def check_together(

@@ -117,4 +117,6 @@ def _mean_and_std(values: Sequence[float]) -> str:
   mean = float(np.mean(values))
   if math.isnan(mean):
     return 'diverged'
-  return f'{mean:.2f} ± {np.std(values):.2f}'
+  if len(values) == 1:
+    return f'{mean:.2f}'
+  return f'{mean:.2f} ± {np.std(values, ddof=1):.2f}'

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import helpers
@@ -13,7 +14,15 @@ import pytest
 from helpers import refused
 
 import fedjax_pfl as pfl
-from fedjax_pfl.analysis.export import Choice, choose, export, export_model
+from fedjax_pfl.algorithms import fedrod
+from fedjax_pfl.analysis.export import (
+  HEAD,
+  Choice,
+  choose,
+  export,
+  export_model,
+  rule_of,
+)
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -148,6 +157,17 @@ def test_class_means_are_beside_the_parameters(tiny_run, tmp_path):
   gaps = np.linalg.norm(np.asarray(f)[:, None] - model['means'], axis=-1)
   gaps = np.where(model['present'], gaps, np.inf)
   assert (gaps.argmin(1) == y).sum() == header['test_correct']
+
+
+def test_the_rule_of_a_view_that_is_no_network():
+  """Nor does a view of one's own, without a rule, pass for a network."""
+  assert rule_of({'head': 1}) == {'name': 'network', 'text': HEAD['network']}
+  both = rule_of(fedrod.Both({}, {}))['text']
+  assert both.startswith(
+    'logits = network(x) + the head of personal_head/ on f'
+  )
+  own = namedtuple('Own', 'params')({})
+  assert rule_of(own)['text'].startswith('as `predict` in')
 
 
 # ---- bad input

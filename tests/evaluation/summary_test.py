@@ -33,12 +33,13 @@ def test_other_measures_by_hand():
     [5, 2, 0, 1],
     [10, 2, 0, 4],
     loss=np.array([1.0, 3.0, 9.0, 9.0]),
-    top5=np.array([8, 2, 0, 4]),
+    top5=np.array([8.0, 2, 0, 4]),
     ece=np.array([0.1, 0.3, 9.0, 9.0], np.float32),
     own={'recall': np.array([np.nan, 0.5, 9.0, 1.0])},  # where it is finite
   )
   got = summarise(scores, np.array([1, 1, 1, 0]))
   assert got['top5'] == pytest.approx((80 + 100) / 2)
+  assert scores.top5.tolist() == [8, 2, 0, 4]  # as they were given
   assert got['loss'] == pytest.approx(2)
   assert got['ece'] == pytest.approx(0.2)
   assert got['recall'] == 0.5 and summarise(scores)['recall'] == 0.75

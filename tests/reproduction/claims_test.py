@@ -16,6 +16,7 @@ from configs.tables.common import load_configs
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
+from fedjax_pfl.reproduction.claims.verdicts import printed_of
 from fedjax_pfl.reproduction.queue import load_queue
 from fedjax_pfl.reproduction.results import read_folder
 
@@ -125,6 +126,14 @@ def test_a_wrong_file_is_a_sentence(tmp_path, old, new, words):
     path.write_text(GOOD.replace(old, new))
   message = refused(load_claims, path, claim_runs.load_table)
   assert str(path) in message and re.search(words, message)
+
+
+def test_cells_without_a_printed_number_have_no_printed_difference(tmp_path):
+  path, where = tmp_path / 'claims.toml', "where = 'metric=last_accuracy'"
+  text = re.sub("'fedbabu/98'", "'pfllib/1'", GOOD)
+  path.write_text(re.sub('where = .*', where, text))
+  (claim,) = load_claims(path, load_table)
+  assert printed_of(claim.comparisons[0].terms) is None
 
 
 # ---- Our results -------------------------------------------------------------

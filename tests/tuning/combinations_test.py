@@ -42,6 +42,8 @@ def test_random_numbers_lie_in_their_ranges():
   assert combine({'a': ['1', '2']}, ranges, 3)[3:] == [
     {'a': '2', **row} for row in rows[:3]
   ]
+  few = combine({}, parse_ranges(['local_epochs=1..3']), 20)  # each once
+  assert sorted(row['local_epochs'] for row in few) == ['1', '2', '3']
 
 
 GRID = '--grid: got {!r}, expected a field and its values'

@@ -16,15 +16,12 @@ from fedjax_pfl.report.charts.rows import Change
 from fedjax_pfl.report.finished_runs import FinishedRun, either
 from fedjax_pfl.report.styles import Style, spare_dashes, style_of
 from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.settings import FIELDS
 
-# Fields in which the runs of a group may differ: the seed, those that change no
-# number, as the settings mark them, but not the views, which the page shows.
-UNTRAINED = (
-  *('seed', 'data_dir', 'conv_impl', 'save_clients'),
-  *('checkpoint_every', 'eval_every', 'log_every'),
-  *('clients_per_chunk', 'clients_placement', 'debug', 'devices'),
-  *('quick', 'tracker'),
-)
+# Fields in which the runs of a group may differ: those that change no number,
+# but not the views, which the page shows.
+UNTRAINED = {name for name, field in FIELDS.items() if not field.changes}
+UNTRAINED = UNTRAINED - {'views'} | {'seed', 'eval_every'}
 MAX_SETTINGS = 3  # in a label; with more, it has the folder's name instead
 
 Views = str | Sequence[str] | None  # one of all seeds, one for each, or none

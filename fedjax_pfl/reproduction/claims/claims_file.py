@@ -152,4 +152,5 @@ def _term(
   cell = cells[0]
   if view is not None:
     cell = cell._replace(reading=Reading(view))
-  return Term(sign, cell, table.name, where, view is None)
+  is_printed = view is None and cell.published.mean is not None
+  return Term(sign, cell, table.name, where, is_printed)
