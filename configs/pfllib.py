@@ -54,6 +54,7 @@ EXPERIMENTS = {
   'apfl': ('personal', {}),
   'ditto': ('personal', {}),
   'fedala': ('personal', {}),
+  # alpha / sigma (S - 1) is 1.9, of PFLlib's defaults, alphaK = sigma = 1, 19.
   'fedamp': ('personal', {}),
   'fedavg': ('initial', {}),
   'fedbabu': (
@@ -70,7 +71,7 @@ EXPERIMENTS = {
   'fedrod': ('personal', {}),
   'gpfl': ('personal', {}),
   'local_only': ('personal', {}),
-  'per_fedavg': ('adapted', {}),
+  'per_fedavg': ('adapted', {'finetune': {'batch_size': 10}}),
   'pfedme': ('personal', {'hp': {'inner_lr': 0.01, 'lam': 15.0}}),
 }
 

@@ -13,11 +13,13 @@ round 0 there is nothing to mix.
 
 Views: 'initial' is w; 'personal' is u(W_i), with W_i trained for an epoch.
 
-New client: the initial model is its w_i; it mixes and trains for one round.
+New client: its w_i is w, so that there is nothing to mix; it trains for one
+round, and its first mixture is that of the view 'personal'.
 
-Differs from the paper: the s % are a contiguous block of the client's examples,
-as in the public code, whose epochs have no bound. That code mixes for absent
-clients as well, and counts tensors instead of layers (`layer_idx`).
+Differs from the paper: the bound on the epochs of a first mixture. The s % are
+drawn anew for each mixture; in the public code they are a contiguous block of
+the client's examples. That code mixes for absent clients as well, and counts
+tensors instead of layers (`layer_idx`).
 """
 
 from typing import NamedTuple
@@ -26,11 +28,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  own_examples,
+  personalization,
+)
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
-from fedjax_pfl.data.batching import batches_of_epoch, block_of, steps_of_epoch
+from fedjax_pfl.data.batching import batches_of_epoch, steps_of_epoch
 
 
 class HParams(NamedTuple):
@@ -95,8 +102,7 @@ def mix(task, hp, part, server, client, data, rng) -> Client:
     return trees.combine(own, server.params)
 
   size = (hp.percent * data.count) // 100  # of the block
-  first = jax.random.randint(rng, (), 0, data.count - size + 1)
-  block = block_of(data, first, size)
+  block = own_examples.shuffled(data, rng)._replace(count=size)
   batching = hp.train._replace(epochs=1, shuffle=False).batching(task)
   batch_at = batches_of_epoch(block, rng, batching)
   value_and_grad = jax.value_and_grad(

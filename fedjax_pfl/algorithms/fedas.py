@@ -23,6 +23,10 @@ of the public code. In that code clients share one body while they align, so
 that each begins where the one before it ended; here each begins with b. It
 computes F_i of absent clients, too, which it only prints. `train.aggregation`
 is not used: F_i are the weights.
+
+A gradient for each example inside a batch would cost too much: with BatchNorm
+of batch statistics F_i is that of a model which sees batches of one, not of the
+one that was trained. norm_statistics=running or protocol=released avoid it.
 """
 
 from typing import NamedTuple

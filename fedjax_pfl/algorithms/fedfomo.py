@@ -5,13 +5,13 @@
   w_i <- SGD_tau(w_i; training data of client i)        i in the cohort S
   p_in <- p_in + (L_i(w_i) - L_i(w_n)) / |w_n - w_i|    before the mixture
 
-L_i is the loss on the client's validation part: the last `share` of its
-examples, on which it does not train. A client keeps its model w_i. After a
-round the server chooses for each client those M others of the cohort that have
-the largest p_i, and sends their models in the client's next round; p begins at
-0, so that models which have not helped make room for unknown ones. With
-probability max(epsilon - decay t, 0) in round t each of the M places goes to a
-client at random.
+L_i is the loss on the client's validation part: a `share` of its examples, on
+which it does not train. A client keeps its model w_i. After a round the server
+chooses for each client those M others of the cohort that have the largest p_i,
+and sends their models in the client's next round; p begins at 0, so that models
+which have not helped make room for unknown ones. With probability
+max(epsilon - decay t, 0) in round t each of the M places goes to a client at
+random.
 
 The view 'personal' is w_i.
 
@@ -19,7 +19,9 @@ New client: the initial model, trained for one round.
 
 Differs from the paper: models are those of the cohort with which the client
 last trained, there the last of all clients. Epsilon and its decay are those of
-the authors' code; places at random are filled before the others.
+the authors' code; places at random are filled before the others. That code
+draws the validation part; here it is evenly spaced in the stored order, which
+partitions may sort by class.
 """
 
 from functools import partial
@@ -193,10 +195,15 @@ def at_random(places: int, chance: Array, draw: Array, unknown: Array) -> Array:
 
 
 def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
-  """Return the examples for L_i, the last ones, and those to train on."""
+  """Return the examples for L_i, evenly spaced, and those to train on."""
   held_out = jnp.ceil(share * data.count).astype(data.count.dtype)
   held_out = jnp.minimum(held_out, jnp.maximum(data.count - 1, 0))
   number = data.count - held_out
+  places = jnp.arange(data.index.shape[0] + 1)
+  is_held = jnp.diff(places * held_out // jnp.maximum(data.count, 1)) > 0
+  # To train on, for L_i, padding; each of them in the stored order.
+  part = jnp.where(places[:-1] < data.count, is_held, 2)
+  data = data._replace(index=data.index[jnp.argsort(part)])
   return block_of(data, number, held_out), data._replace(count=number)
 
 

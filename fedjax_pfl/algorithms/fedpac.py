@@ -9,7 +9,8 @@
   (G_i)_jl = sum_k <m_ik - m_jk, m_ik - m_lk>,   m_ik = n_ik / n_i mean f of k
   v_i      = (sum_k n_ik / n_i mean |f|^2 of k - sum_k |m_ik|^2) / n_i
 
-m and v are of the body b as the round begins. Where no client of the last
+m and v are of the body b as the round begins; they and c_k are taken in batches
+of random order, which matters to BatchNorm. Where no client of the last
 cohort had class k, c_k is the client's own mean before the round; in the first
 round there is no pull. Weights x_ij below 0.001 are 0, as in the public code,
 and the others are scaled to 1.
@@ -90,7 +91,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     start = trees.combine(client, down.params)
-    shares, variance, own = statistics(task, hp, start, data, rng)
+    mixed = own_examples.shuffled(data, jax.random.fold_in(rng, 1))
+    shares, variance, own = statistics(task, hp, start, mixed, rng)
     targets = jnp.where(down.present[:, None], down.means, own)
     pull = hp.lam * (down.round > 0)
 
@@ -109,7 +111,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       task, params, data, second, down.round, loss, part=body
     )
     sums, counts = own_examples.class_sums(
-      task, params, data, rng, hp.train.batch_size
+      task, params, mixed, rng, hp.train.batch_size
     )
     head = trees.select(params, task.is_head)
     up = Up(trees.select(params, body), head, sums, counts, shares, variance)

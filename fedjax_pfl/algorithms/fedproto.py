@@ -6,7 +6,8 @@
 
 A client keeps its model w_i; all begin as the same w_0. There is no pull to a
 mean that is not known yet, and c_k stays where nobody in the cohort has class
-k. In the view `personal` the head of w_i predicts, in the view `prototypes` the
+k. c_ik is taken in batches of random order, which matters to BatchNorm. In the
+view `personal` the head of w_i predicts, in the view `prototypes` the
 nearest c_k.
 
 protocol 'released': the authors' code. The pull is lam / F; c_ik is of the last
@@ -25,6 +26,7 @@ all clients take part in every round.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -145,6 +147,7 @@ def trained_then_gathered(task, hp, down, client, data, rng):
     return total, {'cross_entropies': cross_entropy}
 
   params, info = hp.train.fit(task, client.params, data, rng, down.round, loss)
+  data = own_examples.shuffled(data, jax.random.fold_in(rng, 1))
   size = hp.train.batch_size
   return params, own_examples.class_sums(task, params, data, rng, size), info
 

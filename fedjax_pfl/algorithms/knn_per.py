@@ -57,8 +57,8 @@ class Store(NamedTuple):
   labels: Array  # [N]
   is_real: Array  # [N] bool
   rule = (
-    'p = lam p_kNN + (1 - lam) softmax(network(x)); neighbours of f are rows of '
-    "features/ that are real; lam, neighbours and scale are the run's: kNN-Per"
+    'p = lam p_kNN + (1 - lam) softmax(network(x)); neighbours of f are '
+    "real rows of features/; lam, neighbours and scale are the run's: kNN-Per"
   )
 
 

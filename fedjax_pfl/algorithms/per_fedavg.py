@@ -9,7 +9,8 @@ The first-order method of the FedBABU paper: inner and outer steps share one
 momentum m, which begins anew in every round, and weight decay joins both
 gradients. J = floor(batches / tau) + 1; where the batches run out, a new order
 of them begins. alpha = beta = eta(round). A client adapts by ONE plain step of
-eta(round) on one batch of the examples it is handed, not augmented.
+eta(round) on one batch of the examples it is handed, not augmented: of
+`finetune.batch_size`.
 
 `second_order` differentiates through the inner step, and protocol 'released' is
 the public code of the FedBABU paper: both below.
@@ -116,10 +117,12 @@ def fit_first_order(task, hp, beta, server, data, rng):
   alpha, rate = (
     jnp.asarray(schedule(clock)) for schedule in (hp.train.learning_rate, beta)
   )
-  decayed = optax.identity()
+  clipped = decayed = optax.identity()
+  if hp.train.clip_norm:
+    clipped = optax.clip_by_global_norm(hp.train.clip_norm)
   if not rules.equals(decay, 0):
     decayed = optax.add_decayed_weights(decay)
-  tx = optax.chain(decayed, meta_sgd(alpha, rate, hp.train.momentum))
+  tx = optax.chain(clipped, decayed, meta_sgd(alpha, rate, hp.train.momentum))
   batching = hp.train.batching(task)._replace(
     steps=lambda batches: 2 * meta_steps(batches, hp), steps_together=2
   )

@@ -50,7 +50,8 @@ class LocalTraining(NamedTuple):
     weight_decay: times the parameter, is added to the gradient of each trained
       leaf; with 'adamw' to the update.
     shuffle: whether each epoch has a new order of the examples.
-    aggregation: 'uniform', or 'examples': clients are weighted by n_i.
+    aggregation: 'uniform', or 'examples': clients are weighted by n_i. A client
+      without examples has weight 0.
     optimizer: 'sgd', 'adam' or 'adamw'.
     clip_norm: the largest norm of a step's gradient; 0: any.
 
@@ -129,7 +130,7 @@ class LocalTraining(NamedTuple):
   def weights(self, counts: Array) -> Array:
     """Return the weights a_i of a cohort with n_i = `counts`: [C]."""
     if self.aggregation == 'uniform':
-      return jnp.ones_like(counts)
+      counts = (counts > 0).astype(counts.dtype)
     # Without any example no client has trained: avoid 0 / 0.
     return jnp.where(jnp.any(counts > 0), counts, 1)
 

@@ -13,6 +13,17 @@ from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import fold_examples, num_labels
 
 
+def shuffled(data: ClientData, rng: Key) -> ClientData:
+  """Return the client with its examples in a random order.
+
+  Partitions may sort them by class: in stored order a batch has one or two.
+  """
+  places = jnp.arange(data.index.shape[0])
+  draw = jax.random.uniform(rng, places.shape)
+  order = jnp.argsort(jnp.where(places < data.count, draw, 2.0))
+  return data._replace(index=data.index[order])
+
+
 def class_sums(
   task: Task,
   params: Params,

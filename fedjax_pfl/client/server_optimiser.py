@@ -13,8 +13,10 @@ with beta_1 = 0 and eta_s = 1 changes nothing but rounding; with beta_1 > 0 it
 is FedAvgM (Hsu et al. 2019).
 
 It is a wrapper of any method whose server has a model `params`, of which D is 0
-where nothing is uploaded. Each stage of a method begins with a new m and v.
-Running statistics of BatchNorm are the mean itself.
+where nothing is uploaded. A method of one stage that never changes `params` has
+no such model, and is refused when its clients are first traced. Each stage of
+a method begins with a new m and v. Running statistics of BatchNorm are the mean
+itself.
 """
 
 from typing import NamedTuple
@@ -23,8 +25,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.core import norm_stats, rules
-from fedjax_pfl.core.algorithm import Stage, with_state
+from fedjax_pfl.core import norm_stats, rules, trees
+from fedjax_pfl.core.algorithm import Algorithm, Senders, Stage, with_state
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Params
 
@@ -41,6 +43,7 @@ class ServerOptimiser(NamedTuple):
   tau: float = 1e-3
 
 
+FIELD = 'optimiser'  # of the server, with this state
 RULES = {
   'name': rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server'),
   'learning_rate': rules.above(0, 'the learning rate of clients, or a sign'),
@@ -90,25 +93,55 @@ def optimised(
 ) -> tuple[Stage, ...]:
   """Return the method with a server that takes steps of this optimiser."""
   rules.check(optimiser, RULES)
-  return tuple(_optimised(stage, optimiser) for stage in stages)
+  alone = len(stages) == 1  # of several one averages models
+  return tuple(_optimised(stage, optimiser, alone) for stage in stages)
 
 
-def _optimised(stage: Stage, optimiser: ServerOptimiser) -> Stage:
+def _optimised(stage: Stage, optimiser: ServerOptimiser, alone: bool) -> Stage:
+  method = stage.algorithm
+
   def begin(server, rng, previous):
     if not hasattr(server, 'params'):
-      raise bad_input(
-        'server_optimizer',
-        got=f'{optimiser.name} with {stage.name}, whose server has no model',
-        expected='none with this method, or a method that averages models',
-        choices=['server_optimizer=none'],
-        cause='a setting of another experiment',
-      )
+      refuse()
+    if hasattr(server, FIELD):
+      refuse('whose server has an optimiser')
     v = optax.tree.full_like(server.params, optimiser.tau**2)
     return State(optax.tree.zeros_like(server.params), v)
 
+  def refuse(why='whose server has no model'):
+    raise bad_input(
+      'server_optimizer',
+      got=f'{optimiser.name} with {stage.name}, {why}',
+      expected='none with this method, or a method that averages models',
+      choices=['server_optimizer=none'],
+      cause='a setting of another experiment',
+    )
+
+  def init_client(server, data, rng):
+    client = method.init_client(server, data, rng)
+    if alone and _stands_still(method, server, client, data, rng):
+      refuse()
+    return client
+
   def aggregate(server, up, senders, state):
-    after = stage.algorithm.aggregate(server, up, senders)
+    after = method.aggregate(server, up, senders)
     params, state = step(optimiser, server.params, after.params, state)
     return after._replace(params=params), state
 
-  return with_state(stage, 'optimiser', begin, aggregate)
+  checked = stage._replace(algorithm=method._replace(init_client=init_client))
+  return with_state(checked, FIELD, begin, aggregate)
+
+
+def _stands_still(method: Algorithm, server, client, data, rng) -> bool:
+  """Return whether `aggregate` hands back the model; traces, no more."""
+
+  def after(params, server, client, data, rng):
+    server = server._replace(params=params)
+    down, id = method.download(server, client), jnp.zeros(1, int)
+    _, up, _ = method.local_update(down, client, data, rng)
+    senders = Senders(id, data.count[None], id == 0, num_clients=1)
+    return method.aggregate(server, trees.repeated(up, 1), senders).params
+
+  args = server.params, server, client, data, rng
+  program = jax.make_jaxpr(after)(*args).jaxpr
+  return program.outvars == program.invars[: len(program.outvars)]

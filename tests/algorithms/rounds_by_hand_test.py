@@ -83,7 +83,7 @@ def test_head_learns_at_its_own_rate():
   [
     ('uniform', [[1.0, 2.0, 3.0], [8.0]], 5.0),  # (2 + 8)/2
     ('examples', [[1.0, 2.0, 3.0], [8.0]], 3.5),  # (3*2 + 1*8)/4
-    ('uniform', [[8.0], []], 4.0),  # without examples: as it was
+    ('uniform', [[8.0], []], 8.0),  # without examples: no weight
     ('examples', [[8.0], []], 8.0),
   ],
 )

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 from helpers import (
@@ -16,7 +17,8 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.algorithms import fedlc, fednova
+from configs import common
+from fedjax_pfl.algorithms import fedfomo, fedlc, fednova
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
@@ -92,6 +94,73 @@ def test_the_fits_of_ditto_draw_for_themselves():
   server, clients, _ = play(stages, DATA, rounds=1, cohort=(4,))
   own = trees.gather(clients, 4)['head']['kernel']
   assert jnp.abs(own - server.params['head']['kernel']).max() > 1e-3
+
+
+# ---- Examples that a partition has sorted by class ---------------------------
+
+
+def in_order(labels):
+  """Return a client with these labels, whose images tell them apart."""
+  data = client_of(make_data((len(labels),)), 0)
+  y = data.y.at[data.index].set(jnp.array(labels))
+  return data._replace(x=data.x // 4 + 60 * y[:, None, None, None], y=y)
+
+
+def test_the_validation_part_of_fedfomo_has_all_classes():
+  data = in_order([0] * 6 + [1] * 4)._replace(count=jnp.array(9))
+  held, rest = fedfomo.divided(data, 0.3)
+  assert (held.count, rest.count) == (3, 6)
+  rows = np.concatenate([held.index[:3], rest.index[:6]])
+  assert {*rows.tolist()} == {*data.index[:9].tolist()}
+  assert data.y[held.index[:3]].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize('name', ['fedproto', 'fedpac'])
+def test_class_means_are_not_those_of_batches_of_one_class(name):
+  """In which a normalisation takes away what tells the classes apart."""
+  still = TRAIN._replace(learning_rate=optax.constant_schedule(0.0))
+  algorithm, server = begun(name, QUIET, train=still)
+  data = in_order([0] * 4 + [1] * 4)
+  client = algorithm.init_client(server, data, KEY(0))
+  down = algorithm.download(server, client)
+  _, up, _ = jax.jit(algorithm.local_update)(down, client, data, KEY(0))
+  for means in [up.means] if name == 'fedproto' else [up.sums, up.shares]:
+    first, second = means[:2] / jnp.abs(means).max()
+    assert jnp.abs(first - second).max() > 0.5
+
+
+def test_fedala_mixes_by_examples_from_everywhere():
+  """A block of four labels in their order has no gap."""
+  seen = []
+
+  def loss(params, batch, rng):
+    seen.extend(batch.y.tolist())
+    return 0 * params['head']['bias'].sum()
+
+  algorithm, server = begun('fedala', QUIET._replace(loss=loss), percent=50)
+  data = in_order(range(8))
+  client = algorithm.init_client(server, data, KEY(0))
+  server = server._replace(round=jnp.array(1))
+  with jax.disable_jit():
+    algorithm.personalize(server, client, data, KEY(0))
+  assert len({*seen}) == 4 and np.ptp(seen) > 3
+
+
+# ---- Per-FedAvg --------------------------------------------------------------
+
+
+def test_the_first_order_of_per_fedavg_clips():
+  train = PLAIN._replace(clip_norm=1e-6, weight_decay=0.0)
+  stages = build('per_fedavg', QUIET, train=train)
+  start, _, _ = play(stages, NINE, rounds=0)
+  server, _, _ = play(stages, NINE, rounds=1, cohort=(0,))
+  apart = jax.tree.map(jnp.subtract, server.params, start.params)
+  assert sum_squares(apart, trees.zeros(apart)) < 1e-10
+
+
+def test_per_fedavg_of_pfllib_adapts_on_batches_of_its_training():
+  config = common.load('pfllib:per_fedavg')
+  assert config.finetune.batch_size == config.batch_size == 10
 
 
 # ---- FedLC -------------------------------------------------------------------

@@ -12,6 +12,7 @@ from fedjax_pfl.client.server_optimiser import (
 )
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.federated.rounds import stage_shapes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA, MEAN = make_data(), ServerOptimiser('sgd', 1.0, 0.0)
@@ -42,6 +43,20 @@ def test_second_moments_by_hand(name, v):
   start = State({'w': 0.0}, {'w': 1.0})
   optimiser = ServerOptimiser(name, beta_2=0.5)
   assert step(optimiser, {'w': 0.0}, {'w': 2.0}, start)[1].v == {'w': v}
+
+
+@pytest.mark.parametrize(
+  'name', ['fedamp', 'fedfomo', 'fedproto', 'local_only', 'fedopt']
+)
+def test_a_server_whose_model_never_moves_is_refused(name):
+  """Nor can FedOpt's take the steps of another optimiser."""
+  with pytest.raises(BadInput, match=f'{name}, whose server has '):
+    list(stage_shapes(optimised(build(name), MEAN), DATA))
+
+
+def test_a_server_whose_model_moves_is_accepted():
+  for name in ('fedavg', 'fedbabu', 'ditto', 'fedprox', 'scaffold'):
+    list(stage_shapes(optimised(build(name), MEAN), DATA))
 
 
 def test_a_server_without_a_model_is_refused():

@@ -1,10 +1,13 @@
 """FedALA, FedBN, and methods whose server does more than average."""
 
 from functools import partial
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.algorithms import fedfomo
+from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from golden_cases.inputs import losses_of
 from golden_cases.methods import PERSONAL, check_method, check_with_term
@@ -52,6 +55,12 @@ FEDPAC = partial(
 )
 
 
+def check_fedala(case):
+  """Its mixtures have the examples in stored order."""
+  with mock.patch.object(own_examples, 'shuffled', lambda data, rng: data):
+    FEDALA(case)
+
+
 def check_ifca(case):
   """The second model is the first with the classes of its head reversed."""
   algorithm = build(case, 'ifca', clusters=case['clusters'])
@@ -76,7 +85,11 @@ def check_ifca(case):
 
 
 def check_fedfomo(case):
-  """Its stage tells the server the number of clients."""
+  """Its stage tells the server the number of clients.
+
+  The validation part of the case is the last rows: they are stored where the
+  package takes its own from.
+  """
   fields = {field: case[field] for field in ('models', 'share')}
   algorithm = build(case, 'fedfomo', **fields, epsilon=0.0)
 
@@ -84,18 +97,28 @@ def check_fedfomo(case):
     server = algorithm.init_server(key)
     return server._replace(no_help=jnp.zeros(case['clients']))
 
+  def local_update(down, client, data, rng):
+    places = data._replace(index=jnp.arange(len(data.index)))
+    _, rest = fedfomo.divided(places, case['share'])
+    data = data._replace(index=data.index.at[rest.index].set(data.index))
+    return algorithm.local_update(down, client, data, rng)
+
   how = Replay(
     trained=lambda update: update.upload.params,
     server=lambda server: {},
     kept=lambda client, up: {'help/{0}/{1}': client.help},
     views=PERSONAL,
   )
-  replay(case, algorithm._replace(init_server=init_server), how)
+  replay(
+    case,
+    algorithm._replace(init_server=init_server, local_update=local_update),
+    how,
+  )
 
 
 CHECKS = {
   'ifca': check_ifca,
-  'fedala': FEDALA,
+  'fedala': check_fedala,
   'fedpac': FEDPAC,
   'fedamp': FEDAMP,
   'fedbn': FEDBN,
