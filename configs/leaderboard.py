@@ -22,6 +22,8 @@ RATE_FIELDS = {
   'pfedme': ('hp.inner_lr',),  # learning_rate is that of the server's pull
 }
 
+# The rule by which these predict, where it is not the first view that is found.
+OWN_VIEWS = {'fedproto': 'prototypes', 'knn_per': 'neighbours'}
 FIVE_SHARDS = {'s=5': {'partition': 'shards', 'shards_per_client': 5}}
 
 
@@ -36,7 +38,10 @@ def second_budgets(base, examples):
   batches = math.ceil(examples / base['batch_size'])  # of a pass over them
   clusters = rounds * 3 // 4
   steps = (rounds - clusters) * local_epochs * batches  # of a client
+  cohort = round(base['num_clients'] * base['client_fraction'])
   return {
+    # alpha / sigma (cohort - 1) is to be at most 1; alpha / sigma is 0.1 else.
+    'fedamp': {'hp': {'alpha': 100 / (cohort - 1)}} if cohort > 11 else {},
     # A reference: one client with all data, as many passes as clients make.
     'centralized': {
       'partition': 'iid',
@@ -183,5 +188,6 @@ def load_form(name, seeds=None):
     name=name,
     methods=(*METHODS_FIRST, *others),
     rate_fields=RATE_FIELDS,
+    own_views=OWN_VIEWS,
     **form | ({'seeds': seeds} if seeds else {}),
   )

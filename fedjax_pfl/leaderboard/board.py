@@ -84,6 +84,7 @@ def _row(
   elif entry.is_reference:
     kind = REFERENCE
   row = {
+    'form': form.name,
     'partition': partition,
     'method': entry.method,
     'kind': kind,
@@ -194,20 +195,20 @@ def _text(value: Any) -> str:
   return '' if value is None else str(value)
 
 
-def read(path: str | os.PathLike) -> list[Row]:
+def read(path: str | os.PathLike, form: str) -> list[Row]:
   """Return the rows of a leaderboard as texts; refuse any other file."""
-  cause = 'a CSV of something else'
+  cause = 'a CSV of something else, or of another form'
   try:
     with open(path, newline='') as file:
       rows = list(csv.DictReader(file))
   except (OSError, UnicodeDecodeError) as error:
     rows, cause = [], f'{getattr(error, "strerror", None) or error}'.lower()
-  if not rows or not {*KEY, 'seeds'} <= {*rows[0]}:
+  if {row.get('form') for row in rows} != {form}:
     raise bad_input(
       'against',
       got=str(path),
-      expected='the CSV of a leaderboard',
-      choices=['runs/leaderboard/digits_seeds_0_1_2.csv'],
+      expected=f'the CSV of a leaderboard, of the form {form}',
+      choices=[f'runs/leaderboard/{form}_seeds_0_1_2.csv'],
       cause=cause,
     )
   return rows

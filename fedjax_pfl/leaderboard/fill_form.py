@@ -16,6 +16,7 @@ from fedjax_pfl.leaderboard.form import (
   is_reference,
   settings_of,
   views_of,
+  whole_stages,
 )
 from fedjax_pfl.leaderboard.method_results import Entry, choose, read_entry
 from fedjax_pfl.report.styles import display_name
@@ -79,7 +80,8 @@ def train_method(
     chosen = [settings(choice.rate, form.seeds)]
     (final,) = train_groups(chosen, folder, progress.log)
   reference = is_reference(form, grid[0][0])
-  return read_entry(method, choice, final, is_reference=reference)
+  whole = whole_stages(form, method)
+  return read_entry(method, choice, final, is_reference=reference, whole=whole)
 
 
 def write(

@@ -30,6 +30,7 @@ class Form(NamedTuple):
   own: Mapping[str, Fields]  # fields of a method that differ, as its budget
   rates: tuple[float, ...]  # the grid of learning rates
   rate_fields: Mapping[str, tuple[str, ...]]  # that it replaces, if not RATE
+  own_views: Mapping[str, str]  # after personalisation, of methods that say so
   seeds: tuple[int, ...]  # of every number
   tuning_seeds: int  # how many of them, from the first, choose the rate
   minutes: float  # of all trainings on two cores, estimated
@@ -96,20 +97,34 @@ def views_of(form: Form, method: str) -> tuple[str, ...]:
   """Return the views in which a method is shown: before, then after.
 
   They are those that its `personalize` returns. Before personalisation is
-  'initial', if the method has it; after it 'finetuned', or else the first of
-  the others with its family (mix_0.0 to mix_1.0). Only shapes are computed.
+  'initial', if the method has it; after it the method's `own_views`, else
+  'finetuned', else the first of the others with its family (mix_0.0 to
+  mix_1.0). Only shapes are computed.
   """
-  partition = next(iter(form.partitions))
-  settings = settings_of(form, method, partition, form.rates[0], form.seeds[0])
-  shape = peek_shape(settings.data)
-  stages = build_stages(settings, outline(build_task(settings, shape)))
+  settings, shape, stages = _outline(form, method)
   names = views_of_method(settings, stages, shape)
   others = [name for name in names if name != INITIAL]
-  after = [FINETUNED] if FINETUNED in names else others[:1]
+  default = FINETUNED if FINETUNED in names else others[0]
+  after = [form.own_views.get(method, default)]
   for family in families(others).values():
     if after[0] in family:
       after = family
   return *(name for name in names if name == INITIAL), *after
+
+
+def whole_stages(form: Form, method: str) -> list[str]:
+  """Return the stages in whose rounds all clients take part."""
+  _, _, stages = _outline(form, method)
+  return [stage.name for stage in stages if stage.full_participation]
+
+
+def _outline(form, method):
+  """Return any settings of a method, the shape of an example, its stages."""
+  partition = next(iter(form.partitions))
+  settings = settings_of(form, method, partition, form.rates[0], form.seeds[0])
+  shape = peek_shape(settings.data)
+  task = outline(build_task(settings, shape))
+  return settings, shape, build_stages(settings, task)
 
 
 def is_reference(form: Form, settings: Settings) -> bool:

@@ -69,7 +69,12 @@ def choose(runs: Mapping[float, Paths]) -> Tuned | None:
 
 
 def read_entry(
-  method: str, choice: Tuned | None, paths: Paths, *, is_reference: bool
+  method: str,
+  choice: Tuned | None,
+  paths: Paths,
+  *,
+  is_reference: bool,
+  whole: Sequence[str] = (),
 ) -> Entry:
   """Return the entry of a method from a run for every seed."""
   entry = Entry(method, is_reference, choice)
@@ -84,21 +89,23 @@ def read_entry(
   if first not in candidate_views(parse_config(runs[0].config)):
     before = np.stack([run.accuracy(first) for run in runs])
   after = np.stack([run.accuracy(choice.view) for run in runs])
-  return entry._replace(before=before, after=after, costs=costs_of(runs))
+  return entry._replace(before=before, after=after, costs=costs_of(runs, whole))
 
 
-def costs_of(runs: Sequence[FinishedRun]) -> Costs:
+def costs_of(runs: Sequence[FinishedRun], whole: Sequence[str] = ()) -> Costs:
+  """Return the costs; all clients take part in the stages `whole`."""
+  settings = parse_config(runs[0].config)
+  clients = settings.data.num_clients
+  drawn = cohort_size(clients, settings.training.client_fraction)
   totals = []  # [S, 3]
   for run in runs:
-    settings = parse_config(run.config)
-    cohort = cohort_size(
-      settings.data.num_clients, settings.training.client_fraction
-    )
     rounds, steps, up, down = (
       np.array([line[name] for line in run.metrics])
       for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
     )
-    gradients = np.sum(steps * np.diff(rounds, prepend=0)) * cohort
+    stages = [line['stage'] for line in run.metrics]
+    cohort = np.where(np.isin(stages, whole), clients, drawn)
+    gradients = np.sum(steps * np.diff(rounds, prepend=0) * cohort)
     totals.append((gradients, up.sum(), down.sum()))
   seconds = float(np.median([run.result['seconds'] for run in runs]))
   return Costs(*map(float, np.mean(totals, 0)), seconds)

@@ -60,7 +60,7 @@ def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
   assert len(trained) == len({*trained}) == 6 == form.num_trainings
   assert len([*(tmp_path / fill_form.RUNS).iterdir()]) == 6
   assert page.name == 'digits_seeds_0_1.html' and page.is_file()
-  fedavg, local = written = board.read(page.with_suffix('.csv'))
+  fedavg, local = written = board.read(page.with_suffix('.csv'), 'digits')
   assert (fedavg['method'], local['method']) == ('fedavg', 'local_only')
   assert local['before'] == '' and local['vs_fedavg_verdict']
   assert fedavg['view'] in ('finetuned_1', 'finetuned')

@@ -5,6 +5,7 @@ from html import unescape
 
 import numpy as np
 import pytest
+from helpers import refused
 
 from configs.leaderboard import load_form
 from fedjax_pfl.leaderboard import page
@@ -112,7 +113,8 @@ def written(boards, tmp_path):
   """Return the rows of the CSV, as texts."""
   path = tmp_path / 'board.csv'
   write([row for one in boards for row in one.rows], path)
-  return read(path)
+  assert refused(read, path, 'demo').startswith('against: got ')
+  return read(path, 'digits')
 
 
 def test_csv_has_every_number(written):

@@ -30,6 +30,8 @@ def make(tmp_path):
       {'round': 2, 'num_steps': 6.0, 'bytes_up': 10, 'bytes_down': 20},
       {'round': 3, 'num_steps': 9.0, 'bytes_up': 5, 'bytes_down': 7, **chosen},
     ]
+    for stage, line in zip('ab', lines, strict=True):
+      line['stage'] = stage
     text = ''.join(json.dumps(line) + '\n' for line in lines)
     (path / 'metrics.jsonl').write_text(text)
     return path
@@ -72,3 +74,6 @@ def test_costs_are_those_of_all_rounds_and_the_cohort(make):
   # Two clients a round: two rounds of 6 steps, then one of 9.
   assert costs.gradients == 2 * (2 * 6 + 9)
   assert (costs.bytes_up, costs.bytes_down, costs.seconds) == (15, 27, 90)
+  # All four in the first stage.
+  costs = costs_of([finished_runs.read(make('b'))], whole=['a'])
+  assert costs.gradients == 4 * 2 * 6 + 2 * 9

@@ -12,7 +12,7 @@ RESULTS = ROOT / 'results' / 'leaderboard'
 def load(name):
   """Return {method: its rows, one for each partition} of a form."""
   found = {}
-  for row in read(RESULTS / f'{name}.csv'):
+  for row in read(RESULTS / f'{name}.csv', name):
     found.setdefault(row['method'], []).append(row)
   return {method: rows for method, rows in found.items() if is_ranked(rows[0])}
 
