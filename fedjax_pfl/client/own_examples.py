@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core import losses
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import fold_examples, num_labels
+from fedjax_pfl.data.batching import fold_examples, num_labels, random_order
 
 
 def shuffled(data: ClientData, rng: Key) -> ClientData:
@@ -18,10 +18,7 @@ def shuffled(data: ClientData, rng: Key) -> ClientData:
 
   Partitions may sort them by class: in stored order a batch has one or two.
   """
-  places = jnp.arange(data.index.shape[0])
-  draw = jax.random.uniform(rng, places.shape)
-  order = jnp.argsort(jnp.where(places < data.count, draw, 2.0))
-  return data._replace(index=data.index[order])
+  return data._replace(index=data.index[random_order(data, rng)])
 
 
 def class_sums(

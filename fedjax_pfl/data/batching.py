@@ -194,13 +194,17 @@ def _batch(data, order, position, rng, batching):
 
 
 def _order(data, rng, batching):
+  if not batching.shuffle:
+    return jnp.arange(data.index.shape[0])
+  return random_order(data, rng)
+
+
+def random_order(data: ClientData, rng: Key) -> Array:
   """Return places [N] of the client's examples, the real ones first.
 
   The random number of a place does not depend on the padding after it.
   """
   places = jnp.arange(data.index.shape[0])
-  if not batching.shuffle:
-    return places
   draw = jax.random.uniform(rng, places.shape)
   return jnp.argsort(jnp.where(places < data.count, draw, 2.0))
 

@@ -42,6 +42,9 @@ def check_method(
     from fedjax_pfl.federated import compression
 
     compression.check_uploads(compressor, stages, data)
+  if settings.training.server_optimizer != 'none':  # it refuses in a round
+    for stage, *states in stage_shapes(stages, data):
+      _trace_round(stage.algorithm, states, data)
   *_, (last, *states) = stage_shapes(stages, data)
   evaluation, method = settings.evaluation, settings.algorithm
   names = evaluate.view_names(last.algorithm, *states, data)
@@ -134,9 +137,7 @@ def check_own_method(
     other = 'a function that returns something else than core/algorithm.py says'
     for stage, *states in stage_shapes(stages, data):
       algorithm = with_clock(stage.algorithm)
-      round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
-      cohort, key = jnp.zeros(1, int), jax.random.key(0)
-      *after, metrics = jax.eval_shape(round_fn, *states, cohort, data, key)
+      *after, metrics = _trace_round(algorithm, states, data)
       for who, new, old in zip(
         ('server', 'client'), after, states, strict=True
       ):
@@ -162,6 +163,13 @@ def check_own_method(
     refuse(f'build that returns {describe(stages)}', cause)
   cause = 'a mistake in that file, or a state of another kind than before'
   call('algorithm', trace, of=method, cause=cause)
+
+
+def _trace_round(algorithm, states, data):
+  """Return the shapes of what a round returns."""
+  round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
+  cohort, key = jnp.zeros(1, int), jax.random.key(0)
+  return jax.eval_shape(round_fn, *states, cohort, data, key)
 
 
 def _folders(tree: PyTree) -> str:
