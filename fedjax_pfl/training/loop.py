@@ -8,7 +8,6 @@ stops at once.
 """
 
 import contextlib
-import math
 import signal
 import threading
 import time
@@ -23,13 +22,7 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.communication import Communication
-from fedjax_pfl.federated.failures import (
-  FINITE,
-  HAS_SENT,
-  JOINED,
-  SERVER_FINITE,
-)
+from fedjax_pfl.federated.failures import FINITE, HAS_SENT, JOINED
 from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
@@ -39,6 +32,13 @@ from fedjax_pfl.training.best_rounds import choose, evaluate_and_keep
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
+from fedjax_pfl.training.round_numbers import (
+  Numbers,
+  excluded_clients,
+  mean_metrics,
+  message_bytes,
+  num_images,
+)
 from fedjax_pfl.training.state import (
   Place,
   Training,
@@ -49,9 +49,6 @@ from fedjax_pfl.training.state import (
   start_training,
 )
 
-Numbers = dict[str, Any]  # of a line of metrics.jsonl
-Metrics = dict[str, np.ndarray]  # of a call: {name: [T, C]}
-WHO = FINITE, HAS_SENT, JOINED, SERVER_FINITE  # metrics that are no numbers
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -231,67 +228,6 @@ def advance(
     )
     state = state._replace(sim_seconds=np.array(numbers['sim_seconds']))
   return training._replace(state=state, done=stop), numbers
-
-
-def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
-  """Return the means of the scalars over those who trained and sent [T, C].
-
-  `counts` [T, C] are examples. NaN where nobody who trained sent anything;
-  where no client trained, all count: their means are 0.
-  """
-  trained = counts > 0
-  used = trained & metrics[HAS_SENT] if trained.any() else ~trained
-  return {
-    name: float(np.mean(values[used])) if used.any() else math.nan
-    for name, values in metrics.items()
-    if values.ndim == 2 and name not in WHO
-  }
-
-
-def num_images(
-  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
-) -> float:
-  """Return the images in so many steps [T, C].
-
-    images = e n + r B,   steps = e ceil(n / B) + r
-
-  The last batch of an epoch may be smaller; r steps end before it.
-  """
-  batches = np.maximum(-(-counts // batch_size), 1)
-  epochs, more = np.divmod(num_steps, batches)
-  return float(np.sum(epochs * counts + more * batch_size))
-
-
-def message_bytes(
-  metrics: Metrics, sizes: Communication, to_all: int
-) -> dict[str, int]:
-  """Return the bytes that cross the network in the rounds of a call.
-
-  With the first rounds of a stage goes a broadcast to all clients. A client
-  that fails, or is excluded, has downloaded, and uploads nothing.
-  """
-  joined, sent = (int(metrics[name].sum()) for name in (JOINED, HAS_SENT))
-  return {
-    'bytes_down': joined * sizes.down + to_all * sizes.initial,
-    'bytes_up': sent * sizes.up,
-  }
-
-
-def excluded_clients(
-  metrics: Metrics, cohorts: np.ndarray, done: int
-) -> Numbers:
-  """Return and log who was excluded: how many, and pairs [round, client]."""
-  pairs = []
-  for row, finite in enumerate(metrics[FINITE]):
-    if ids := cohorts[row][~finite].tolist():
-      number = done + row + 1
-      pairs += [[number, client] for client in ids]
-      progress.log(
-        f'Round {number}: excluded{divergence.name_clients(ids)}, where the '
-        'loss, the state or the upload is NaN or infinite.'
-      )
-  numbers = {'excluded': len(pairs)}
-  return {**numbers, 'excluded_clients': pairs} if pairs else numbers
 
 
 # ---- what is due after them --------------------------------------------------

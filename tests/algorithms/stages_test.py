@@ -8,7 +8,8 @@ from small_runs import TASK, make_experiment
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import num_images, train
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.round_numbers import num_images
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
