@@ -3,7 +3,7 @@
 import jax
 import pytest
 import small_runs
-from helpers import assert_close, build, make_data, play, refused
+from helpers import assert_close, build, long, make_data, play, refused
 
 from fedjax_pfl.client.server_optimiser import (
   ServerOptimiser,
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA, MEAN = make_data(), ServerOptimiser('sgd', 1.0, 0.0)
 
 
-@pytest.mark.parametrize('name', ['scaffold', 'fedper', 'fedconcat'])
+@pytest.mark.parametrize('name', ['scaffold', 'fedper', long('fedconcat')])
 def test_a_step_of_one_is_the_mean(name):
   """State beside the model, a part of it, and several stages."""
   stages = build(name)

@@ -11,6 +11,7 @@ from helpers import (
   assert_close,
   build,
   every_method,
+  long,
   make_data,
   refused,
   round_of,
@@ -225,7 +226,9 @@ def test_poisson_cohorts_have_all_that_join():
   assert np.var(there.sum(1)) == pytest.approx(clients * rate * 0.8, rel=0.15)
 
 
-@pytest.mark.parametrize(('sampling', 'bands'), [('poisson', 1), ('cyclic', 2)])
+@pytest.mark.parametrize(
+  ('sampling', 'bands'), [('poisson', 1), long('cyclic', 2)]
+)
 def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   """With a server's optimiser and dropout; one that was killed goes on alike.
 

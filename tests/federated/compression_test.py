@@ -11,6 +11,7 @@ from helpers import (
   assert_close,
   assert_same_bits,
   build,
+  long,
   make_data,
   play,
   round_of,
@@ -90,7 +91,9 @@ def test_real_bits_are_counted(name):
 # ---- around a method
 
 
-@pytest.mark.parametrize('method', ['scaffold', 'fedper', 'lg_fedavg'])
+@pytest.mark.parametrize(
+  'method', ['scaffold', long('fedper'), long('lg_fedavg')]
+)
 def test_top_of_all_numbers_is_the_method(method):
   """Clients remember what they have not sent; that is nothing here."""
   stages = build(method)
@@ -111,7 +114,7 @@ def test_what_no_compressor_reads_goes_as_it_is():
 
 @pytest.mark.parametrize(
   ('method', 'name'),
-  [('fedper', 'topk'), ('fedavg', 'drive'), ('fedavg', 'qsgd')],
+  [('fedper', 'topk'), long('fedavg', 'drive'), long('fedavg', 'qsgd')],
 )
 def test_all_wrappers_in_their_order(method, name):
   """Server's optimiser, compression, privacy, failures: on the host, too.

@@ -7,13 +7,12 @@ two processes, and a resumed one, have the same bits: resume_test.py.
 
 import jax
 import jax.numpy as jnp
-import pytest
 from helpers import (
-  ALGORITHMS,
   COHORT,
   KEY,
   assert_same_bits,
   build,
+  every_method,
   make_data,
   round_of,
 )
@@ -44,13 +43,7 @@ def play_calls(stages, rounds, **options):
   return server, clients, history
 
 
-@pytest.mark.parametrize(
-  'name',
-  [
-    pytest.param(name, marks=[pytest.mark.long] if number % 18 != 4 else [])
-    for number, name in enumerate(ALGORITHMS)
-  ],
-)
+@every_method(1)
 def test_rounds_in_one_call_are_those_of_three_calls(name):
   stages = build(name)
   *states, together = play_calls(stages, 3, clients_per_chunk=1)

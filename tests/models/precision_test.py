@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_bits, normal
+from helpers import assert_same_bits, long, normal
 
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models.module_task import PRECISIONS
@@ -54,7 +54,7 @@ def test_products_have_the_precision(conv_impl):
   assert big and all('bf16' in line for line in big)
 
 
-@pytest.mark.parametrize('conv_impl', ['lax', 'gemm'])
+@pytest.mark.parametrize('conv_impl', [long('lax'), 'gemm'])
 def test_mixed_is_float32_outside(conv_impl):
   exact, task = (task_of(conv_impl, name) for name in ('float32', 'mixed'))
   params, key = task.init(jax.random.key(0)), jax.random.key(0)

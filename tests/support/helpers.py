@@ -41,6 +41,11 @@ FINETUNE = personalization.Finetuning(
 )
 
 
+def long(*values):
+  """Return a case of a parametrised test that --short leaves out."""
+  return pytest.param(*values, marks=pytest.mark.long)
+
+
 def every_method(short=None, names=ALGORITHMS):
   """Return a mark: for every method; with --short for so many of them.
 
@@ -53,7 +58,7 @@ def every_method(short=None, names=ALGORITHMS):
   return pytest.mark.parametrize(
     'name',
     [
-      pytest.param(name, marks=[pytest.mark.long] * (number not in chosen))
+      name if number in chosen else long(name)
       for number, name in enumerate(names)
     ],
   )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import long, refused
 
 import fedjax_pfl as pfl
 from experiments import commandline
@@ -87,7 +87,7 @@ def train(config, workdir='run'):
   ('model', 'method'),
   [
     ('Reviews', 'fedbabu'),
-    pytest.param('Gait', 'fedper', marks=pytest.mark.long),
+    long('Gait', 'fedper'),
   ],
 )
 def test_what_is_no_image_is_learnt(folder, model, method):

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import long
 from replaced import check, normal
 
 from fedjax_pfl.core.target import compiling_for
@@ -138,11 +139,11 @@ def test_an_empty_batch_is_finite(fn, how):
   ('fn', 'how'),
   [
     (convolved, 'gemm'),
-    (strided, 'gemm'),
     (separable, 'fused'),
-    pytest.param(convolved, 'fused', marks=pytest.mark.long),
-    pytest.param(strided, 'fused', marks=pytest.mark.long),
-    pytest.param(separable, 'gemm', marks=pytest.mark.long),
+    long(convolved, 'fused'),
+    long(strided, 'gemm'),
+    long(strided, 'fused'),
+    long(separable, 'gemm'),
   ],
 )
 def test_second_derivatives_agree(fn, how, monkeypatch):
