@@ -84,11 +84,6 @@ def footnotes_of(published: Published) -> tuple[str, ...]:
   return tuple(note.text for note in found if note)
 
 
-def footnote(published: Published) -> str:
-  """Return the footnotes of a published number as a text, or ''."""
-  return ' '.join(footnotes_of(published))
-
-
 def published_for_run(
   stored: Mapping[str, Any], rounds: int, cells: Iterable[Cell]
 ) -> dict[str, tuple[float, float | None, str, tuple[str, ...]]]:

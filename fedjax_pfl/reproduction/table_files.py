@@ -1,7 +1,7 @@
 """A table of our and the published numbers: as text, Markdown and CSV."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
@@ -9,7 +9,7 @@ from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.cells import Table, field
 from fedjax_pfl.reproduction.compare import Compared, compare_all
-from fedjax_pfl.reproduction.published import footnote
+from fedjax_pfl.reproduction.published import footnotes_of
 from fedjax_pfl.reproduction.results import Results
 
 FOLDER = 'tables'
@@ -87,7 +87,7 @@ def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
     'difference': decimal(one.difference),
     'two_standard_errors': decimal(one.tolerance),
     'within': '' if one.agrees is None else AGREES[one.agrees],
-    'footnote': _note(one),
+    'footnote': ' '.join(_notes(one)),
   }
 
 
@@ -105,8 +105,7 @@ def _lines(
     printed = '-'
     if published.mean is not None:
       printed = pair(published.mean, published.std, 5)
-    if note := _note(one):
-      printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
+    printed += marks(_notes(one), notes)
     mean = DIVERGED
     if ours:
       seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
@@ -119,15 +118,21 @@ def _lines(
   return lines, [f'[{number}] {note}' for note, number in notes.items()]
 
 
-def _note(one: Compared) -> str:
-  """Return the footnote of a cell; of seeds that diverged or are gone, too."""
+def marks(own: Iterable[str], notes: dict[str, int]) -> str:
+  """Return ' [1] [2]', the numbers of a cell's own footnotes; add new ones."""
+  numbers = (notes.setdefault(note, len(notes) + 1) for note in own)
+  return ''.join(f' [{number}]' for number in sorted(numbers))
+
+
+def _notes(one: Compared) -> list[str]:
+  """Return the footnotes of a cell; of seeds that diverged or are gone, too."""
   kept = [measured.seed for measured in one.measured if measured.is_kept]
   ours = [
     text.format(', '.join(map(str, seeds)))
     for text, seeds in ((KEPT, kept), (LOST, one.diverged))
     if seeds
   ]
-  return ' '.join(filter(None, [*ours, footnote(one.cell.published)]))
+  return [*ours, *footnotes_of(one.cell.published)]
 
 
 def _shown(name: str, value: Any) -> str:

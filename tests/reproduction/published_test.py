@@ -52,7 +52,7 @@ def test_no_two_numbers_are_alike():
 def test_every_footnote_is_about_some_cell(note):
   """A misspelt field or value would silently drop a footnote."""
   noted = [
-    row for row in published.load() if note.text in published.footnote(row)
+    row for row in published.load() if note.text in published.footnotes_of(row)
   ]
   assert noted and note.text.endswith('.')
   for name, values in note.where.items():

@@ -9,8 +9,14 @@ from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
 from fedjax_pfl.reproduction.compare import BEST, Compared, Measured
-from fedjax_pfl.reproduction.published import footnote, load
-from fedjax_pfl.reproduction.table_files import DIVERGED, FOLDER, decimal, pair
+from fedjax_pfl.reproduction.published import footnotes_of, load
+from fedjax_pfl.reproduction.table_files import (
+  DIVERGED,
+  FOLDER,
+  decimal,
+  marks,
+  pair,
+)
 
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
 RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
@@ -172,8 +178,7 @@ def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:
   printed = 'lost'
   if term.is_printed:
     printed = pair(published.mean, published.std)
-    if note := footnote(published):
-      printed += f' [{notes.setdefault(note, len(notes) + 1)}]'
+    printed += marks(footnotes_of(published), notes)
   # Of a family of views: those that were its best with each seed.
   view = ', '.join(dict.fromkeys(one.view for one in compared.measured))
   if term.cell.reading.view.endswith(BEST):
