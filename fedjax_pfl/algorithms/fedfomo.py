@@ -199,10 +199,14 @@ def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
   held_out = jnp.ceil(share * data.count).astype(data.count.dtype)
   held_out = jnp.minimum(held_out, jnp.maximum(data.count - 1, 0))
   number = data.count - held_out
-  places = jnp.arange(data.index.shape[0] + 1)
-  is_held = jnp.diff(places * held_out // jnp.maximum(data.count, 1)) > 0
+  places = jnp.arange(data.index.shape[0])
+  size = jnp.maximum(data.count, 1)
+  # (place + 1) held_out modulo size, without that product: it might wrap.
+  rest = lax.associative_scan(
+    lambda one, other: (one + other) % size, jnp.full(places.shape, held_out)
+  )
   # To train on, for L_i, padding; each of them in the stored order.
-  part = jnp.where(places[:-1] < data.count, is_held, 2)
+  part = jnp.where(places < data.count, rest < held_out, 2)
   data = data._replace(index=data.index[jnp.argsort(part)])
   return block_of(data, number, held_out), data._replace(count=number)
 

@@ -69,7 +69,7 @@ class Server(NamedTuple):
   params: Params  # b, and the initial head
   embeddings: Array
   valve: Valve
-  previous: Array | tuple[()]  # [Y, F] E of the round before; released
+  previous: Array | tuple[()]  # [Y, F] E of the round before, or 0; released
 
 
 class Client(NamedTuple):
@@ -100,7 +100,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     shape = params['head']['kernel'].T.shape
     embeddings = jax.random.normal(draw, shape)
     valve = init_valve(shape[1], layers)
-    older = embeddings if is_released else ()
+    older = jnp.zeros_like(embeddings) if is_released else ()
     return Server(clock, params, embeddings, valve, older)
 
   def init_client(server, data, rng):
@@ -113,8 +113,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     embeddings = server.embeddings
     if is_released:
       took_part = client.round == server.round
-      older = jnp.where(took_part, client.embeddings, server.previous)
-      embeddings = jnp.where(server.round > 0, older, 0)
+      embeddings = jnp.where(took_part, client.embeddings, server.previous)
     counts = label_counts(data, task.num_classes)
     shares = counts / jnp.maximum(counts.sum(), 1)
     return shares @ embeddings, embeddings.mean(0)

@@ -113,6 +113,10 @@ def test_the_validation_part_of_fedfomo_has_all_classes():
   rows = np.concatenate([held.index[:3], rest.index[:6]])
   assert {*rows.tolist()} == {*data.index[:9].tolist()}
   assert data.y[held.index[:3]].tolist() == [0, 0, 1]
+  many = jnp.arange(400_000)
+  data = data._replace(index=many, count=jnp.array(len(many)))
+  held, _ = fedfomo.divided(data, 0.2)
+  assert held.index[: held.count].tolist() == [*range(4, len(many), 5)]
 
 
 @pytest.mark.parametrize('name', ['fedproto', 'fedpac'])

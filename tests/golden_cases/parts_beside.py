@@ -55,8 +55,7 @@ def check_gpfl(case):
       layer: {leaf: arrays[f'{layer}/{leaf}'] for leaf in leaves}
       for layer, leaves in server.valve.items()
     }
-    start = arrays['embeddings']
-    return server._replace(embeddings=start, previous=start, valve=valve)
+    return server._replace(embeddings=arrays['embeddings'], valve=valve)
 
   server = algorithm.init_server(KEY(0))
   given = [name for name in case.arrays if name.startswith('init_extra/')]
