@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from helpers import long
 
 import fedjax_pfl as pfl
 
@@ -21,7 +22,7 @@ RECORDS = [
 # README's example trains, and that of make_round runs one.
 LONG = 'train', 'make_rounds'
 FUNCTIONS = [
-  pytest.param(name, marks=[pytest.mark.long] * (name in LONG))
+  long(name) if name in LONG else name
   for name in pfl.__all__
   if not inspect.isclass(getattr(pfl, name))
 ]

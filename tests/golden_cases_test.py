@@ -29,7 +29,7 @@ SHORT = (
   *('cnn_forward', 'fedprox_single_batch', 'fedlc_single_batch', 'superfed_mm'),
   *('fedrs_single_batch', 'moon_single_batch', 'pfedme', 'scaffold'),
   *('fedconcat_id_distribution', 'kmeans_clusters', 'partition_noniid'),
-  *('partition_classes', 'partition_dirichlet'),
+  *('partition_classes', 'partition_dirichlet', 'apfl_single_step'),
 )
 
 

@@ -23,6 +23,7 @@ from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
 from fedjax_pfl.core.types import Batch
+from fedjax_pfl.evaluation.new_clients import first_state
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
@@ -117,6 +118,20 @@ def test_the_validation_part_of_fedfomo_has_all_classes():
   data = data._replace(index=many, count=jnp.array(len(many)))
   held, _ = fedfomo.divided(data, 0.2)
   assert held.index[: held.count].tolist() == [*range(4, len(many), 5)]
+
+
+def test_a_late_client_of_released_gpfl_trains_with_its_condition():
+  """By the embeddings of the round before, which the first round has not."""
+  (stage,) = build('gpfl', protocol='released')
+  server, *_ = play([stage], DATA)
+
+  @jax.jit
+  def head(server):
+    return first_state(stage, server, client_of(DATA, 0), KEY(0)).head
+
+  without = server._replace(previous=jnp.zeros_like(server.previous))
+  own, other = (head(one)['head']['kernel'] for one in (server, without))
+  assert (own != other).any()
 
 
 @pytest.mark.parametrize('name', ['fedproto', 'fedpac'])
