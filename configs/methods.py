@@ -1,7 +1,7 @@
 """What each method changes in a config, and the protocol of the FedBABU paper.
 
-configs/fedbabu_DATASET.py are the experiments of that paper. The protocols of
-the others are in digits.py, superfed.py and fedconcat.py.
+configs/fedbabu_DATASET.py are the experiments of that paper. The other files
+are the protocols of other papers.
 
 A method is trained as its paper has it. The FedBABU paper's numbers of some
 are, or most likely are, of its public code, which `hp.protocol=released` is:

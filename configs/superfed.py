@@ -72,17 +72,6 @@ LOCAL_UPDATE = {
   'views': ('initial', 'local_update'),
   'finetune': {'epochs': (1,), 'learning_rate': 0.01, 'batch_size': 20},
 }
-BASELINES = {
-  'apfl': {'algorithm': 'apfl', **METHODS['apfl']},
-  'fedavg': {'algorithm': 'fedavg', **LOCAL_UPDATE},
-  'fedprox': {
-    'algorithm': 'fedprox',
-    # The distance is not squared, as in its public code.
-    'hp': {'mu': 0.01, 'distance': 'norm'},
-    **LOCAL_UPDATE,
-  },
-  'pfedme': {'algorithm': 'pfedme', **METHODS['pfedme']},
-}
 EXPERIMENTS = {
   'cifar10': SUPERFED,  # mixing begins after 0.4 of the rounds, by default
   'cifar100': {
@@ -110,7 +99,15 @@ EXPERIMENTS = {
     'client_fraction': 0.03,
     'rounds': 500,
   },
-  **BASELINES,
+  'apfl': {'algorithm': 'apfl', **METHODS['apfl']},
+  'fedavg': {'algorithm': 'fedavg', **LOCAL_UPDATE},
+  'fedprox': {
+    'algorithm': 'fedprox',
+    # The distance is not squared, as in its public code.
+    'hp': {'mu': 0.01, 'distance': 'norm'},
+    **LOCAL_UPDATE,
+  },
+  'pfedme': {'algorithm': 'pfedme', **METHODS['pfedme']},
 }
 
 

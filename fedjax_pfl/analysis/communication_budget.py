@@ -13,13 +13,15 @@ import jax
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.data.client_data import shapes_of_clients
-from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.federated import communication
-from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build_method import build_stages, build_task
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
 
 HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
 
@@ -41,12 +43,11 @@ class StageBudget(NamedTuple):
 
 def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
-  shape = peek(settings.data.dataset, settings.data.data_dir)
+  shape = peek_shape(settings.data)
   num_clients = settings.data.num_seen_clients
   task = build_task(settings, shape)
   data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
-  cohort = cohort_size(num_clients, settings.training.client_fraction)
-  fraction = cohort / num_clients
+  fraction = settings.num_drawn / num_clients
   budgets = []
   for stage, *states in stage_shapes(build_stages(settings, task), data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))

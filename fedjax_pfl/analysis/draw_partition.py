@@ -9,6 +9,7 @@ import pathlib
 import numpy as np
 
 from fedjax_pfl.analysis.open_run import Log
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import partition, picture
@@ -26,7 +27,7 @@ def save(settings: Settings, out: str | os.PathLike, log: Log) -> pathlib.Path:
   panels, rows = [], []
   for split, data in (('training', train), ('testing', test)):
     counts = label_counts_of_clients(data, dataset.num_classes)  # [K, Y]
-    title = f'{settings.data.partition}, {split}'
+    title = f'{without_digest(settings.data.partition)}, {split}'
     panels.append(partition.partition(title, counts, range(len(counts))))
     for client, kind in zip(*np.nonzero(counts), strict=True):
       rows.append((split, client, kind, counts[client, kind]))

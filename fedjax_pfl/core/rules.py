@@ -129,7 +129,7 @@ def tuple_of(holds: Callable[[Any], bool], expected: str, cause: str) -> Rule:
 
 def boolean(cause: str) -> Rule:
   """Return the rule of True or False."""
-  return Rule(lambda v: isinstance(v, bool), 'yes or no', cause, (True, False))
+  return Rule(lambda v: isinstance(v, bool), 'one of two', cause, (True, False))
 
 
 def check(hp: tuple, rules: Rules) -> None:

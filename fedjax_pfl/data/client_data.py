@@ -183,9 +183,11 @@ def _check_images(images: Images) -> None:
   if not (is_shape and is_number and jnp.issubdtype(y.dtype, np.integer)):
     got = f'images {user_code.describe(x)} and labels {user_code.describe(y)}'
   elif (
-    isinstance(y, np.ndarray) and y.size and not 1 - y.ndim <= y.min() < 2**31
+    isinstance(y, np.ndarray)
+    and y.size
+    and not 1 - y.ndim <= y.min() <= y.max() < 2**31
   ):
-    got = f'labels from {y.min()}'
+    got = f'labels from {y.min()} to {y.max()}'
   elif is_float and isinstance(x, np.ndarray) and not np.isfinite(x).all():
     got = 'values that are NaN or infinite'
   if got:

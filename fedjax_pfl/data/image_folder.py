@@ -86,22 +86,30 @@ def _by_class(folder: pathlib.Path) -> Named:
   for child in sorted(folder.iterdir()) if folder.is_dir() else ():
     if not child.is_dir() or child.name.startswith(HIDDEN):
       continue
-    files = sorted(child.iterdir())
-    named += [(f, child.name) for f in files if f.suffix.lower() in SUFFIXES]
+    named += [
+      (file, child.name)
+      for file in sorted(child.iterdir())
+      if file.suffix.lower() in SUFFIXES and not file.name.startswith(HIDDEN)
+    ]
   return named
 
 
 def _read(named: Named, classes: list[str], shape: tuple[int, ...]) -> Images:
-  """Return the decoded images; grey ones are repeated for 3 channels."""
+  """Return the decoded images, all with the channels of the first one."""
 
   def read(file: pathlib.Path) -> np.ndarray:
-    x = _open(file, channels=shape[-1])
+    x = _open(file)
+    if shape[-1] == 3:
+      x = np.broadcast_to(x, (*x.shape[:2], 3))
+    elif (x == x[..., :1]).all():  # grey, but stored with three channels
+      x = x[..., :1]
     if x.shape != shape:
       raise bad_input(
         'data_dir',
         got=f'an image of shape {x.shape}, {file}',
         expected=f'{shape}, the shape of the first training image',
-        cause='photographs that were not cropped or scaled to one size',
+        cause='photographs that were not cropped or scaled to one size, or a '
+        'first one that is grey',
       )
     return x
 
@@ -110,15 +118,15 @@ def _read(named: Named, classes: list[str], shape: tuple[int, ...]) -> Images:
   return Images(x, np.array([classes.index(one) for _, one in named], np.int32))
 
 
-def _open(file: pathlib.Path, channels: int | None = None) -> np.ndarray:
-  """Return [H, W, ch]; refuse damage, and depths that Pillow would clip."""
+def _open(file: pathlib.Path) -> np.ndarray:
+  """Return [H, W, 1 or 3]; refuse damage, and depths that Pillow would clip."""
   from PIL import Image
 
   try:
     with Image.open(file) as image:
       if image.mode.startswith(('I', 'F')):  # 16 and 32 bits, cut off at 255
         raise ValueError(f'its mode is {image.mode}')
-      grey = image.mode in ('1', 'L') if channels is None else channels == 1
+      grey = image.mode in ('1', 'L')
       x = np.asarray(image.convert('L' if grey else 'RGB'))
   except Exception as error:  # Pillow raises half a dozen kinds
     raise bad_input(

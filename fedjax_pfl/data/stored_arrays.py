@@ -102,4 +102,4 @@ def files_key(
     stat = file.stat()
     lines.append(f'{file};{stat.st_size};{stat.st_mtime_ns}\n')
   lines += [f'{name}\n' for name in classes]
-  return hashlib.sha256(''.join(lines).encode()).hexdigest()[:12]
+  return hashlib.sha256(os.fsencode(''.join(lines))).hexdigest()[:12]

@@ -88,6 +88,9 @@ PREPROCESSINGS = ('default', *OF_ALL, 'fedconcat')
 
 def find_recipe(name: str, preprocessing: str = 'default') -> Recipe:
   """Return the recipe of an image set; see PREPROCESSINGS."""
+  one_of(PREPROCESSINGS, 'a way to make inputs of images').check(
+    'preprocessing', preprocessing
+  )
   table = FEDCONCAT if preprocessing == 'fedconcat' else RECIPES
   one_of(
     [*table, 'none'],

@@ -2,7 +2,7 @@
 
 For a head W of Y classes and F features, with the gain sqrt(2) of a ReLU:
 
-  default          that of the model: U(-1/sqrt(F), 1/sqrt(F))
+  default          that of the model; of convnet4: U(-1/sqrt(F), 1/sqrt(F))
   xavier_uniform   U(-a, a),    a = sqrt(2) sqrt(6 / (F + Y))
   xavier_normal    N(0, std^2), std = sqrt(2) sqrt(2 / (F + Y))
   he_uniform       U(-a, a),    a = sqrt(6 / F)
@@ -15,8 +15,7 @@ is a column. With more classes than features no Y rows can be orthogonal: then
 the F columns of W are, as in PyTorch. Rows of 'similar' have cosines of about
 1 / (1 + 0.1^2 / 12 / 0.5^2) = 0.9967.
 
-The bias is the model's, U(-1/sqrt(F), 1/sqrt(F)), or zero, as in all of that
-paper's centralised runs.
+The bias is the model's or zero, as in all of that paper's centralised runs.
 """
 
 import jax

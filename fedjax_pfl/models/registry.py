@@ -35,7 +35,7 @@ class Model(NamedTuple):
 
 
 MODELS = {
-  'char_lstm': Model('char_lstm.CharLSTM', tokens=100),
+  'char_lstm': Model('char_lstm.CharLSTM', batch_independent=True, tokens=100),
   'char_transformer': Model(
     'transformer.CharTransformer',
     batch_independent=True,

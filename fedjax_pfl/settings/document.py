@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from fedjax_pfl.core import user_code
 from fedjax_pfl.settings.field import EVALUATION, TRAINING, Field
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS
 
@@ -55,7 +56,8 @@ def _by_section() -> dict[str, list[Field]]:
 def _row(field: Field) -> tuple[str, ...]:
   choices, allowed = field.rule.choices, field.rule.expected
   if choices and field.name != 'algorithm':
-    allowed = ', '.join(f'`{choice}`' for choice in choices)
+    own = [user_code.FORM] * (field.name in user_code.FIELDS)
+    allowed = ', '.join(f'`{choice}`' for choice in (*choices, *own))
   changes = [what for what in (TRAINING, EVALUATION) if what in field.changes]
   notes = [*(changes or ['-']), *['resumable'] * field.resumable]
   default = f'`{_shown(field.default)}`'

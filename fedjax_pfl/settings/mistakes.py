@@ -20,8 +20,8 @@ def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
   refuse_if = partial(_refuse_if, flat)
   _check_rounds(settings, refuse_if)
-  _check_buffer(settings, refuse_if)
   _check_evaluation(settings, refuse_if)
+  _check_buffer(settings, refuse_if)
   _check_privacy(settings, refuse_if)
   _check_clients(settings, refuse_if)
 

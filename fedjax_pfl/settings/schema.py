@@ -60,7 +60,7 @@ class FinetuneSettings:
   Attributes:
     epochs: several: one fine-tuning, evaluated at each of them
     trainable: full, body, head, or layers: 'conv1+bn1'
-    learning_rate: the last learning rate of the rounds
+    learning_rate: of SGD, constant
     momentum: of SGD
     batch_size: examples of a step
   """

@@ -31,8 +31,8 @@ class ModelSettings:
 
   Attributes:
     name: the architecture; or a module of your own
-    head_init: weights of the head; default: PyTorch's
-    head_bias: bias of the head; default: random, as PyTorch's
+    head_init: weights of the head; default: the model's own
+    head_bias: bias of the head; default: the model's own
     norm_statistics: BatchNorm is tested by the test batch; running: by averages
       over training batches, which clients send; running_local: which they keep
       (SiloBN)

@@ -32,7 +32,12 @@ class Range(NamedTuple):
       low, high = math.log(low), math.log(high)
     value = low + share * (high - low)
     value = math.exp(value) if self.low > 0 else value
-    return str(round(value)) if self.is_whole else f'{value:.{DIGITS}g}'
+    if self.is_whole:
+      return str(round(value))
+    # Digits of the number, or of the range where that is narrower.
+    size = min(abs(value), self.high - self.low) or 1
+    places = DIGITS - 1 - math.floor(math.log10(size))
+    return f'{round(value, places):.12g}'
 
 
 def combine(

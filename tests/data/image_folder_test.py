@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from helpers import refused
 from PIL import Image
 
 from fedjax_pfl.core.errors import BadInput
@@ -57,7 +58,13 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
     tmp_path / 'mixed' / 'train' / 'dog' / '1.png', picture(0, (6, 5))
   )
   x = load(tmp_path / 'mixed').train.x[4]
-  np.testing.assert_array_equal(x, np.repeat(grey[:, :, None], 3, 2))
+  repeated = np.repeat(grey[:, :, None], 3, 2)
+  np.testing.assert_array_equal(x, repeated)
+  later = tmp_path / 'grey' / 'train' / 'dog' / '2.png'
+  save(later, repeated)
+  assert load(tmp_path / 'grey').train.x.shape == (6, 6, 5, 1)
+  save(later, picture(0))
+  assert 'a first one that is grey' in refused(load, tmp_path / 'grey')
 
 
 def test_folders_that_are_no_classes(tmp_path):
@@ -69,6 +76,7 @@ def test_folders_that_are_no_classes(tmp_path):
     (root / split / 'bird').mkdir()
     for name in ('.ipynb_checkpoints', '__MACOSX'):
       save(root / split / name / 'copy.png', picture(0))
+    (root / split / 'cat' / '._0.png').write_bytes(b'left by macOS')
   assert peek('folder', str(root)).num_classes == 2
   found = load(root)
   assert found.fingerprint == want.fingerprint and found.num_classes == 2

@@ -1,8 +1,4 @@
-"""Crops, flips, rotations and constants, against plain loops and PIL.
-
-That every pixel is one of its own image, and that a row depends on its key and
-place alone, are in properties/transforms_properties_test.py.
-"""
+"""Crops, flips, rotations and constants, against plain loops and PIL."""
 
 import jax
 import jax.numpy as jnp
@@ -103,8 +99,11 @@ def test_offsets_and_flips_are_uniform(name, preprocessing, flips):
   x = batch(900, SMALL, low=1)
   recipe = (FEDCONCAT if preprocessing == 'fedconcat' else RECIPES)[name]
   augment, normalise = make_transforms(name, SMALL, preprocessing)
-  drawn = find_windows(x, augment(x, KEY(1)), recipe)
+  augmented = augment(x, KEY(1))
+  drawn = find_windows(x, augmented, recipe)
   check_uniform(drawn)
+  # A row depends on the key and its place alone.
+  np.testing.assert_array_equal(augment(x[:3], KEY(1)), augmented[:3])
   assert drawn[:, 2].any() == flips
   if preprocessing == 'fedconcat':
     np.testing.assert_allclose(normalise(x, KEY(0)), x / 255, rtol=1e-6)

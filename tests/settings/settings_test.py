@@ -88,9 +88,9 @@ TOGETHER = [
   ({'views': ()}, 'views', 'eval_views was meant'),
   ({'save_clients': (0, 20)}, 'save_clients', 'ids of clients, 0 to 19'),
   (
-    {'num_clients': 10, 'unseen_clients': 10, 'save_clients': ()},
+    {'num_clients': 10, 'unseen_clients': 20, 'save_clients': ()},
     'unseen_clients',
-    "got '10 of 10 clients', expected at most 9",
+    "got '20 of 10 clients', expected at most 9",
   ),
   (
     {'unseen_clients': 2, 'server_data_fraction': 0.1},

@@ -42,6 +42,9 @@ def test_random_numbers_lie_in_their_ranges():
   assert combine({'a': ['1', '2']}, ranges, 3)[3:] == [
     {'a': '2', **row} for row in rows[:3]
   ]
+  narrow = combine({}, parse_ranges(['lr_decay=0.995..0.9999']), 20)
+  decays = {float(row['lr_decay']) for row in narrow}
+  assert len(decays) > 15 and 0.995 <= min(decays) <= max(decays) <= 0.9999
   few = combine({}, parse_ranges(['local_epochs=1..3']), 20)  # each once
   assert sorted(row['local_epochs'] for row in few) == ['1', '2', '3']
 
