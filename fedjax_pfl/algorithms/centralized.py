@@ -15,6 +15,7 @@ averages the momenta, too.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import optax
 
@@ -78,7 +79,13 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def aggregate(server, uploads, senders):
     mean = senders.mean(uploads, hp.train.weights(senders.counts))
     params = trees.combine(mean.params, server.params)
-    return Server(server.round + 1, params, mean.opt_state)
+    # A mean of whole numbers, Adam's count, would round its weights to 0.
+    opt_state = jax.tree.map(
+      lambda mean, own: own.max(0) if own.dtype == jnp.int32 else mean,
+      mean.opt_state,
+      uploads.opt_state,
+    )
+    return Server(server.round + 1, params, opt_state)
 
   algorithm = global_model.federated_averaging(task, hp, local_update)._replace(
     init_server=init_server,

@@ -11,7 +11,8 @@ epochs until the losses of the last batches of ten of them have a standard
 deviation below `threshold`, for MOST_EPOCHS at most; later for one epoch. In
 round 0 there is nothing to mix.
 
-Views: 'initial' is w; 'personal' is u(W_i), with W_i trained for an epoch.
+Views: 'initial' is w; 'personal' is u(W_i), with W_i trained for an epoch, or
+as in a first mixture if the client has not mixed yet.
 
 New client: its w_i is w, so that there is nothing to mix; it trains for one
 round, and its first mixture is that of the view 'personal'.

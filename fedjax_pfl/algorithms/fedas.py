@@ -7,13 +7,15 @@
   b    <- sum_i F_i b_i / sum_i F_i
 
 A client keeps w_i = (b_i, h_i), its model after the last round in which it took
-part; c_k are of the features of that model. The sum over k and the means over j
+part; c_k are of the features of that model, in batches of random order, which
+matters to BatchNorm. The sum over k and the means over j
 are of the classes in a batch and of their examples. F_i is the trace of the
 Fisher information of body and head, of the labels that the data have. The view
 `personal` is w_i. Where all F_i are 0, they weigh as 1.
 
 protocol 'released': F_i of the authors' code, the sum over batches of size B of
-|grad mean_b log p|^2.
+|grad mean_b log p|^2, in stored order. That code leaves out a smaller last
+batch; here it counts.
 
 New client: w_i begins as the server's body with the initial head, is aligned
 and learns for one round, of which nothing is sent.
@@ -85,10 +87,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def local_update(down, client, data, rng):
     first, second = jax.random.split(rng)
     start = trees.combine(down.params, client)
-    sums, counts = own_examples.class_sums(
-      task, client, data, rng, hp.align_batch_size
-    )
-    loss = alignment(task, sums / jnp.maximum(counts, 1)[:, None])
+    loss = alignment(task, class_means(task, hp, client, data, rng))
     params, aligned = align.fit(
       task, start, data, first, down.round, loss, plain, part=body
     )
@@ -115,6 +114,15 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     personalize=lambda server, client, data, rng: {'personal': client},
   )
   return (Stage('fedas', hp.train.rounds, algorithm),)
+
+
+def class_means(task, hp, params, data, rng) -> Array:
+  """Return c_k [Y, F], 0 where there is no example."""
+  mixed = own_examples.shuffled(data, jax.random.fold_in(rng, 2))
+  sums, counts = own_examples.class_sums(
+    task, params, mixed, rng, hp.align_batch_size
+  )
+  return sums / jnp.maximum(counts, 1)[:, None]
 
 
 def alignment(task: Task, means: Array) -> local_training.Loss:

@@ -7,9 +7,9 @@
 All v_i begin at zero; in the paper's words, the client's g_i is -alpha v_i, and
 the server's h is -alpha/N sum_i v_i. The mean over S has the weights 1 or n_i.
 
-protocol 'released': as in the public code alpha_i = alpha N n_bar / n_i, with
-n_bar the mean of n_i over all clients divided by N: a client with more examples
-has a weaker term.
+protocol 'released': as in the public code alpha_i = alpha n_bar / n_i, with
+n_bar the mean of n_i over all clients: a client with more examples has a weaker
+term.
 
 The metrics `loss` and `losses` are of the objective, `cross_entropies` of L_i.
 

@@ -38,7 +38,7 @@ from fedjax_pfl.client import (
   own_examples,
   personalization,
 )
-from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Params, Task
@@ -222,11 +222,9 @@ def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
   own, *others = own_examples.mean_losses(
     task, everyone, data, rng, hp.train.batch_size
   )
-  squares = sum(
-    jnp.sum(leaf**2, range(1, leaf.ndim)) for leaf in jax.tree.leaves(changes)
-  )
-  lengths = jnp.sqrt(jnp.where(squares > 0, squares, 1))
-  gains = jnp.where(squares > 0, (own - jnp.stack(others)) / lengths, 0)
+  lengths = trees.row_norms(norm_stats.learned(changes), client.ids.shape)
+  gains = (own - jnp.stack(others)) / jnp.where(lengths > 0, lengths, 1)
+  gains = jnp.where(lengths > 0, gains, 0)
   is_there = (client.ids != NOBODY) & (data.count > 0)
   gains = jnp.where(is_there, gains, 0)
   weights = jnp.maximum(gains, 0)

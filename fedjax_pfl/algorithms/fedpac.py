@@ -41,6 +41,7 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.data.batching import num_labels
 
 
 class HParams(NamedTuple):
@@ -154,7 +155,7 @@ def statistics(task, hp, params, data, rng) -> tuple[Array, Array, Array]:
   sums, counts = own_examples.class_sums(
     task, params, data, rng, hp.train.batch_size, with_squares
   )
-  n = jnp.maximum(data.count, 1)
+  n = jnp.maximum(num_labels(data), 1)
   shares = sums[:, :-1] / n
   variance = (jnp.sum(sums[:, -1]) / n - jnp.sum(shares**2)) / n
   return shares, variance, sums[:, :-1] / jnp.maximum(counts, 1)[:, None]

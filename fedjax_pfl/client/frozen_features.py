@@ -6,8 +6,6 @@ are not augmented, and no layer depends on the batch.
 
 from functools import partial
 
-import jax.numpy as jnp
-
 from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Algorithm
@@ -43,15 +41,8 @@ def head_averaging(
     params = {**down.params, 'head': head}
     return client, trees.select(params, task.is_head), info.metrics()
 
-  by_count = hp._replace(train=hp.train._replace(aggregation='examples'))
-  averaging = global_model.federated_averaging(task, by_count, local_update)
-
-  def aggregate(server, uploads, senders):
-    has_examples = (senders.counts > 0).astype(jnp.int32)
-    senders = senders._replace(counts=has_examples)
-    return averaging.aggregate(server, uploads, senders)
-
-  return averaging._replace(aggregate=aggregate)
+  unweighted = hp._replace(train=train._replace(aggregation='uniform'))
+  return global_model.federated_averaging(task, unweighted, local_update)
 
 
 def at_most(limit: int, number: int | Array) -> int | Array:

@@ -80,10 +80,13 @@ class LocalTraining(NamedTuple):
   def sgd(self, clock: Array) -> optax.GradientTransformation:
     """Return the optimiser of a round, by default SGD; its state starts anew.
 
-    g <- g min(1, clip / |g|)      if clip_norm > 0; the norm of all leaves
+    g <- g min(1, clip / |g|)      if clip_norm > 0
     sgd    m <- beta m + (g + decay p);     p <- p - eta m
     adam   optax.adam of g + decay p, beta_1 = momentum
     adamw  optax.adamw: p <- p - eta (adam(g) + decay p)
+
+    The norm is that of all leaves that the optimiser trains: a method with an
+    optimiser for each of two parts clips each.
     """
     rate, beta = self.learning_rate(clock), self.momentum
     decay, parts = self.weight_decay, []

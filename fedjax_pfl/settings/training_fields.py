@@ -114,7 +114,8 @@ class TrainingSettings:
     optimizer: of the rounds; fine-tuning is SGD
     momentum: of SGD; beta_1 of Adam
     weight_decay: L2, or decoupled: adamw
-    clip_norm: largest norm of a step's gradient; 0: any
+    clip_norm: largest norm of a step's gradient, or of each part of it that has
+      an optimiser of its own; 0: any
     aggregation: weights of clients in a mean: 1 / m, or examples: n_i / n
     server_optimizer: takes the mean change of a round as its gradient; none:
       the mean itself

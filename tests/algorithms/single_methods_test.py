@@ -1,5 +1,7 @@
 """What the golden cases of some methods do not say, method by method."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,7 @@ from helpers import (
 )
 
 from configs import common
-from fedjax_pfl.algorithms import fedfomo, fedlc, fednova
+from fedjax_pfl.algorithms import fedas, fedfomo, fedlc, fednova
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
@@ -65,6 +67,20 @@ def test_rounds_of_one_client_are_one_fit(float64):
   start, server, clients = two_rounds('local_only')
   assert_close(trees.gather(clients.params, 0), one_fit(start, 4))
   assert_same_bits(server.params, start)
+
+
+def test_adam_of_several_clients_knows_its_step():
+  """The count is a whole number, of which there is no weighted mean."""
+  train = TRAIN._replace(optimizer='adam', epochs=1)
+  cohort = 0, 4  # two and three batches a round
+  server, *_ = play(build('centralized', train=train), DATA, cohort=cohort)
+  counts = [
+    leaf
+    for leaf in jax.tree.leaves(server.opt_state)
+    if jnp.issubdtype(leaf.dtype, jnp.integer)
+  ]
+  steps = -(-DATA.count[jnp.array(cohort)] // TRAIN.batch_size)
+  assert counts and {*map(int, counts)} == {2 * int(steps.max())}
 
 
 # ---- SCAFFOLD, IFCA, FedNova, Ditto ------------------------------------------
@@ -120,6 +136,21 @@ def test_the_validation_part_of_fedfomo_has_all_classes():
   assert held.index[: held.count].tolist() == [*range(4, len(many), 5)]
 
 
+def test_running_statistics_are_no_part_of_the_distance_of_fedfomo():
+  task = QUIET._replace(
+    logits=lambda model, x, mask: mask[:, None] * model['w']
+  )
+
+  def gain(variance):
+    own = {'w': jnp.zeros(3), 'running_var': jnp.ones(1)}
+    received = {'w': jnp.eye(3)[:1], 'running_var': jnp.full((1, 1), variance)}
+    client = fedfomo.Client(own, received, jnp.array([1]), jnp.zeros(2))
+    data = client_of(DATA, 0)
+    return fedfomo.mixture(task, fedfomo.HParams(), client, data, KEY(0))[1]
+
+  assert gain(1.0)[0] != 0 and gain(9.0) == gain(1.0)
+
+
 def test_a_late_client_of_released_gpfl_trains_with_its_condition():
   """By the embeddings of the round before, which the first round has not."""
   (stage,) = build('gpfl', protocol='released')
@@ -134,16 +165,22 @@ def test_a_late_client_of_released_gpfl_trains_with_its_condition():
   assert (own != other).any()
 
 
-@pytest.mark.parametrize('name', ['fedproto', 'fedpac'])
+@pytest.mark.parametrize('name', ['fedproto', 'fedpac', 'fedas'])
 def test_class_means_are_not_those_of_batches_of_one_class(name):
   """In which a normalisation takes away what tells the classes apart."""
   still = TRAIN._replace(learning_rate=optax.constant_schedule(0.0))
   algorithm, server = begun(name, QUIET, train=still)
   data = in_order([0] * 4 + [1] * 4)
-  client = algorithm.init_client(server, data, KEY(0))
-  down = algorithm.download(server, client)
-  _, up, _ = jax.jit(algorithm.local_update)(down, client, data, KEY(0))
-  for means in [up.means] if name == 'fedproto' else [up.sums, up.shares]:
+  if name == 'fedas':  # which does not upload them
+    hp = fedas.HParams(align_batch_size=4)
+    means_of = jax.jit(partial(fedas.class_means, QUIET, hp))
+    found = [means_of(server.params, data, KEY(0))]
+  else:
+    client = algorithm.init_client(server, data, KEY(0))
+    down = algorithm.download(server, client)
+    _, up, _ = jax.jit(algorithm.local_update)(down, client, data, KEY(0))
+    found = [up.means] if name == 'fedproto' else [up.sums, up.shares]
+  for means in found:
     first, second = means[:2] / jnp.abs(means).max()
     assert jnp.abs(first - second).max() > 0.5
 

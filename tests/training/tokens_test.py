@@ -1,5 +1,7 @@
 """Labels for each token: losses, scores and methods; and whole runs."""
 
+from functools import partial
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -9,7 +11,7 @@ import small_play
 from helpers import KEY, build, every_method, refused
 
 import fedjax_pfl as pfl
-from fedjax_pfl.algorithms import load
+from fedjax_pfl.algorithms import fedpac, load
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.data.batching import fold_examples, num_labels
 from fedjax_pfl.data.label_counts import label_counts, label_counts_of_clients
@@ -95,6 +97,16 @@ def test_losses_and_scores_count_labels_alone():
   # A batch without a label has no loss.
   nothing = Batch(x[:2], y[:2].ravel(), jnp.zeros(2 * L))
   assert task.loss(params, nothing, KEY(0)) == 0
+
+
+def test_statistics_of_fedpac_are_of_labels():
+  task, data, (xs, ys) = make()
+  params = task.init(KEY(0))
+  statistics = jax.jit(partial(fedpac.statistics, task, fedpac.HParams()))
+  shares, *_ = statistics(params, client_of(data, 0), KEY(0))
+  features = task.features(params, jnp.asarray(xs[0]), jnp.ones(3))
+  mean = features[ys[0].ravel() >= 0].mean(0)
+  np.testing.assert_allclose(shares.sum(0), mean, rtol=1e-4, atol=1e-6)
 
 
 @every_method(2)
