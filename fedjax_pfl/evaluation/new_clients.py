@@ -16,7 +16,7 @@ global model, and personalises it as all others do.
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
+from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import ClientData, Key
 
 
@@ -46,7 +46,7 @@ def first_state(
   client = algorithm.init_client(server, data, begin)
   if not jax.tree.leaves(client):
     return client
-  assert stage.prepare_data is as_stored, 'its rounds train on other inputs'
+  data = stage.prepare_data(server, data)
   first = server._replace(round=jnp.zeros_like(server.round))
   down = algorithm.download(first, client)
   return algorithm.local_update(down, client, data, train)[0]

@@ -38,9 +38,11 @@ def begin(shapes: PyTree, bands: int) -> PyTree:
   )
 
 
-def correlate(normal: PyTree, past: PyTree) -> tuple[PyTree, PyTree]:
+def correlate(
+  normal: PyTree, past: PyTree, bands: int
+) -> tuple[PyTree, PyTree]:
   """Return y_t of z_t and y_{t-1}, y_{t-2}, ..; and the past of round t + 1."""
-  c = coefficients(1 + jax.tree.leaves(past)[0].shape[0])
+  c = coefficients(bands)
   known = trees.weighted_sum(past, jnp.asarray(c[1:], jnp.float32))
   noise = jax.tree.map(lambda z, old: (z - old) / c[0], normal, known)
   past = jax.tree.map(

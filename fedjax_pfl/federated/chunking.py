@@ -50,11 +50,11 @@ def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   A chunk of one has no client axis: its loops stop where the client's own data
   end, and its products are not batched.
   """
+  if chunk == 1:
+    return lax.map(fn, rows)
   size = jax.tree.leaves(rows)[0].shape[0]
   if chunk >= size:
     return jax.vmap(fn)(rows)
-  if chunk == 1:
-    return lax.map(fn, rows)
   return lax.map(fn, rows, batch_size=chunk)
 
 

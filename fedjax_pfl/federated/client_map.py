@@ -156,7 +156,7 @@ def map_on_mesh(
       states = trees.gather(share, places)
     else:
       states = fetch(share, ids)
-    fresh, uploads, metrics = _map_share(
+    fresh, uploads, metrics = map_chunks(
       lambda row: fn(shared, *row), (states, rows), chunk
     )
     if deal.at_home and fresh is not None:
@@ -180,12 +180,6 @@ def map_on_mesh(
     trees.gather(uploads, slice(deal.size)), NamedSharding(mesh, Spec(AXIS))
   )
   return clients, uploads, trees.gather(metrics, deal.position)
-
-
-def _map_share(fn, rows, chunk):
-  if chunk == 1:  # no client axis even for a single row: the same bits
-    return lax.map(fn, rows)
-  return map_chunks(fn, rows, chunk)
 
 
 # ---- A round of them ---------------------------------------------------------

@@ -122,9 +122,12 @@ def exchanging(
     """Return the state of a client that has not sent anything."""
     if not memory:
       return own
-    down = sent(server, own)
-    change = jax.eval_shape(train, down, own, data, rng)[2]
-    return Sender(own, memory(change))
+
+    def change():
+      rows = stage.prepare_data(server, data)
+      return train(sent(server, own), own, rows, rng)[2]
+
+    return Sender(own, memory(jax.eval_shape(change)))
 
   def init_client(server, data, rng):
     return first(server, method.init_client(server, data, rng), data, rng)

@@ -7,8 +7,9 @@
   OnHost      [K, ...] numpy arrays; a device gets those of a cohort
               (host_offload.py)
 
-States are made where they belong: no device of a mesh ever holds those of all
-clients. Its rows from K on are copies of the last client, and are never read.
+States are made where they belong: a device of a mesh holds those of all clients
+only while a stage's `initialize` makes new ones. Its rows from K on are copies
+of the last client, and are never read.
 """
 
 from collections.abc import Callable

@@ -122,7 +122,7 @@ def private_mean(
   key, of_sum, of_count = jax.random.split(key, 3)
   noise, past = draw_noise(of_sum, total), state.noise
   if mechanism.bands > 1:
-    noise, past = banded_noise.correlate(noise, past)
+    noise, past = banded_noise.correlate(noise, past, mechanism.bands)
   deviation = mechanism.noise_of_sum * state.clip
   noised = jax.tree.map(lambda leaf, own: leaf + deviation * own, total, noise)
   mean = jax.tree.map(lambda leaf: leaf / mechanism.expected, noised)

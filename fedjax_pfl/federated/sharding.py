@@ -90,7 +90,7 @@ def describe(mesh: Mesh | None) -> str:
   '8 devices of 2 processes (NVIDIA H100): each trains its share of a cohort.'
   """
   if mesh is None:
-    is_chosen = jax.local_device_count() > 1
+    is_chosen = target() == 'cpu' and jax.local_device_count() > 1
     return is_chosen * 'One device: its threads divide the work of each client.'
   n, kind = jax.process_count(), mesh.devices.flat[0].device_kind
   where = f' of {n} processes' * (n > 1) + f' ({kind})'

@@ -27,12 +27,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
-from fedjax_pfl.core.types import ClientData, PyTree
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.held_out import generator
 from fedjax_pfl.federated import asynchronous
 from fedjax_pfl.federated.chunking import shapes_of
@@ -193,9 +193,9 @@ def planned_steps(
 
   @jax.jit
   def steps_of(count):
-    client, index = (_zeros(rows, 1) for rows in (clients, pool.index))
-    own = ClientData(_zeros(pool.x), _zeros(pool.y), index, count)
-    down = stage.algorithm.download(_zeros(server), client)
+    client, index = trees.gather(trees.zeros((clients, pool.index)), 0)
+    own = ClientData(*trees.zeros((pool.x, pool.y)), index, count)
+    down = stage.algorithm.download(trees.zeros(server), client)
     *_, metrics = stage.algorithm.local_update(
       down, client, own, jax.random.key(0)
     )
@@ -203,13 +203,6 @@ def planned_steps(
 
   counts, places = np.unique(np.asarray(data.count), return_inverse=True)
   return np.array([int(steps_of(count)) for count in counts])[places]
-
-
-def _zeros(shapes: PyTree, first: int = 0) -> PyTree:
-  """Return zeros of these shapes, or of their rows."""
-  return jax.tree.map(
-    lambda leaf: jnp.zeros(leaf.shape[first:], leaf.dtype), shapes
-  )
 
 
 def _check_work(name, work, steps, speeds, deadline, policy) -> None:

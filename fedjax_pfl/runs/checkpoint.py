@@ -93,7 +93,7 @@ def restore(
   """Return the newest undamaged checkpoint, in the structure of `like`.
 
   `like` may hold arrays or `jax.ShapeDtypeStruct`s. A leaf is restored as the
-  kind that it has there: a jax array (on the same devices), a numpy array or a
+  kind that it has there: a jax array, a numpy array or a
   number. Where the structure depends on the step, `like` is a function of it.
   With `part` it may have fewer leaves than were saved; others are not restored.
   """
@@ -193,7 +193,4 @@ def place(value: np.ndarray, like: Any) -> Any:
   if getattr(like, 'weak_type', False) and not value.ndim:
     # A strong type here would promote, and round, differently later.
     return jnp.asarray(value.item())
-  sharding = getattr(like, 'sharding', None)
-  if sharding is None or not getattr(like, 'committed', True):
-    return jnp.array(value)
-  return jax.device_put(jnp.array(value), sharding)
+  return jnp.array(value)

@@ -160,10 +160,13 @@ class Run:
   ) -> tuple[int, PyTree] | None:
     """Return the newest undamaged checkpoint; None if there is none yet.
 
-    Metrics after it are removed, and a torn last line. The run starts, or
-    continues, at its tracker.
+    Metrics after it are removed, and what a killed process left half written.
+    The run starts, or continues, at its tracker.
     """
     restored = checkpoint.restore(self._checkpoints, like, self._log)
+    for folder in (self.path, self.path / 'model'):
+      if folder.is_dir():
+        atomic_files.remove_temporary(folder)
     path, last = self.path / METRICS, restored[0] if restored else -1
     if restored:
       checksum = checkpoint.read_metadata(self._checkpoints, last)

@@ -19,9 +19,10 @@ SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
 
 def build_blank(settings: Settings) -> Experiment:
-  """Return the experiment, checked as `build_experiment` checks it.
+  """Return the experiment, on one device.
 
-  On one device. What `init_from` names is not read: its model has the same
+  Its method is checked as by `build_experiment`; clients, metrics and times are
+  not. What `init_from` names is not read: its model has the same
   shapes.
   """
   data, shape = settings.data, peek_shape(settings.data)

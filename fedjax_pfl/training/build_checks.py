@@ -147,6 +147,9 @@ def check_own_method(
           refuse(f'another {who} after a round of {stage.name}: {found}', other)
       if not {'loss', 'num_steps'} <= {*metrics}:
         refuse(f'the metrics {", ".join(metrics)} in {stage.name}', other)
+      if taken := {'round', 'time', 'stage'} & {*metrics}:
+        words = 'a name that every line of metrics.jsonl has already'
+        refuse(f'a metric named {min(taken)} in {stage.name}', words)
     sent = messages(stage, *states, data)
     uploaded, kept = map(_folders, (sent.up, (sent.state, states[0])))
     declared = getattr(method, 'PRIVATE_LEAVES', ())

@@ -194,6 +194,7 @@ def write_result(
     more['privacy'] = experiment.privacy.summary()
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised
+  num_labels = next(iter(result.scores.values())).count  # of tokens, too
   run.write_result(
     algorithm=experiment.settings.algorithm,
     hp=hyperparameters.effective(experiment.settings),
@@ -202,7 +203,7 @@ def write_result(
     seconds=seconds,
     **_summaries(experiment, result),
     test_best=best_rounds.summarise_best(
-      training.state.test_best, test.count, train.count, finished
+      training.state.test_best, num_labels, train.count, finished
     ),
     **more,
   )

@@ -24,6 +24,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
+from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.best_rounds import bytes_of_best
@@ -208,6 +209,8 @@ def _evaluation(
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]
   views = final_views(settings) if last else settings.evaluation.eval_views
+  there = view_names(stage.algorithm, *states, experiment.train)
+  views = [view for view in views if view in there]
   if not views:
     return 0
   scoring = settings.evaluation.scoring

@@ -11,6 +11,7 @@ from fedjax_pfl.federated import accountant, banded_noise, privacy
 from fedjax_pfl.federated.accountant import Rounds
 from fedjax_pfl.federated.cohort import joins, poisson_cohorts, poisson_places
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROUNDS, DELTA = 60, 1e-3
 
 
@@ -26,7 +27,9 @@ def test_noise_is_that_of_the_inverse_and_its_sums_have_less():
   z = jax.random.normal(KEY(0), (ROUNDS, 50, 100))
   past = {'leaf': banded_noise.begin(z[0], 10)}
   _, noise = jax.lax.scan(
-    lambda past, z: banded_noise.correlate({'leaf': z}, past)[::-1], past, z
+    lambda past, z: banded_noise.correlate({'leaf': z}, past, 10)[::-1],
+    past,
+    z,
   )
   z, got = (x.reshape(ROUNDS, -1) for x in (z, noise['leaf']))
   inverse = np.linalg.inv(strategy(10))
@@ -88,3 +91,12 @@ def test_each_stage_begins_its_noise_anew():
   past = play(own, data, rounds=1)[0].privacy.noise
   for leaf in jax.tree.leaves(past):
     assert leaf.shape[0] == 2 and leaf[0].any() and not leaf[1].any()
+
+
+def test_a_method_that_sends_nothing_has_no_noise():
+  (stage,), data = build('local_only'), make_data()
+  plain = privacy.Mechanism(0.3, 1.0, expected=4.0)
+  (changes,) = privacy.changes_of([privacy.private(stage, plain)], data)
+  stage = privacy.private(stage, plain._replace(bands=3), changes)
+  server, *_ = play([stage], data, rounds=1)
+  assert not jax.tree.leaves(server.privacy.noise)

@@ -1,11 +1,26 @@
 """Messages about changes around any method: the frame alone changes nothing."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import pytest
-from helpers import TRAIN, assert_close, build, every_method, make_data, play
+from helpers import (
+  KEY,
+  TRAIN,
+  assert_close,
+  build,
+  client_of,
+  every_method,
+  make_data,
+  make_task,
+  play,
+)
 
+from fedjax_pfl.core import trees
+from fedjax_pfl.evaluation.new_clients import first_state
 from fedjax_pfl.federated.communication import messages, sizes_of
+from fedjax_pfl.federated.compression import Compression, compressed
 from fedjax_pfl.federated.exchange import exchanging
 from fedjax_pfl.federated.rounds import stage_shapes
 
@@ -26,7 +41,20 @@ def frame(stage):
   )
 
 
-@every_method(2)
+def test_the_memory_is_of_a_change_on_what_rounds_train_on():
+  """FedConcat's last rounds, on features; for clients that come later, too."""
+  plain = make_task(noise=0, normalised=False)
+  plain = plain._replace(augment=plain.normalise, batch_independent=True)
+  stages = compressed(build('fedconcat', plain), Compression('topk', share=0.1))
+  *_, (stage, server, clients) = stage_shapes(stages, DATA)
+  first = partial(first_state, stage)
+  own = jax.eval_shape(first, server, client_of(DATA, 0), KEY(0))
+  row = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
+  assert trees.kinds(own) == trees.kinds(row)
+
+
+@pytest.mark.long
+@every_method()
 def test_what_is_sent_as_it_is_changes_no_method(name):
   stages = build(name)
   want, clients, _ = play(stages, DATA)
@@ -47,7 +75,7 @@ def test_bytes_are_those_of_the_method(name):
     assert sizes_of(messages(*plain, DATA)) == sizes_of(messages(*framed, DATA))
 
 
-@pytest.mark.parametrize('name', ['fedper', 'fedbn'])
+@every_method(1, ['fedbn', 'fedper'])
 def test_a_model_is_sent_as_its_change(name):
   """It is 0 where nothing is learned."""
   still = TRAIN._replace(learning_rate=lambda clock: 0.0 * clock)

@@ -46,12 +46,14 @@ def test_a_resumed_run_has_the_metrics_of_an_unbroken_one(tmp_path):
   checkpointed = lines(broken)[:5]
   with open(tmp_path / 'broken' / 'metrics.jsonl', 'a') as stream:
     stream.write('{"round": 8, "ti')
+  half = broken.model_path('view').with_name('.view.npz.123.tmp')
+  half.write_bytes(b'of a process that was killed')
   again = begin(tmp_path / 'broken')
   assert again.status() == 'started'
   assert run_dir.load_metrics(again.path)[-1]['round'] == 7
   step, tree = again.resume({'w': np.float32(0)})
   assert (step, tree['w']) == (4, 4)
-  assert lines(again) == checkpointed
+  assert lines(again) == checkpointed and not half.exists()
   play(again, 5, 12)
   assert without_time(again) == without_time(whole)
 

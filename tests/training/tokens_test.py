@@ -55,7 +55,7 @@ def client_of(data, k):
 
 def rows_by_hand(task, params, x, y):
   """Return the log-probability of each label, and whether it is largest."""
-  logits = np.asarray(task.logits(params, jnp.asarray(x), jnp.ones(y.size)))
+  logits = np.asarray(jax.jit(task.logits)(params, x, jnp.ones(y.size)))
   real = y.ravel() >= 0
   log_p = np.asarray(jax.nn.log_softmax(logits))[real]
   own = log_p[np.arange(real.sum()), y.ravel()[real]]
@@ -72,13 +72,15 @@ def test_losses_and_scores_count_labels_alone():
   def step(total, batch):
     return total + batch.mask.sum() * task.loss(params, batch, KEY(1))
 
-  total = fold_examples(step, 0.0, client, task.normalise, KEY(0), 2)
+  fold = jax.jit(fold_examples, static_argnums=(0, 3, 5))
+  total = fold(step, 0.0, client, task.normalise, KEY(0), 2)
   np.testing.assert_allclose(total, -own.sum(), rtol=1e-4)
 
   def metric(logits, labels, mask):
     return (mask * (logits.argmax(1) == labels)).sum()
 
   score = with_metrics(score_view, {'hits': metric})
+  score = jax.jit(score, static_argnums=(0, 3, 4))
   scores = score(task.logits, params, client, task.normalise, 2)
   assert (scores.count, scores.correct) == (len(own), hit.sum())
   assert scores.count == num_labels(client) < x.size and scores.own['hits'] == (
@@ -96,7 +98,7 @@ def test_losses_and_scores_count_labels_alone():
   np.testing.assert_array_equal(label_counts_of_clients(data, Y)[0], counts)
   # A batch without a label has no loss.
   nothing = Batch(x[:2], y[:2].ravel(), jnp.zeros(2 * L))
-  assert task.loss(params, nothing, KEY(0)) == 0
+  assert jax.jit(task.loss)(params, nothing, KEY(0)) == 0
 
 
 def test_statistics_of_fedpac_are_of_labels():
@@ -137,6 +139,7 @@ SETTINGS = {
   'local_epochs': 1,
   'batch_size': 4,
   'finetune': {'epochs': (1,), 'batch_size': 4},
+  'eval_views': (),
 }
 
 
@@ -149,13 +152,15 @@ def place(tmp_path_factory):
 
 
 def test_a_run_on_a_play(place, tmp_path):
-  experiment = build_experiment({**SETTINGS, **place})
+  changes = {**place, 'eval_views': ('initial',)}
+  experiment = build_experiment({**SETTINGS, **changes})
   result = pfl.train(experiment, tmp_path / 'run')
   for view in ('initial', 'finetuned'):
     own = result['views'][view]
     np.testing.assert_allclose(own['bits_per_token'], own['loss'] / np.log(2))
     assert 1 < own['perplexity'] < 101 and own['num_clients'] == 2
   assert 'bits_per_token' in table([result])
+  assert 0 < result['test_best']['initial']['each']['mean'] < 100
 
 
 def test_an_unknown_symbol_is_refused(tmp_path):
