@@ -19,8 +19,8 @@ FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORDS = [
   name for name in pfl.__all__ if hasattr(getattr(pfl, name), '_fields')
 ]
-# README's example trains, and that of make_round runs one.
-LONG = 'train', 'make_rounds'
+# README's example trains; docs/howto/own_data.md plays rounds and scores them.
+LONG = 'train', 'make_rounds', 'make_round', 'make_evaluate'
 FUNCTIONS = [
   long(name) if name in LONG else name
   for name in pfl.__all__

@@ -54,7 +54,12 @@ def test_cells_of_a_stored_row():
   assert '\n- fedavg, round: too large\n' in shown
 
 
-def test_the_command_prints_the_page():
+def test_the_page_has_what_is_stored():
   assert all(STORED.values())
+  assert tables.as_markdown(STORED) == tables.PAGE.read_text()
+
+
+@pytest.mark.long
+def test_the_command_prints_the_page():
   shown = run('accelerator_tables')
   assert shown.stdout == tables.PAGE.read_text() + '\n', shown.stderr

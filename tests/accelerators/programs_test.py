@@ -1,6 +1,7 @@
 """From a config to the programs of its run, on shapes alone."""
 
 import jax
+import pytest
 from helpers import refused
 
 from configs import common
@@ -10,6 +11,8 @@ from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.chunking import client_bytes
 from fedjax_pfl.training.blank import stand_in
 from fedjax_pfl.training.views import final_views
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 def config(name, **changes):

@@ -62,7 +62,7 @@ def test_frozen_leaves_stay_as_they_begin(order):
   (stage,) = build('partial', shared='body/bias', order=order)
   first, *_ = play((stage,), DATA, rounds=0)
   server, clients, _ = play((stage,), DATA)
-  views = stage.algorithm.personalize(
+  views = jax.jit(stage.algorithm.personalize)(
     server, trees.gather(clients, 0), client_of(DATA, 0), KEY(3)
   )
   for params in (server.params, views['finetuned']):

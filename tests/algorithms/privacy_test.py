@@ -65,12 +65,6 @@ def poisoned(quick_compiler):
   return with_poison(make_experiment(**SETTINGS))
 
 
-@pytest.fixture(scope='module')
-def poisoned_validating(quick_compiler):
-  """Return the same of an experiment with validation examples."""
-  return with_poison(make_experiment(**SETTINGS, validation_fraction=0.3))
-
-
 def with_poison(experiment):
   train, test = experiment.train, experiment.test
   x = np.concatenate([train.x, test.x, test.x]).astype(np.float32)
@@ -100,9 +94,9 @@ def experiments_of(poisoned, name, **changes):
   return [one._replace(settings=settings, stages=stages) for one in poisoned]
 
 
-def run(experiments, folder):
+def run(experiments, folder, program=None):
   """Return the trainings of the experiments after their last round."""
-  program = Program(experiments[0])
+  program = program or Program(experiments[0])
   runs = [
     run_dir.open_run(
       folder / str(number), to_config(one.settings), data='', log=print
@@ -189,10 +183,18 @@ CHOOSING = {
 }
 
 
-def test_no_test_reaches_a_choice(poisoned_validating, tmp_path):
+@pytest.fixture(scope='module')
+def choosing(quick_compiler):
+  """Return both experiments that choose a round, and their compiled program."""
+  pair = with_poison(make_experiment(**SETTINGS, validation_fraction=0.3))
+  experiments = experiments_of(pair, 'fedbabu', **CHOOSING)
+  return experiments, Program(experiments[0])
+
+
+def test_no_test_reaches_a_choice(choosing, tmp_path):
   """Neither the chosen round and view, nor their models."""
-  experiments = experiments_of(poisoned_validating, 'fedbabu', **CHOOSING)
-  one, two = run(experiments, tmp_path)
+  experiments, program = choosing
+  one, two = run(experiments, tmp_path, program)
   assert_same_bits(two.state.chosen, one.state.chosen)
   assert_finite(one.state.chosen)
   for training in (one, two):
@@ -208,16 +210,16 @@ def test_no_test_reaches_a_choice(poisoned_validating, tmp_path):
   assert_same_bits(*[models_saved(tmp_path / place) for place in '01'])
 
 
-def test_no_validation_example_reaches_training(poisoned_validating, tmp_path):
+def test_no_validation_example_reaches_training(choosing, tmp_path):
   """Only what is chosen depends on them."""
-  experiment, _ = experiments_of(poisoned_validating, 'fedbabu', **CHOOSING)
+  (experiment, _), program = choosing
   validation = experiment.validation
   bad = len(experiment.test.y)  # the last so many rows are no numbers
   poison = validation._replace(
     index=jnp.full_like(validation.index, len(validation.y) - bad)
   )
   experiments = [experiment, experiment._replace(validation=poison)]
-  one, two = run(experiments, tmp_path)
+  one, two = run(experiments, tmp_path, program)
   assert_same_bits(two.state[:2], one.state[:2])
   assert_finite(two.state[:2])
   assert_finite(two.state.chosen[3:])

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from helpers import KEY, build, client_of, from_lists
+from helpers import KEY, build, client_of, from_lists, long
 
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.types import Outputs, Task
@@ -67,15 +67,20 @@ def play(name, task, train, *clients, rounds=1, **hp):
 # ---- FedAvg and FedBABU ------------------------------------------------------
 
 
-def test_head_learns_at_its_own_rate():
+@pytest.mark.parametrize(
+  ('ratio', 'body', 'head'),
+  # With 0, FedBABU: g = 8 - 16 = -8    m = -16/2 - 8 = -16    body = 16
+  [(0.25, 15.0, 3.75), long(0.0, 16.0, 0.0)],
+)
+def test_head_learns_at_its_own_rate(ratio, body, head):
   """eta = 1/2, beta = 1/2, rho = 1/4, x = 16, body = head = 0.
 
   step 1:  g = 0 - 16 = -16   m = -16             body = 8     head = 2
   step 2:  g = 10 - 16 = -6   m = -16/2 - 6 = -14 body = 15    head = 3.75
   """
   train = training(0.5, momentum=0.5, epochs=2)
-  (after,) = play('fedavg', make_task(), train, [16.0], head_lr_ratio=0.25)
-  assert after == {'body': 15.0, 'head': 3.75}
+  (after,) = play('fedavg', make_task(), train, [16.0], head_lr_ratio=ratio)
+  assert after == {'body': body, 'head': head}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +118,7 @@ def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
 
 
 def ditto(rounds=1, momentum=0.0):
-  """Return w, and v of both clients, after some rounds.
+  """Return w, and v of both clients, after each of some rounds.
 
   The second is in the cohort of every other round. eta = 1/2, then 1/4.
   """
@@ -124,15 +129,16 @@ def ditto(rounds=1, momentum=0.0):
   (stage,) = build('ditto', make_task(), train=train, lam=0.5)
   data = from_lists([[8.0]], [[4.0]])
   server, clients = init_states(stage.algorithm, data, KEY(0))
-  round_fn = make_round(stage.algorithm)
+  round_fn, after = make_round(stage.algorithm), []
+  personalize = jax.jit(
+    jax.vmap(stage.algorithm.personalize, (None, 0, None, None))
+  )
   for number in range(rounds):
     cohort = jnp.arange(2 - number % 2)
     server, clients, _ = round_fn(server, clients, cohort, data, KEY(0))
-  views = jax.vmap(stage.algorithm.personalize, (None, 0, None, None))(
-    server, clients, None, None
-  )
-  own = views['personal']['body']
-  return float(server.params['body']), own.tolist()
+    own = personalize(server, clients, None, None)['personal']['body']
+    after.append((float(server.params['body']), own.tolist()))
+  return after
 
 
 def test_ditto_pulls_its_own_model_to_the_global_one():
@@ -147,9 +153,8 @@ def test_ditto_pulls_its_own_model_to_the_global_one():
 
   The momentum of the global model is not that of v.
   """
-  assert ditto() == (3.0, [3.0, 1.5])
-  assert ditto(rounds=2) == (3.75, [3.6875, 1.5])
-  body, own = ditto(momentum=0.5)
+  assert ditto(rounds=2) == [(3.0, [3.0, 1.5]), (3.75, [3.6875, 1.5])]
+  ((body, own),) = ditto(momentum=0.5)
   assert body != 3.0 and own == [3.0, 1.5]
 
 
@@ -185,7 +190,8 @@ def test_inner_and_outer_steps(second_order):
   w, losses, loss, num_steps = META_STEPS[second_order]
   hp = {'beta': 0.5, 'second_order': second_order}
   algorithm, server, data = meta_learner(**hp)
-  _, params, metrics = algorithm.local_update(server, (), data, KEY(0))
+  local_update = jax.jit(algorithm.local_update)
+  _, params, metrics = local_update(server, (), data, KEY(0))
   assert params == {'body': w, 'head': w}
   assert metrics['losses'].tolist() == losses
   assert (metrics['loss'], metrics['num_steps']) == (loss, num_steps)
@@ -201,7 +207,7 @@ def test_adaptation_is_one_step_or_two(protocol, adapted_twice):
   two:  g = -8    m = -8 - 8 = -16  s = 8 + 2 * 4 = 16, or 8 + 3.2 = 11.2
   """
   algorithm, server, data = meta_learner(protocol=protocol)
-  views = algorithm.personalize(server, (), data, KEY(0))
+  views = jax.jit(algorithm.personalize)(server, (), data, KEY(0))
   sums = {name: view['body'] + view['head'] for name, view in views.items()}
   assert sums['initial'] == 0 and sums['adapted'] == 8.0
   np.testing.assert_allclose(sums['adapted_twice'], adapted_twice, rtol=1e-6)

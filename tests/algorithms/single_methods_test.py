@@ -20,12 +20,13 @@ from helpers import (
 )
 
 from configs import common
-from fedjax_pfl.algorithms import fedas, fedfomo, fedlc, fednova
+from fedjax_pfl.algorithms import fedas, fedfomo, fedlc, fednova, scaffold
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.evaluation.new_clients import first_state
+from fedjax_pfl.federated.cohort import all_send
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
@@ -52,6 +53,7 @@ def two_rounds(name, **hp):
   return start.params, server, clients
 
 
+@partial(jax.jit, static_argnums=1)
 def one_fit(start, epochs):
   train, clock = PLAIN._replace(epochs=epochs), jnp.zeros((), int)
   return train.fit(QUIET, start, client_of(NINE, 0), KEY(0), clock)[0]
@@ -87,8 +89,19 @@ def test_adam_of_several_clients_knows_its_step():
 
 
 def test_scaffold_divides_by_all_clients():
-  server, _, _ = play(build('scaffold'), DATA, rounds=1, cohort=(0, 4))
-  assert server.num_clients == len(DATA.count)
+  """Two of seven send a change of 1: c = 2/7."""
+  algorithm, server = begun('scaffold')
+  ids = jnp.array([0, 4])
+  senders = all_send(ids, DATA.count[ids], DATA)
+
+  @jax.jit
+  def variate(ones):
+    after = algorithm.aggregate(server, scaffold.Up(ones, ones), senders)
+    return algorithm.download(after, ()).variate
+
+  ones = jax.tree.map(lambda leaf: np.ones((2, *leaf.shape)), server.params)
+  for leaf in jax.tree.leaves(variate(ones)):
+    np.testing.assert_allclose(leaf, 2 / len(DATA.count), rtol=1e-6)
 
 
 def test_a_partial_batch_counts_less_for_the_choice_of_ifca(float64):
@@ -107,10 +120,12 @@ def test_the_norm_of_steps_of_fednova():
 
 def test_the_fits_of_ditto_draw_for_themselves():
   """The batches of v are not those of w: else, without a pull, v = w."""
-  stages = build('ditto', lam=0.0, personal_momentum=TRAIN.momentum)
-  server, clients, _ = play(stages, DATA, rounds=1, cohort=(4,))
-  own = trees.gather(clients, 4)['head']['kernel']
-  assert jnp.abs(own - server.params['head']['kernel']).max() > 1e-3
+  hp = {'lam': 0.0, 'personal_momentum': TRAIN.momentum}
+  algorithm, server = begun('ditto', **hp)
+  own, up, _ = jax.jit(algorithm.local_update)(
+    server, server.params, client_of(DATA, 4), KEY(0)
+  )
+  assert jnp.abs(own['head']['kernel'] - up['head']['kernel']).max() > 1e-3
 
 
 # ---- Examples that a partition has sorted by class ---------------------------
@@ -190,15 +205,16 @@ def test_fedala_mixes_by_examples_from_everywhere():
   seen = []
 
   def loss(params, batch, rng):
-    seen.extend(batch.y.tolist())
+    jax.debug.callback(lambda labels: seen.extend(labels.tolist()), batch.y)
     return 0 * params['head']['bias'].sum()
 
   algorithm, server = begun('fedala', QUIET._replace(loss=loss), percent=50)
   data = in_order(range(8))
   client = algorithm.init_client(server, data, KEY(0))
   server = server._replace(round=jnp.array(1))
-  with jax.disable_jit():
-    algorithm.personalize(server, client, data, KEY(0))
+  personalize = jax.jit(algorithm.personalize)
+  jax.block_until_ready(personalize(server, client, data, KEY(0)))
+  jax.effects_barrier()
   assert len({*seen}) == 4 and np.ptp(seen) > 3
 
 
@@ -207,11 +223,11 @@ def test_fedala_mixes_by_examples_from_everywhere():
 
 def test_the_first_order_of_per_fedavg_clips():
   train = PLAIN._replace(clip_norm=1e-6, weight_decay=0.0)
-  stages = build('per_fedavg', QUIET, train=train)
-  start, _, _ = play(stages, NINE, rounds=0)
-  server, _, _ = play(stages, NINE, rounds=1, cohort=(0,))
-  apart = jax.tree.map(jnp.subtract, server.params, start.params)
-  assert sum_squares(apart, trees.zeros(apart)) < 1e-10
+  algorithm, server = begun('per_fedavg', QUIET, train=train)
+  _, up, _ = jax.jit(algorithm.local_update)(
+    server, (), client_of(NINE, 0), KEY(0)
+  )
+  assert 0 < sum_squares(up, server.params) < 1e-10
 
 
 def test_per_fedavg_of_pfllib_adapts_on_batches_of_its_training():
@@ -267,11 +283,12 @@ def test_a_client_that_never_trained_is_evaluated_by_the_global_model():
   """Client 4 trained, client 3 did not, client 2 has nothing to train on."""
   (stage,) = build('pfedme', train=STEADY)
   server, clients, _ = play((stage,), DATA, rounds=1, cohort=(2, 4))
+
+  @jax.jit
+  def biases(client, data):
+    views = stage.algorithm.personalize(server, client, data, KEY(0))
+    return [views[name]['head']['bias'] for name in ('personal', 'initial')]
+
   for i in (2, 3, 4):
-    views = stage.algorithm.personalize(
-      server, trees.gather(clients, i), client_of(DATA, i), KEY(0)
-    )
-    own, other = (
-      views[name]['head']['bias'] for name in ('personal', 'initial')
-    )
+    own, other = biases(trees.gather(clients, i), client_of(DATA, i))
     assert (jnp.abs(own - other).max() > 1e-3) == (i == 4)

@@ -10,7 +10,7 @@ from fedjax_pfl.training.loop import train
 def make_experiment(**changes):
   """Return what `build` returns, but for the model."""
   every = {'log_every': 1, 'checkpoint_every': 1, 'save_clients': (0,)}
-  own = {'rounds': 3, 'local_epochs': 2, 'eval_every': 1, **every, **changes}
+  own = {'rounds': 3, 'local_epochs': 2, 'eval_views': (), **every, **changes}
   return small_runs.make_experiment(**own)
 
 

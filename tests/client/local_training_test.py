@@ -1,5 +1,7 @@
 """Local training is the plain loop over epochs and batches."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,18 +39,22 @@ def fit(task, data, epochs, tx, *, shuffle=False, **options):
   return run(data)
 
 
+@functools.partial(jax.jit, static_argnums=0)
+def step(tx, tree, state, batch):
+  value, grads = jax.value_and_grad(QUIET.loss)(tree, batch, KEY(0))
+  updates, state = tx.update(grads, state, tree)
+  return optax.apply_updates(tree, updates), state, value
+
+
 def by_python(data, epochs, tx):
   """Fit in stored order on the client's own examples: no padding at all."""
   rows = data.index[: int(data.count)]
   tree, state, losses = PARAMS, tx.init(PARAMS), []
-  step = jax.jit(jax.value_and_grad(QUIET.loss))
   for _ in range(epochs):
     for batch in np.split(rows, range(BATCH, len(rows), BATCH)):
       x = QUIET.normalise(data.x[batch], None)
       batch = Batch(x, data.y[batch], jnp.ones(len(x)))
-      value, grads = step(tree, batch, KEY(0))
-      updates, state = tx.update(grads, state, tree)
-      tree = optax.apply_updates(tree, updates)
+      tree, state, value = step(tx, tree, state, batch)
       losses.append(value)
   return tree, losses
 

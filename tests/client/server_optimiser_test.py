@@ -21,7 +21,9 @@ pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA, MEAN = make_data(), ServerOptimiser('sgd', 1.0, 0.0)
 
 
-@pytest.mark.parametrize('name', ['scaffold', 'fedper', long('fedconcat')])
+@pytest.mark.parametrize(
+  'name', ['scaffold', long('fedper'), long('fedconcat')]
+)
 def test_a_step_of_one_is_the_mean(name):
   """State beside the model, a part of it, and several stages."""
   stages = build(name)
@@ -58,7 +60,7 @@ def test_a_server_whose_model_never_moves_is_refused(name):
   assert f'{name}, whose server has ' in message
 
 
-@pytest.mark.parametrize('name', ['scaffold', 'fedconcat'])
+@pytest.mark.parametrize('name', ['scaffold', long('fedconcat')])
 def test_a_server_whose_model_moves_is_accepted(name):
   check({'algorithm': name, 'server_optimizer': 'sgd'})
 

@@ -1,8 +1,7 @@
-"""make evidence, claims and leaderboard: what they print, and refuse."""
+"""evidence.py: what it prints, and refuses."""
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 
@@ -31,27 +30,6 @@ def test_without_images_it_says_how_to_get_them(tmp_path):
   assert 'is left out: ' in refused.stdout and not [*results.iterdir()]
 
 
-def made(*words):
-  """Return the words of the command that make would run."""
-  if shutil.which('make') is None:
-    pytest.skip('no make')
-  # Below another make, as `make test` is, it would tell its directory, too.
-  command = ['make', '-n', '--no-print-directory', 'VENV=/v']
-  done = subprocess.run(
-    [*command, '-o', '/v/installed', *words],
-    cwd=ROOT, capture_output=True, text=True, check=True,
-  )  # fmt: skip
-  return done.stdout.replace('\\\n', ' ').split()[1:]
-
-
-def test_make_hands_over_minutes_and_cores():
-  file = 'experiments/evidence.py'
-  flags = ['--minutes=150', '--cores=1']
-  assert made('evidence', 'MINUTES=150', 'CORES=1') == [file, *flags]
-  assert made('evidence') == [file]
-  assert made('leaderboard') == ['experiments/leaderboard.py']  # the digits
-
-
 SEEN = """
 import os, sys
 import commandline, evidence, priority
@@ -59,6 +37,7 @@ assert 'jax' not in sys.modules
 from fedjax_pfl.reproduction import queue
 import jax
 
+queue.load_queue = lambda *given: None
 queue.show_queue = lambda *given: print(
   jax.devices(), os.nice(0), os.sched_getscheduler(0) == os.SCHED_IDLE
 )
@@ -78,15 +57,3 @@ def test_its_cpu_is_one_device_a_core_that_gives_way():
   )  # fmt: skip
   assert done.returncode == 0, done.stderr
   assert done.stdout == '[CpuDevice(id=0), CpuDevice(id=1)] 19 True\n'
-
-
-# ---- claims and leaderboard
-
-
-def test_without_results_every_claim_is_not_run(tmp_path):
-  shown = run('claims', f'--results={tmp_path}')
-  assert shown.returncode == 0, shown.stderr
-  lines = shown.stdout.splitlines()
-  assert sum(line.endswith(': not run') for line in lines) == 8
-  assert ' '.join(lines[2].split()) == '(a) FedBABU > FedAvg +6.70 not run'
-  assert not [*tmp_path.iterdir()]

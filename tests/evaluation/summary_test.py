@@ -1,7 +1,4 @@
-"""Summaries against arithmetic done by hand.
-
-Who is left out, and the worst decile of any clients: tests/properties.
-"""
+"""Summaries against arithmetic done by hand."""
 
 import math
 
@@ -9,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.evaluation.summary import summarise, worst_decile
 
 
 def make_scores(correct, count, **more):
@@ -24,6 +21,7 @@ def test_three_unequal_clients_by_hand():
   assert got['std'] == pytest.approx(math.sqrt(2600 / 3))
   assert got['pooled'] == pytest.approx(100 * 37 / 112)
   assert got['worst_decile'] == pytest.approx(30)  # ceil(0.3) = 1 client
+  assert worst_decile(np.arange(11)[::-1]) == 0.5  # ceil(1.1) = 2 clients
   assert (got['num_clients'], got['num_left_out']) == (3, 0)
 
 

@@ -17,19 +17,15 @@ WEIGHTS = 4  # their sum
 @pytest.fixture(scope='module')
 def found():
   """Return what tests/support/on_a_pod.py finds."""
-  words = 'fedavg,9,41,5', 'fedper,9,4001,5', 'fedper,41,41,5', POD
+  words = 'fedper,9,4001,5', 'fedper,41,41,5', POD
   return simulated_devices.call(DEVICES, 'on_a_pod.found', *words)
 
 
 @pytest.mark.parametrize(
   ('word', 'moved'),
   [
-    # One reduction of the model.
-    (
-      'fedavg,9,41,5',
-      [['all-gather', PLACES * METRICS], ['all-reduce', MODEL]],
-    ),
-    # The states of the cohort alone, however many clients are registered.
+    # One reduction of the model that is shared; the states of the cohort alone,
+    # however many clients are registered.
     (
       'fedper,9,4001,5',
       [

@@ -89,7 +89,7 @@ def test_a_share_of_the_steps_is_the_beginning_of_all():
   assert fit(own._replace(work=jnp.array(1.0)))[1].num_steps == 4
 
 
-@every_method(2)
+@every_method(1)
 def test_every_method_does_no_more_than_fits(name):
   """And as much as without a deadline, where that fits."""
   (stage, *_) = build(name, train=TRAIN)

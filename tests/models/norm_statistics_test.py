@@ -1,5 +1,7 @@
 """Running statistics of BatchNorm are PyTorch's, however it is computed."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,14 +41,15 @@ def test_two_steps_and_a_test_are_those_of_pytorch(how):
   train = TRAIN._replace(
     epochs=1, shuffle=False, learning_rate=lambda clock: rate
   )
-  params, _ = train.fit(task, params, data, KEY(0), jnp.zeros((), int))
+  fit = jax.jit(partial(train.fit, task))
+  params, _ = fit(params, data, KEY(0), jnp.zeros((), int))
   want = {'scale': SCALE, norm_stats.MEAN: MEAN, norm_stats.VAR: VAR}
   for name, value in want.items():
     np.testing.assert_allclose(params['bn'][name], value, rtol=1e-9)
-  mask = jnp.ones(2)
-  np.testing.assert_allclose(task.logits(params, x[:2], mask), LOGITS)
+  mask, logits = jnp.ones(2), jax.jit(task.logits)
+  np.testing.assert_allclose(logits(params, x[:2], mask), LOGITS)
   # Of an example alone, and beside padding, they are the same.
-  alone = task.logits(params, x[:2], mask.at[1].set(0))[:1]
+  alone = logits(params, x[:2], mask.at[1].set(0))[:1]
   np.testing.assert_allclose(alone, LOGITS[:1])
 
 
@@ -75,7 +78,8 @@ def test_half_precision_rounds_no_average():
   params = jax.tree.map(lambda leaf: leaf.astype('float32'), task.init(KEY(0)))
   params['bn'][norm_stats.MEAN] = fine = jnp.full(2, 1.0001, 'float32')
   batch = Batch(jnp.zeros((2, 4, 4, 1)), jnp.zeros(2, int), jnp.ones(2))
-  slope = jax.grad(task.loss)(params, batch, KEY(0))['bn'][norm_stats.MEAN]
+  slopes = jax.jit(jax.grad(task.loss))(params, batch, KEY(0))
+  slope = slopes['bn'][norm_stats.MEAN]
   bias = params['conv']['bias'].astype('bfloat16').astype('float32')
   np.testing.assert_allclose(slope, fine - bias, rtol=1e-6)
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits, refused
+from helpers import KEY, assert_same_bits, long, refused
 
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models import mobilenet, resnet
@@ -81,7 +81,7 @@ def test_features_of_a_row_do_not_depend_on_other_rows(name, side):
   [
     (mobilenet.Block, 2, 'gemm'),
     (resnet.BasicBlock, 2, 'fused'),
-    (resnet.Bottleneck, 1, 'gemm'),
+    long(resnet.Bottleneck, 1, 'gemm'),
   ],
 )
 def test_blocks_agree(module, stride, how):

@@ -8,7 +8,8 @@ from collections import Counter
 import numpy as np
 import pytest
 from matplotlib.colors import to_hex
-from page_runs import load_command, make_run
+from page_runs import make_run
+from user_commands import load_command
 
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput

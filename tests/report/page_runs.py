@@ -1,12 +1,7 @@
-"""Finished runs made of numbers, and the commands that draw them."""
-
-import functools
-import runpy
+"""Finished runs made of numbers."""
 
 import numpy as np
-from absl import flags
 
-from experiments import commandline
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import run_dir
@@ -78,16 +73,3 @@ def make_run(
   )
   run.close()
   return str(path)
-
-
-def load_command(monkeypatch, name):
-  """Return main() of a command, and its file; its flags are its own.
-
-  Not a process: to start one takes longer than all that is tested.
-  """
-  values = flags.FlagValues()
-  define = functools.partial(flags.DEFINE_string, flag_values=values)
-  monkeypatch.setattr(flags, 'DEFINE_string', define)
-  monkeypatch.setattr(flags, 'FLAGS', values)
-  file = str(commandline.ROOT / 'experiments' / name)
-  return runpy.run_path(file)['main'], file

@@ -5,7 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from page_runs import CORRECT, load_command, make_run
+from page_runs import CORRECT, make_run
+from user_commands import load_command
 
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput

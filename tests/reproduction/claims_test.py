@@ -11,8 +11,10 @@ import pytest
 from claim_runs import judge, make_run, write_summary
 from helpers import refused
 from printed import load_cells, load_table
+from user_commands import load_command
 
 from configs.tables.common import load_configs
+from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
@@ -156,6 +158,18 @@ def test_the_pages_are_those_of_the_results(verdicts):
   rows = re.findall(r'^\| (\w+) \|.*', rest.partition(write.END)[0], re.M)
   assert rows == [verdict.claim.name for verdict in verdicts]
   assert len(rows) == 8
+
+
+def test_without_results_every_claim_is_not_run(tmp_path, monkeypatch, capsys):
+  monkeypatch.setattr('configs.tables.common.load_table', load_table)
+  main, file = load_command(monkeypatch, 'claims.py')
+  claims = f'--claims={RESULTS / "claims.toml"}'
+  commandline.parse_words([file, claims, f'--results={tmp_path}'])
+  main()
+  lines = capsys.readouterr().out.splitlines()
+  assert sum(line.endswith(': not run') for line in lines) == 8
+  assert ' '.join(lines[2].split()) == '(a) FedBABU > FedAvg +6.70 not run'
+  assert not [*tmp_path.iterdir()]
 
 
 def test_the_figures_are_those_of_the_results(verdicts, tmp_path):

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 import small_queue
 from faults import locks, moments
+from helpers import long
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction import execute, queue
@@ -86,19 +87,18 @@ def test_what_a_clone_lacks_is_a_sentence(done, folder, capsys):
   assert len(rows) == len(done[1]['summary.csv'])
 
 
-def test_a_queue_that_is_killed_ends_in_the_same_rows(done):
-  """At moments at which its files change."""
+@pytest.mark.parametrize('place', [0.5, long(0.25), long(0.75)])
+def test_a_queue_that_is_killed_ends_in_the_same_rows(done, place):
+  """At a moment at which its files change."""
   folder, want, states = done
   assert len(states) > 100
   results, whole = folder / 'results', folder / 'whole'
   results.rename(whole)
   try:
-    for place in (0.25, 0.75):
-      moments.write(states[int(place * len(states))], results)
-      small_queue.run(folder)
-      assert small_queue.rows_of(results) == want
-      assert not list(results.glob('*/.*.tmp'))
-      shutil.rmtree(results)
+    moments.write(states[int(place * len(states))], results)
+    small_queue.run(folder)
+    assert small_queue.rows_of(results) == want
+    assert not list(results.glob('*/.*.tmp'))
   finally:
     shutil.rmtree(results, ignore_errors=True)
     whole.rename(results)

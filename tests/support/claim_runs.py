@@ -85,17 +85,10 @@ def write_summary(folder):
   write_rows(Results(folder), CONFIGS)
 
 
-def state(folder, *pairs):
-  """Return a file of claims: one, with these pairs of methods."""
+def judge(folder, *pairs):
+  """Return the verdict of a claim about these pairs from the results there."""
   path = folder / 'claims.toml'
   comparisons = ''.join(COMPARISON.format(*pair) for pair in pairs)
   path.write_text(CLAIM + comparisons)
-  return path
-
-
-def judge(folder, *pairs):
-  """Return the verdict of that claim from the results in the folder."""
-  state(folder, *pairs)
-  path = folder / 'claims.toml'
   (verdict,) = write.judge(path, folder, load_table, CONFIGS)
   return verdict

@@ -14,7 +14,6 @@ import pytest
 
 from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.client import local_training, optimisers, personalization
-from fedjax_pfl.core.algorithm import Algorithm
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData, Outputs, Task
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
@@ -253,17 +252,6 @@ def evaluate(stages, server, clients, train, test, task=None):
   )
   ids = jnp.arange(len(train.count))
   return evaluate(server, clients, ids, train, test, KEY(5))
-
-
-def count_traces(algorithm: Algorithm):
-  """Return the algorithm, and a list that grows with each trace of a fit."""
-  traces = []
-
-  def local_update(*args):
-    traces.append(args)
-    return algorithm.local_update(*args)
-
-  return algorithm._replace(local_update=local_update), traces
 
 
 def assert_same_bits(got, want):

@@ -22,6 +22,7 @@ from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.build_method import build_stages, peek_shape
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.privacy_budget import make_budget
+from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
@@ -90,6 +91,7 @@ class Recorded(NamedTuple):
   """A run, with its state after every checkpoint."""
 
   experiment: Experiment
+  program: Program  # with which it continues, and nothing is compiled again
   folder: Path  # the run is in run/, copies as kills leave them in killed2/
   states: dict
   result: dict
@@ -101,7 +103,7 @@ class Recorded(NamedTuple):
 
 def record(experiment, folder, kills=()) -> Recorded:
   """Train in a folder; keep the states, and copies after some checkpoints."""
-  states = {}
+  program, states = Program(experiment), {}
 
   def save(self, step, state, save=Run.save_checkpoint):
     save(self, step, state)
@@ -110,8 +112,8 @@ def record(experiment, folder, kills=()) -> Recorded:
       shutil.copytree(folder / 'run', folder / f'killed{step}')
 
   with mock.patch.object(Run, 'save_checkpoint', save):
-    result = train(experiment, folder / 'run')
-  return Recorded(experiment, folder, states, result)
+    result = train(experiment, folder / 'run', program)
+  return Recorded(experiment, program, folder, states, result)
 
 
 def unfinish(workdir):

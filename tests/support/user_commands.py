@@ -1,10 +1,13 @@
-"""Run a command of experiments/ as a user does."""
+"""Run a command of experiments/ as a user does, or in this process."""
 
+import functools
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+from absl import flags
 from compiler import QUICK
 
 ROOT = Path(__file__).parents[2]
@@ -27,6 +30,20 @@ def run(file, *flags, cwd=ROOT, **environ):
     capture_output=True,
     text=True,
   )
+
+
+def load_command(monkeypatch, name):
+  """Return main() of experiments/NAME, and its file; its flags are its own.
+
+  Not a process: to start one takes longer than all that is tested.
+  """
+  values = flags.FlagValues()
+  for define in [one for one in dir(flags) if one.startswith('DEFINE_')]:
+    own = functools.partial(getattr(flags, define), flag_values=values)
+    monkeypatch.setattr(flags, define, own)
+  monkeypatch.setattr(flags, 'FLAGS', values)
+  file = str(ROOT / 'experiments' / name)
+  return runpy.run_path(file)['main'], file
 
 
 def refusal(done) -> str:

@@ -232,7 +232,7 @@ def test_a_killed_run_ends_with_the_same_best(name, step, request):
   """Within the last stage, or between both, when the start is evaluated."""
   recorded = request.getfixturevalue(name)
   paths = recorded.folder / f'killed{step}', recorded.path
-  train(recorded.experiment, paths[0])
+  train(recorded.experiment, paths[0], recorded.program)
   one, other = (restored(recorded.experiment, path) for path in paths)
   assert_same_bits(one.test_best, other.test_best)
   assert_same_bits(one.chosen, other.chosen)

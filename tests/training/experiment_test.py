@@ -9,18 +9,13 @@ from small_runs import settings_of
 
 from configs import fedbabu_cifar10
 from fedjax_pfl.data.images import Images, make_dataset
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
-from fedjax_pfl.training.build_data import first_examples
+from fedjax_pfl.training.build_data import build_data, first_examples
 from fedjax_pfl.training.build_method import peek_shape
 
 # Moving arrays to the device goes by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}
-
-
-def build(**changes):
-  """Return an experiment on the digits, and what was logged."""
-  logged = []
-  return build_experiment(settings_of(**changes), logged.append), logged
 
 
 def test_quick_has_a_stand_in_and_logs_it(tmp_path):
@@ -28,6 +23,7 @@ def test_quick_has_a_stand_in_and_logs_it(tmp_path):
   built = []
   for changes in ({}, {'preprocessing': 'fedconcat'}):
     changes |= {'shards_per_client': 20, 'model': 'convnet4'}
+    changes['conv_impl'] = 'lax'  # traced in less time
     changes |= {'dataset': 'tiny_imagenet', 'data_dir': str(tmp_path)}
     settings, logged = settings_of(fedbabu_cifar10, 'quick', **changes), []
     built.append(build_experiment(settings, logged.append))
@@ -51,8 +47,9 @@ PARTS = [
 def test_padding_and_fingerprint_of_every_partition_are_logged():
   all_logged = []
   for changes in PARTS:
-    experiment, logged = build(**changes)
-    assert experiment.test.count.shape == (20,)
+    logged = []
+    data = build_data(parse_config(settings_of(**changes)), logged.append)
+    assert data.test.count.shape == (20,)
     for split, line in zip(('training', 'testing'), logged, strict=True):
       assert re.match(
         rf'digits, {split}.*: 20 clients, [\d,]+ examples, .*; '
@@ -68,7 +65,8 @@ def test_padding_and_fingerprint_of_every_partition_are_logged():
 
 def test_what_the_data_do_not_allow_is_refused_before_compiling(compiled):
   changes = {'algorithm': 'per_fedavg', 'views': ('initial',)}
-  message = refused(lambda: build(**changes, batch_size=71))
+  settings = settings_of(**changes, batch_size=71)
+  message = refused(build_experiment, settings)
   assert (
     "batch_size: got '71, while 6 of 20 clients have so many examples or "
     "fewer (the smallest has 71)', expected two batches or more"

@@ -20,6 +20,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.federated.cohort import sample_cohorts
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -100,7 +101,7 @@ def test_what_is_sent_is_counted_and_who_is_left_out_is_named(
   run, drawn, capsys
 ):
   """Those that fail have downloaded, and upload nothing; after a kill, too."""
-  train(run.experiment, run.folder / 'killed2')
+  train(run.experiment, run.folder / 'killed2', run.program)
   assert_same_run(run.folder / 'killed2', run.path)
   cohorts, stays, (client, number) = drawn
   sentence = (
@@ -144,8 +145,9 @@ def test_clients_that_always_fail_keep_their_state(run, drawn):
 def test_nan_stops_the_run_and_names_the_rounds(number, tmp_path):
   """Before the first checkpoint, or after one; again if run once more."""
   experiment = spoil_upload(make_experiment(**SMALL), DIVERGING, [number])
+  program = Program(experiment)
   for _ in range(2):
-    message = refused(train, experiment, tmp_path)
+    message = refused(train, experiment, tmp_path, program)
     assert f': round {number + 1}, in the state or the upload of' in message
     assert ' of client 3; seed 0' in message
     assert f'metrics up to round {number} are stored' in message

@@ -22,18 +22,23 @@ from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Program
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 NO_ROUND = {'rounds': 0, 'init_from': 'elsewhere', 'views': ('initial',)}
 
 
 @pytest.fixture(scope='module')
-def fedbabu(tmp_path_factory, quick_compiler):
+def program(quick_compiler):
+  return Program(make_experiment(eval_global_model=True))
+
+
+@pytest.fixture(scope='module')
+def fedbabu(tmp_path_factory, program):
   """Return an experiment and the directory of its finished run."""
-  experiment = make_experiment(eval_global_model=True)
   workdir = tmp_path_factory.mktemp('fedbabu') / 'run'
-  train(experiment, workdir)
-  return experiment, workdir
+  train(program.experiment, workdir, program)
+  return program.experiment, workdir
 
 
 # ---- when what is done
@@ -49,11 +54,11 @@ def test_lines_and_checkpoints_follow_the_cadence(fedbabu):
   assert checkpoint.steps(workdir / 'checkpoints') == [4, 7]
 
 
-def test_the_cadence_moves_no_bit(fedbabu, tmp_path):
+def test_the_cadence_moves_no_bit(fedbabu, program, tmp_path):
   """0 is a choice that suits the run: of few rounds, every round."""
   experiment, workdir = fedbabu
   other = make_experiment(log_every=0, checkpoint_every=0, eval_every=0)
-  train(other, tmp_path / 'run')
+  train(other, tmp_path / 'run', program)
   lines = run_dir.load_metrics(tmp_path / 'run')
   assert [line['round'] for line in lines] == [*range(1, ROUNDS + 1)]
   assert checkpoint.steps(tmp_path / 'run' / 'checkpoints') == [6, 7]
@@ -132,6 +137,7 @@ def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
 def test_stored_models_have_the_stored_accuracy(fedbabu):
   experiment, workdir = fedbabu
   stored, test = scores_of(workdir), experiment.test
+  score = jax.jit(score_view, static_argnums=(0, 3))
 
   def check(name, view, client):
     params, about = load_model(workdir / 'model' / f'{name}.npz')
@@ -139,7 +145,7 @@ def test_stored_models_have_the_stored_accuracy(fedbabu):
     assert about.get('client', client) == client
     one = test._replace(index=test.index[client], count=test.count[client])
     params = jax.tree.map(jnp.asarray, params)
-    scores = score_view(TASK.logits, params, one, TASK.normalise)
+    scores = score(TASK.logits, params, one, TASK.normalise)
     assert scores.correct == stored[view].correct[client]
     want = stored[view].loss[client]
     np.testing.assert_allclose(scores.loss, want, rtol=1e-5)

@@ -26,6 +26,7 @@ from fedjax_pfl.training import divergence
 from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.many_runs import share_programs, train_many
+from fedjax_pfl.training.program import Program
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 RAGGED = {'partition': 'dirichlet', 'dirichlet_beta': 0.5}
@@ -71,28 +72,36 @@ def swept(tmp_path_factory, quick_compiler):
   return experiments, folder, logged
 
 
+@pytest.fixture(scope='module')
+def alone(swept):
+  """Return the program of the last of them alone."""
+  return Program(swept[0][3])
+
+
 # ---- the numbers
 
 
-def test_a_setting_has_the_bits_that_it_has_alone(swept, tmp_path):
+def test_a_setting_has_the_bits_that_it_has_alone(swept, alone, tmp_path):
   experiments, folder, logged = swept
   assert divide(experiments) == [[0, 1, 2, 3]]
   assert logged == ['fedprox: training seed 0, 1 of several settings, 4 runs']
-  train(experiments[3], tmp_path)
+  train(experiments[3], tmp_path, alone)
   assert_same_run(folder / '3', tmp_path)
   lines = [run_dir.load_metrics(path)[-1] for path in directories(folder, 4)]
   assert len({line['loss'] for line in lines}) == 4
 
 
-def test_runs_that_were_killed_end_with_the_same_bits(swept, tmp_path, capsys):
+def test_runs_that_were_killed_end_with_the_same_bits(
+  swept, alone, tmp_path, capsys
+):
   """Whichever of the two functions began them, and goes on."""
   experiments, folder, _ = swept
   paths = directories(tmp_path, 4)
-  for place in (0, 1, 2):  # and the last one did not begin
+  for place in (0, 2, 3):  # and one did not begin
     shutil.copytree(folder / str(place), paths[place])
-  train(experiments[1], unfinish(paths[1]))
+  train(experiments[3], unfinish(paths[3]), alone)
   unfinish(paths[2])
-  before = snapshot(paths[0]) | snapshot(paths[1])
+  before = snapshot(paths[0]) | snapshot(paths[3])
   capsys.readouterr()
   results = train_many(experiments, paths)
   assert before.items() <= snapshot(tmp_path).items()
@@ -102,7 +111,7 @@ def test_runs_that_were_killed_end_with_the_same_bits(swept, tmp_path, capsys):
     assert_same_run(path, whole)
     assert result == run_dir.load_result(path)
   output = capsys.readouterr().out.splitlines()
-  for path in paths[:2]:
+  for path in (paths[0], paths[3]):
     assert f'{path} is finished: nothing to do.' in output
   assert output.count('Continuing after round 1 of 2.') == 1
 
@@ -177,7 +186,7 @@ def test_what_changes_a_shape_or_a_decision_has_a_program_of_its_own():
   ) == [[0, 4, 5, 6], [1], [2], [3], [7], [8]]
 
 
-@every_method(2)
+@every_method(1)
 def test_every_number_of_a_method_can_be_an_argument(name):
   changes = {'num_clients': 20} if name == 'fedconcat' else {}
   settings = digits.get_config(name).to_dict() | SETTINGS | changes

@@ -44,7 +44,7 @@ def timed_experiment(**changes):
 def test_a_run_has_a_clock_and_continues_it(kind, tmp_path):
   experiment = timed_experiment(**RUNS[kind])
   run = record(experiment, tmp_path, [2])
-  train(experiment, tmp_path / 'killed2')
+  train(experiment, tmp_path / 'killed2', run.program)
   assert_same_run(tmp_path / 'killed2', run.path)
   seconds = [one['sim_seconds'] for one in run_dir.load_metrics(run.path)]
   lasts = np.diff([0, *seconds])

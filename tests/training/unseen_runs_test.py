@@ -11,6 +11,7 @@ from fedjax_pfl.evaluation.new_clients import with_new_clients
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -24,7 +25,7 @@ SETTINGS = {
   'rounds': 2,
   'learning_rate': 0.2,
   'views': ('initial', 'finetuned'),
-  'eval_views': ('initial',),
+  'eval_views': (),
   'log_every': 2,
   'eval_every': 2,
   'checkpoint_every': 2,
@@ -37,14 +38,15 @@ def make(**changes):
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory, quick_compiler):
-  experiment = make()
+  program = Program(make())
   workdir = tmp_path_factory.mktemp('unseen') / 'run'
-  return experiment, workdir, train(experiment, workdir)
+  return program, workdir, train(program.experiment, workdir, program)
 
 
 def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
   """client_fraction is of those that take part: 3 of 5, who have states."""
-  experiment, workdir, result = finished
+  program, workdir, result = finished
+  experiment = program.experiment
   assert experiment.cohort_size == 3
   states = jax.tree.leaves(restored(experiment, workdir).clients)
   assert (
@@ -63,7 +65,8 @@ def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
 
 def test_their_scores_are_those_by_hand(finished):
   """What it does in its one round: evaluation/new_clients_test.py."""
-  experiment, workdir, _ = finished
+  program, workdir, _ = finished
+  experiment = program.experiment
   algorithm = with_new_clients(experiment.stages[-1]).algorithm
   server = restored(experiment, workdir).server
   key = random_streams(experiment.settings.seed)['evaluation']
@@ -95,7 +98,8 @@ def test_their_scores_are_those_by_hand(finished):
 
 def test_their_examples_do_not_reach_the_server(finished, tmp_path):
   """With other images and labels, all that training leaves has its bits."""
-  experiment, workdir, result = finished
+  program, workdir, result = finished
+  experiment = program.experiment
   unseen, (x, y, *_) = experiment.unseen, experiment.train
   own = np.asarray(unseen.train.index), unseen.train.count
   rows = np.concatenate([row[:count] for row, count in zip(*own, strict=True)])
@@ -107,7 +111,7 @@ def test_their_examples_do_not_reach_the_server(finished, tmp_path):
     train=experiment.train._replace(**pool),
     unseen=unseen._replace(train=unseen.train._replace(**pool)),
   )
-  other = train(poisoned, tmp_path)
+  other = train(poisoned, tmp_path, program)
   one, two = (restored(experiment, path) for path in (workdir, tmp_path))
   assert_same_bits(one._replace(seconds=()), two._replace(seconds=()))
   assert other['views'] == result['views']

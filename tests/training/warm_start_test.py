@@ -14,6 +14,7 @@ from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.training import keys
 from fedjax_pfl.training.build import build_experiment
 
+pytestmark = pytest.mark.usefixtures('quick_compiler')
 SHAPE = (8, 8, 1)
 OTHER_PARTITION = {'shards_per_client': 4}
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import small_runs
 from helpers import refused
-from user_commands import refusal, run
+from user_commands import load_command
 
 from experiments import commandline
 from fedjax_pfl.evaluation.differences import Difference
@@ -45,9 +45,10 @@ def test_what_no_setting_can_be_is_refused_before_training(fields, words):
   assert words in refused(plan, {'learning_rate': '0.1'}, fields)
 
 
-def test_a_seed_of_all_combinations_is_refused(tmp_path):
-  words = f'--config={DIGITS} --runs={tmp_path} --grid hp.mu=much'.split()
-  sentence = refusal(run('sweep', *words, '--config.seed=3'))
+def test_a_seed_of_all_combinations_is_refused(monkeypatch):
+  main, file = load_command(monkeypatch, 'sweep.py')
+  words = file, f'--config={DIGITS}', '--grid=hp.mu=much', '--config.seed=3'
+  sentence = refused(main, commandline.parse_words(words)[0])
   assert "got 'seed', expected every field once, and no seed" in sentence
 
 

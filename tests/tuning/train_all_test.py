@@ -1,7 +1,5 @@
 """Many settings: each is trained once, whatever happens on the way."""
 
-import shutil
-
 import compiler
 import pytest
 import small_runs
@@ -45,6 +43,11 @@ def test_every_setting_is_trained_once(tmp_path):
   again = [make(save_clients=()), make(seed=1)]
   assert train_all(again, tmp_path, ignore) == paths[:2]
   assert small_runs.snapshot(tmp_path) == before
+  # One that was stopped goes on: nothing but its result is missing.
+  whole = small_runs.numbers_of(paths[3])
+  (paths[3] / run_dir.RESULT).unlink()
+  assert train_all(settings[3:], tmp_path, ignore) == paths[3:]
+  assert small_runs.numbers_of(paths[3]) == whole
 
 
 def test_a_grid_with_two_seeds_compiles_a_round_once(tmp_path):
@@ -62,28 +65,6 @@ def test_a_grid_with_two_seeds_compiles_a_round_once(tmp_path):
   assert all(map(run_dir.is_finished, paths)) and len({*paths}) == 8
   losses = {run_dir.load_metrics(path)[-1]['loss'] for path in paths}
   assert len(losses) == 8
-
-
-def test_a_sweep_that_is_killed_ends_the_same(tmp_path, monkeypatch):
-  """As a kill leaves it while one of three runs has a checkpoint."""
-  settings = [make(learning_rate=rate) for rate in (0.1, 0.03, 0.01)]
-  whole, killed = tmp_path / 'whole', tmp_path / 'killed'
-
-  def save(self, step, tree, save=run_dir.Run.save_checkpoint):
-    save(self, step, tree)
-    if not killed.exists():
-      shutil.copytree(whole, killed)
-
-  with monkeypatch.context() as patched:
-    patched.setattr(run_dir.Run, 'save_checkpoint', save)
-    paths = train_all(settings, whole, ignore)
-  (first,) = train_all(settings[:1], killed, ignore)  # now one is finished
-  before = small_runs.snapshot(first)
-  again = train_all(settings, killed, ignore)
-  assert again[0] == first and small_runs.snapshot(first) == before
-  for path, other in zip(again, paths, strict=True):
-    assert path.name == other.name
-    small_runs.assert_same_run(path, other)
 
 
 def test_a_setting_that_diverges_ends_alone(tmp_path):

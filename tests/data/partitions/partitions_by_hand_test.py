@@ -26,15 +26,6 @@ def test_shards():
   assert as_lists(indices) == [[0, 4, 3, 5], [1, 6, 2]]
 
 
-def test_pathological_blocks_of_classes_of_unequal_sizes():
-  labels = shuffled_labels([7, 4, 0, 9], 4)
-  sizes = {'num_clients': 4, 'num_classes': 4}
-  indices, _ = partition('pathological', labels, labels, **sizes)
-  check_partition(indices, 20)
-  want = [[4, 2, 0, 0], [0, 0, 0, 5], [3, 2, 0, 0], [0, 0, 0, 4]]
-  assert class_counts(labels, indices, 4).tolist() == want
-
-
 def test_dirichlet_cuts_at_the_rounded_cumulative_proportions():
   # Class 0 has 5 rows: 0.3 and 0.8 of them are 1.5 and 4, cut at 2 and 4;
   # class 1 has 2: all for the last client, though its shares sum up to 0.9.

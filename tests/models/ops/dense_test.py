@@ -9,6 +9,8 @@ from replaced import normal
 from fedjax_pfl.models.ops import dense
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+
 
 def two_layers(params, x):
   first, second = params
@@ -16,7 +18,7 @@ def two_layers(params, x):
 
 
 @pytest.mark.parametrize('rows', [0, dense.MOST_ROWS, dense.MOST_ROWS + 1])
-def test_gradients_agree_twice(rows, monkeypatch, float64):
+def test_gradients_agree_twice(rows, monkeypatch):
   monkeypatch.setattr(dense, 'LEAST_BYTES', 1)
 
   @jax.jit
