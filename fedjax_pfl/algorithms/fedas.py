@@ -8,10 +8,10 @@
 
 A client keeps w_i = (b_i, h_i), its model after the last round in which it took
 part; c_k are of the features of that model, in batches of random order, which
-matters to BatchNorm. The sum over k and the means over j
-are of the classes in a batch and of their examples. F_i is the trace of the
-Fisher information of body and head, of the labels that the data have. The view
-`personal` is w_i. Where all F_i are 0, they weigh as 1.
+matters to BatchNorm. The sum over k and the means over j are of the classes in
+a batch and of their examples. F_i is the trace of the Fisher information of
+body and head, of the labels that the data have. The view `personal` is w_i.
+Where all F_i are 0, they weigh as 1.
 
 protocol 'released': F_i of the authors' code, the sum over batches of size B of
 |grad mean_b log p|^2, in stored order. That code leaves out a smaller last

@@ -52,9 +52,7 @@ def training_of(
 def evaluation_of(cell: Cell, seed: int) -> Evaluation:
   """Return the evaluation that gives the number of a cell for this seed."""
   training = training_of(cell.settings, cell.init_from, seed)
-  settings = training.settings
-  if cell.evaluation:  # else they were checked
-    settings = replace(settings, cell.evaluation)
+  settings = replace(training.settings, cell.evaluation)
   key = keys.evaluation_key(settings)
   return Evaluation(training, settings, key, (cell.reading,))
 

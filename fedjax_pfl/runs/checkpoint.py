@@ -93,9 +93,9 @@ def restore(
   """Return the newest undamaged checkpoint, in the structure of `like`.
 
   `like` may hold arrays or `jax.ShapeDtypeStruct`s. A leaf is restored as the
-  kind that it has there: a jax array, a numpy array or a
-  number. Where the structure depends on the step, `like` is a function of it.
-  With `part` it may have fewer leaves than were saved; others are not restored.
+  kind that it has there: a jax array, a numpy array or a number. Where the
+  structure depends on the step, `like` is a function of it. With `part` it may
+  have fewer leaves than were saved; others are not restored.
   """
   damages = []
   for step in reversed(steps(folder)):

@@ -85,8 +85,10 @@ def replace(
 
   >>> replace(settings, {'finetune.epochs': (1, 5)}, seed=1)
   """
-  flat = {**flat_config(settings), **(changes or {}), **more}
-  return parse_config(flat)
+  changes = {**(changes or {}), **more}
+  if not changes:
+    return settings  # they were checked
+  return parse_config({**flat_config(settings), **changes})
 
 
 def defaults() -> dict[str, Any]:

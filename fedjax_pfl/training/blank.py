@@ -22,8 +22,7 @@ def build_blank(settings: Settings) -> Experiment:
   """Return the experiment, on one device.
 
   Its method is checked as by `build_experiment`; clients, metrics and times are
-  not. What `init_from` names is not read: its model has the same
-  shapes.
+  not. What `init_from` names is not read: its model has the same shapes.
   """
   data, shape = settings.data, peek_shape(settings.data)
   task = build_task(settings, shape)

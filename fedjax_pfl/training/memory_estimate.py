@@ -208,9 +208,11 @@ def _evaluation(
 ) -> int:
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]
-  views = final_views(settings) if last else settings.evaluation.eval_views
-  there = view_names(stage.algorithm, *states, experiment.train)
-  views = [view for view in views if view in there]
+  if last:
+    views = final_views(settings)
+  else:
+    there = view_names(stage.algorithm, *states, experiment.train)
+    views = [one for one in settings.evaluation.eval_views if one in there]
   if not views:
     return 0
   scoring = settings.evaluation.scoring

@@ -19,6 +19,15 @@ from fedjax_pfl.training.keys import training_key
 CONFIG = 'configs/digits.py:fedavg,quick'
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'howto' / 'own_method.md'
 (METHOD,) = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+METHOD += """
+
+def with_metric(algorithm):
+  def local_update(*args):
+    client, up, metrics = algorithm.local_update(*args)
+    return client, up, {**metrics, 'round': jnp.zeros(())}
+
+  return algorithm._replace(local_update=local_update)
+"""
 PRIVATE = 'PRIVATE_LEAVES = ('
 
 
@@ -81,6 +90,7 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
       'another server after a round of fedavgm',
     ),
     ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
+    ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named round'),
     ('server.round + 1', 'server.round', 'leaves server.round as it is'),
     ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),
     ('class H', f'{PRIVATE}"hed",)\n\nclass H', 'hed, which nobody has'),

@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_same_bits, build, make_data, play
+from helpers import assert_same_bits, build, make_data, play, refused
 
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.data.client_data import (
@@ -53,6 +53,8 @@ def test_from_arrays_gives_every_client_its_own():
     np.testing.assert_array_equal(data.y[rows], y)
   assert data.x.dtype == np.float32
   assert data.y.dtype == np.int32
+  ys[0] = ys[0].astype(np.int64) + 2**31
+  assert 'labels from' in refused(from_arrays, xs, ys)
 
 
 def test_counts_of_labels_leave_the_padding_out():
