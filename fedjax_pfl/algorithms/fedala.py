@@ -17,10 +17,12 @@ as in a first mixture if the client has not mixed yet.
 New client: its w_i is w, so that there is nothing to mix; it trains for one
 round, and its first mixture is that of the view 'personal'.
 
-Differs from the paper: the bound on the epochs of a first mixture. The s % are
-drawn anew for each mixture; in the public code they are a contiguous block of
-the client's examples. That code mixes for absent clients as well, and counts
-tensors instead of layers (`layer_idx`).
+Differs from the paper: the weights a_i are 1 by default, n_i there; the bound
+on the epochs of a first mixture. Gradient steps on W_i are counted in neither
+`num_steps` nor simulated time. The s % are drawn anew for each mixture; in the
+public code they are a contiguous block of the client's examples, and batches
+are as stored, without a smaller last one. That code mixes for absent clients as
+well, and counts tensors instead of layers (`layer_idx`).
 """
 
 from typing import NamedTuple

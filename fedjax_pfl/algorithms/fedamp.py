@@ -85,7 +85,8 @@ def similarities(
 ) -> Array:
   """Return x_ij of the models [C, ...] that were sent: [C, C]."""
   away = alpha / sigma * jnp.exp(-squared_distances(models) / sigma)
-  away = senders.masked(away) * (1 - jnp.eye(len(away)))
+  away = jnp.where(senders.counts > 0, senders.masked(away), 0)
+  away = away * (1 - jnp.eye(len(away)))
   return away + jnp.diag(1 - away.sum(1))
 
 

@@ -9,7 +9,7 @@ client keeps its n_i; before its first round it has the initial one.
 New client: it trains for one round from the initial n, of which nothing is
 sent, and keeps its n of that round.
 
-Differs from the paper: the weights a_i are 1 by default, n_i there. BatchNorm
+Differs from the paper: there all clients take part in every round. BatchNorm
 normalises by the batch in training and in evaluation; in the paper it has
 running statistics, the client's own, too: norm_statistics 'running'.
 """

@@ -26,10 +26,10 @@ in any case, on images that are not augmented.
 
 New client: it has F and C, as all others; it needs no cluster.
 
-Differs from the paper: encoders are as in testing when C is trained and on
-noise (no dropout; its code leaves them in training mode); the differential
-privacy of p_i is left out; learning rate and momentum are those of `train` in
-all stages.
+Differs from the paper: a_i is 1 by default, n_i there. Encoders are as in
+testing when C is trained and on noise (no dropout; its code leaves them in
+training mode); the differential privacy of p_i is left out; learning rate and
+momentum are those of `train` in all stages.
 """
 
 from collections.abc import Callable
@@ -250,7 +250,8 @@ def mean_softmax(task: Task, params: Params, inputs_at, batches: int) -> Array:
 
 def cluster_by_models(hp, server, clients, data):
   """Return the states with clusters by p_i, and the models averaged in them."""
-  cluster = cluster_on_host(hp, server, lambda shares: shares, clients.shares)
+  shares = jnp.where(data.count[:, None] > 0, clients.shares, 0)
+  cluster = cluster_on_host(hp, server, lambda shares: shares, shares)
   params = trees.segment_mean(
     clients.params, hp.train.weights(data.count), cluster, server.params
   )
@@ -304,13 +305,14 @@ def classifier_stage(task: Task, hp: HParams) -> Stage:
 def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
   """Refuse more clusters than different clients, and a cap without room."""
   if hp.distributions == 'inferred':  # they differ, whatever the labels
-    shares = np.eye(data.count.shape[0])
+    shares = np.diag(np.asarray(data.count) > 0)
     _check_noise(task, data)
   else:
     shares = label_shares(label_counts_of_clients(data, task.num_classes))
   clustering.check_clusters(shares, hp.clusters)
   if hp.cap_factor is not None:
-    clustering.check_cap(len(shares), hp.clusters, hp.cap_factor)
+    number = int(shares.any(1).sum())
+    clustering.check_cap(number, hp.clusters, hp.cap_factor)
 
 
 def _check_noise(task: Task, data: ClientData) -> None:

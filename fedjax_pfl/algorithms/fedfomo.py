@@ -21,7 +21,7 @@ Differs from the paper: models are those of the cohort with which the client
 last trained, there the last of all clients. Epsilon and its decay are those of
 the authors' code; places at random are filled before the others. That code
 draws the validation part; here it is evenly spaced in the stored order, which
-partitions may sort by class.
+partitions may sort by class. Bytes count M models also where fewer can be sent.
 """
 
 from functools import partial
@@ -93,6 +93,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     held_out, rest = divided(data, hp.share)
+    held_out = own_examples.shuffled(held_out, jax.random.fold_in(rng, 2))
     params, gains = mixture(task, hp, client, held_out, rng)
     known = jnp.where(client.ids == NOBODY, client.help.shape[0], client.ids)
     help = client.help.at[known].add(gains, mode='drop')
@@ -161,7 +162,7 @@ def respond(hp, server, clients, up, senders) -> Client:
   number = min(hp.models, len(senders.ids))
   scores = up.help[:, senders.ids]  # [C, C]
   itself = jnp.eye(len(senders.ids), dtype=bool)
-  unknown = itself | ~senders.has_sent
+  unknown = itself | ~senders.has_sent | (senders.counts == 0)
   if not rules.equals(hp.epsilon, 0):
     # aggregate has added 1 to the clock.
     chance = jnp.maximum(hp.epsilon - hp.decay * (server.round - 1), 0)

@@ -1,9 +1,9 @@
 """FedNTD (Lee et al. 2022): clients keep what the global model knows.
 
-  w_i <- SGD_tau(v -> CE(v) + beta tau^2 mean_b KL(q_b || p_b))   i in S, from w
+  w_i <- SGD_tau(v -> CE(v) + beta T^2 mean_b KL(q_b || p_b))     i in S, from w
   w   <- sum_i a_i w_i / sum_i a_i                               a_i = 1 or n_i
 
-q_b and p_b are softmax(z / tau) under w and v over all classes but the true
+q_b and p_b are softmax(z / T) under w and v over all classes but the true
 one. q has no gradient.
 
 The metrics `loss` and `losses` are of the objective, `cross_entropies` of CE.
@@ -11,8 +11,8 @@ Fine-tuning is without the term.
 
 New client: it has the global model, and fine-tunes it as all others do.
 
-Differs from the paper: nothing known; tau is 1 by default there, 3 in a class
-of the public code, whose configuration says 1.
+Differs from the paper: the weights a_i are 1 by default, n_i there. T is 1 by
+default there, 3 in a class of the public code, whose configuration says 1.
 """
 
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class HParams(NamedTuple):
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   beta: float = 1.0  # 0 is FedAvg
-  temperature: float = 1.0  # tau
+  temperature: float = 1.0  # T
 
 
 RULES = {

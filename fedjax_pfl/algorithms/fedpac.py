@@ -138,6 +138,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   algorithm = averaging._replace(
     init_server=init_server,
+    # With the client's mixed head, which the server made.
+    download=lambda server, client: server._replace(
+      params=trees.combine(client, server.params)
+    ),
     local_update=local_update,
     aggregate=aggregate,
     respond=respond,

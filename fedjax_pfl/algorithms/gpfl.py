@@ -21,7 +21,9 @@ New client: h_i begins as the initial head and learns for one round, of which
 nothing is sent.
 
 Differs from the paper: the weights a_i are 1 by default; momentum, where
-`train` has it, is that of all parts.
+`train` has it, is that of all parts. The authors' loaders leave out a smaller
+last batch, in testing and in p_i, too, and do not shuffle; here all examples
+count.
 """
 
 from typing import NamedTuple

@@ -17,7 +17,8 @@ others do, and fine-tunes it.
 Differs from the paper: SGD has momentum. On FEMNIST the paper's clusters share
 all layers but the last; here they share none, and begin with random models.
 The public code for CIFAR-10 draws its models again until the first choices of
-the clients are good enough; here they are drawn once.
+the clients are good enough; here they are drawn once. A run cannot be the start
+of M models: they would be equal.
 """
 
 from typing import NamedTuple
@@ -33,6 +34,7 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -52,6 +54,18 @@ NORM_STATISTICS = ('batch', 'running')  # a client has those of one model
 class Up(NamedTuple):
   params: Params
   cluster: Array  # [] k_i
+
+
+def check_start(hp: HParams, start: str) -> None:
+  """Refuse a whole model: clients could not choose among M copies of it."""
+  if start and not start.endswith('.safetensors') and hp.clusters > 1:
+    raise bad_input(
+      'init_from',
+      got=start,
+      expected=f"'': the {hp.clusters} models have to begin apart",
+      choices=['a .safetensors file without a head, which is drawn for each'],
+      cause='a run of another method to go on with',
+    )
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:

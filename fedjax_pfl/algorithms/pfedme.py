@@ -22,9 +22,11 @@ without momentum.
 New client: theta_i begins as w and learns for one round, of which nothing is
 sent.
 
-Differs from the paper: whole epochs of batches instead of R steps; the weights
-a_i; and a weight decay, if any, joins the inner gradient (the authors' code has
-an undocumented one of 0.001). `train.momentum` is not used, as in the paper.
+Differs from the paper: only the cohort trains; there all clients do in every
+round, and the cohort uploads. Whole epochs of batches instead of R steps; the
+weights a_i; and a weight decay, if any, joins the inner gradient (the authors'
+code has an undocumented one of 0.001). `train.momentum` is not used, as in the
+paper.
 """
 
 from typing import NamedTuple

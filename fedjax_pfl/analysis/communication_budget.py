@@ -48,10 +48,11 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   task = build_task(settings, shape)
   data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
   fraction = settings.num_drawn / num_clients
+  senders = settings.training.buffer_size or settings.num_drawn
   budgets = []
   for stage, *states in stage_shapes(build_stages(settings, task), data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))
-    own = 1.0 if stage.full_participation else fraction
+    own = 1.0 if stage.full_participation else senders / num_clients
     budgets.append(StageBudget(stage.name, stage.rounds, own, sent))
   model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   total = sum(budget.total for budget in budgets)

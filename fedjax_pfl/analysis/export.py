@@ -37,6 +37,7 @@ from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.settings.hyperparameters import effective
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import as_one_client
 from fedjax_pfl.training.state import random_streams
@@ -52,6 +53,10 @@ NEAREST = {
   'euclidean': 'the class c that is present with the smallest |f - means[c]|',
   'cosine': 'the class c that is present with the largest cos(f, means[c])',
 }
+ADAPTED = (
+  '; in a layer with lora_a and lora_b, kernel + lora_alpha / lora_rank lora_a '
+  'lora_b, in the shape of kernel, takes its place'
+)
 CIFAR10 = 'airplane automobile bird cat deer dog frog horse ship truck'
 # In the order of the alphabet (Krizhevsky 2009).
 CIFAR100 = """
@@ -217,10 +222,16 @@ def header(
   numbers = ' '.join(map(str, range(dataset.num_classes)))
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
+  rule, adapters = rule_of(model), {}
+  if rank := settings.model.lora_rank:
+    rule = {**rule, 'text': rule['text'] + ADAPTED}
+    adapters = {'lora_rank': rank, 'lora_alpha': settings.model.lora_alpha}
   return {
     'model': settings.model.name,
     'model_settings': model_settings(experiment),
-    'rule': rule_of(model),
+    'rule': rule,
+    'hp': effective(settings),
+    **adapters,
     # BatchNorm normalises with the images that are predicted together.
     'batch_statistics': not experiment.task.batch_independent
     and settings.model.norm_statistics == 'batch',

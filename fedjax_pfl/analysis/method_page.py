@@ -201,7 +201,9 @@ def results(numbers: Sequence[Mapping[str, str]]) -> str:
     found = re.match(r'gives ([\d.]+) ', of_code)
     notes[doubts.strip()] = notes['' if found else CODE_TODAY + of_code] = None
     printed, code = row['published_mean'] or 'none', found[1] if found else ''
-    ours = f'{float(row["ours_mean"]):.2f}'
+    ours = row['ours_mean']
+    if not ours.isalpha():  # 'diverged'
+      ours = f'{float(ours):.2f}'
     rows.append(
       (row['table'], row['setting'], printed, code, ours, row['seeds'])
     )

@@ -77,7 +77,7 @@ def _check_same_code(
   workdir: str | os.PathLike, stored: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
   """Refuse a file of the user's code that is not as the run had it."""
-  for field in ('model', 'loss', 'partition'):
+  for field in ('algorithm', 'model', 'loss', 'partition'):
     digests = digest_of(stored[field]), digest_of(now[field])
     if all(digests) and digests[0] != digests[1]:
       raise bad_input(

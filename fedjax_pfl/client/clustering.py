@@ -18,6 +18,7 @@ CAPPED_ITERATIONS = 100  # as in the public code: no test of convergence
 
 def check_clusters(shares: np.ndarray, number: int) -> None:
   """Refuse more clusters than there are different clients."""
+  shares = shares[shares.any(1)]  # of clients with examples
   different = len(np.unique(shares, axis=0))
   Rule(
     lambda value: 1 <= value <= different,
@@ -33,9 +34,13 @@ def cluster(
   """Return the cluster [K] of every row: the best of 10 K-means.
 
   With a cap factor, no cluster has more than floor(factor K / M) members: see
-  `capped`.
+  `capped`. Rows of zeros, clients without examples, are in no mean and get 0.
   """
   shares = np.asarray(shares, np.float64)
+  if not (held := shares.any(1)).all():
+    labels = np.zeros(len(shares), np.int32)
+    labels[held] = cluster(shares[held], number, seed, cap_factor)
+    return labels
   model = k_means(shares, number, seed)
   if cap_factor is None:
     return model.labels_.astype(np.int32)

@@ -14,9 +14,9 @@ is FedAvgM (Hsu et al. 2019).
 
 It is a wrapper of any method whose server has a model `params`, of which D is 0
 where nothing is uploaded. A method of one stage that never changes `params` has
-no such model, and is refused when its first round is traced. Each stage of
-a method begins with a new m and v. Running statistics of BatchNorm are the mean
-itself.
+no such model, and is refused when its first round is traced. A stage begins
+with a new m and v where its model is another one. Running statistics of
+BatchNorm are the mean itself.
 """
 
 import operator

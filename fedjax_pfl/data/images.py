@@ -119,4 +119,5 @@ def _scale(x: np.ndarray, side: int) -> np.ndarray:
     return np.asarray(image).reshape(side, side, -1)
 
   with futures.ThreadPoolExecutor() as pool:  # PIL frees the interpreter lock
-    return np.stack(list(pool.map(scale, x)))
+    scaled = np.array(list(pool.map(scale, x)), np.uint8)
+  return scaled.reshape(len(x), side, side, x.shape[-1])  # of no image, too

@@ -153,7 +153,11 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
     and (lambda server: method.global_model(_own(server))),
   )
   return stage._replace(
-    algorithm=algorithm, initialize=initialize, knows_seed=True
+    algorithm=algorithm,
+    initialize=initialize,
+    prepare_data=lambda server, data: stage.prepare_data(_own(server), data),
+    initial_broadcast=lambda server: stage.initial_broadcast(_own(server)),
+    knows_seed=True,
   )
 
 

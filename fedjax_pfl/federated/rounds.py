@@ -300,6 +300,6 @@ def _named(who, stage, server):
     ) from error
   except Exception as error:
     raise RuntimeError(
-      f'{who}, stage "{stage}", round {int(server.round)}: '
+      f'{who}, stage "{stage}", round {int(server.round) + 1}: '
       f'{type(error).__name__}: {error}'
     ) from error

@@ -84,10 +84,14 @@ def _check_server(stages, task, fraction) -> None:
   model = jax.eval_shape(task.init, key)
   algorithm = stages[0].algorithm
   server = jax.eval_shape(algorithm.init_server, key)
+  fixed = jax.eval_shape(stages[0].initial_broadcast, server)
   if len(stages) > 1:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
   elif kinds(getattr(server, 'params', ())) != kinds(model):
     cause = 'a method whose clients keep a part of the model, or all of it'
+  elif algorithm.global_model is None or jax.tree.leaves(fixed):
+    cause = 'a method whose clients keep a part of the model, or all of it, or '
+    'get a part once that nobody trains'
   elif algorithm.post_aggregate is not as_aggregated:
     cause = 'a method whose server has a step of its own after each round'
   else:

@@ -149,8 +149,9 @@ def measure(
   key = results.key_of(evaluation.training)
   family, is_best, _ = reading.view.partition(BEST)
   if is_best:  # of a family of views, that of its best one
-    run = results.paths.get(key)
-    found = run_dir.load_result(run).get(BEST_VIEW, {}) if run else {}
+    run = results.paths.get(key)  # finished or not
+    is_finished = run and run_dir.is_finished(run)
+    found = run_dir.load_result(run).get(BEST_VIEW, {}) if is_finished else {}
     if family not in found:
       return None
     reading = reading._replace(view=found[family]['together']['view'])

@@ -52,6 +52,7 @@ class Forecast(NamedTuple):
 
   seconds: float
   bytes: int  # of the largest program among its stages
+  rounds: int  # of all stages
 
 
 def list_costs(
@@ -75,8 +76,8 @@ def list_costs(
       saved = [saved_round(one, results) for one in new]
       costs = [_forecast(one.settings, measured) for one in new]
       seconds = sum(
-        cost.seconds * (1 - rounds / max(one.settings.training.num_rounds, 1))
-        for cost, rounds, one in zip(costs, saved, new, strict=True)
+        cost.seconds * (1 - rounds / max(cost.rounds, 1))
+        for cost, rounds in zip(costs, saved, strict=True)
       )
       total += seconds
       memory = max(cost.bytes for cost in costs) / 2**20
@@ -116,7 +117,7 @@ def _forecast(settings: Settings, measured: dict[str, Forecast]) -> Forecast:
         state = stage.initialize(*state, experiment.train)
       costs.append(_measure(experiment, stage, state))
     seconds, sizes = zip(*costs, strict=True)
-    measured[program] = Forecast(sum(seconds), max(sizes))
+    measured[program] = Forecast(sum(seconds), max(sizes), experiment.rounds)
   return measured[program]
 
 

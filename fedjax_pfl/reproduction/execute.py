@@ -20,6 +20,7 @@ from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.reproduction.cells import OF_BEST_ROUND, OF_CLASSES, Reading
 from fedjax_pfl.reproduction.compare import find
 from fedjax_pfl.reproduction.plan import (
@@ -40,6 +41,11 @@ from fedjax_pfl.settings import (
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.best_rounds import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  build_task,
+  peek_shape,
+)
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.many_runs import train_many
 from fedjax_pfl.training.state import random_streams, state_shapes
@@ -97,6 +103,12 @@ def saved_round(training: PlannedRun, results: Results) -> int:
   path = results.path_of(training)
   steps = checkpoint.steps(path / 'checkpoints') if path else []
   return max(steps, default=0)
+
+
+def total_rounds(settings: Settings) -> int:
+  """Return the rounds of all stages, as checkpoints count them."""
+  task = outline(build_task(settings, peek_shape(settings.data)))
+  return sum(stage.rounds for stage in build_stages(settings, task))
 
 
 def train_missing(group: Sequence[PlannedRun], results: Results) -> None:

@@ -35,7 +35,12 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.cells import Cell, Table, filter_cells
-from fedjax_pfl.reproduction.execute import execute, saved_round, what_is_left
+from fedjax_pfl.reproduction.execute import (
+  execute,
+  saved_round,
+  total_rounds,
+  what_is_left,
+)
 from fedjax_pfl.reproduction.plan import Evaluation, plan
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.table_files import FOLDER, write_table
@@ -142,9 +147,9 @@ def state_of(step: Step, results: Results) -> tuple[str, float]:
   state, missing, todo = what_is_left(step.evaluations, results)
   if state:
     return state, 0.0
-  rounds = sum(one.settings.training.num_rounds for one in todo)
   saved = sum(saved_round(one, results) for one in todo)
-  left = step.entry.minutes * (1 - saved / rounds) if rounds else 0.0
+  rounds = sum(total_rounds(one.settings) for one in todo) if saved else 1
+  left = step.entry.minutes * (1 - saved / rounds) if todo else 0.0
   data = missing[0].settings.data
   if not is_available(data.dataset, data.data_dir):
     return BLOCKED, left

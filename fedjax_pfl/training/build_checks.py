@@ -1,6 +1,7 @@
 """Settings that do not fit the data or the method: refused before training."""
 
 import math
+import re
 from types import ModuleType
 
 import jax
@@ -17,11 +18,18 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.communication import messages
+from fedjax_pfl.federated.failures import HAS_SENT, JOINED
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.views import final_views
 
+VIEW = re.compile(r'(?!validation_|unseen)[\w.]+')  # a file, and arrays
+TAKEN = {  # of metrics, by the rounds and by lines of metrics.jsonl
+  *(HAS_SENT, JOINED, 'round', 'time', 'stage'),
+  *('images_per_second', 'bytes_down', 'bytes_up', 'sim_seconds'),
+  *('dropped', 'excluded', 'excluded_clients'),
+}
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
@@ -147,9 +155,13 @@ def check_own_method(
           refuse(f'another {who} after a round of {stage.name}: {found}', other)
       if not {'loss', 'num_steps'} <= {*metrics}:
         refuse(f'the metrics {", ".join(metrics)} in {stage.name}', other)
-      if taken := {'round', 'time', 'stage'} & {*metrics}:
+      if taken := TAKEN & {*metrics}:
         words = 'a name that every line of metrics.jsonl has already'
         refuse(f'a metric named {min(taken)} in {stage.name}', words)
+    for view in evaluate.view_names(algorithm, *states, data):
+      if not VIEW.fullmatch(view):
+        words = 'a name that files and arrays cannot have, or have already'
+        refuse(f'a view named {view!r}', words)
     sent = messages(stage, *states, data)
     uploaded, kept = map(_folders, (sent.up, (sent.state, states[0])))
     declared = getattr(method, 'PRIVATE_LEAVES', ())
@@ -226,12 +238,18 @@ def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
 def check_data(settings: Settings, dataset: Dataset) -> None:
   """Refuse a global model without tests, and batches that nobody can fill."""
   if settings.evaluation.eval_global_model and not len(dataset.test.y):
+    is_merged = settings.data.test_partition == 'merged'
     raise bad_input(
       'eval_global_model',
       got=True,
       expected='False: the data set has no test examples of its own',
-      choices=['eval_global_model=False', "the words 'test' in `split`"],
-      cause='own arrays whose clients are tested on training images',
+      choices=[
+        'eval_global_model=False',
+        'test_partition=split' if is_merged else "the words 'test' in `split`",
+      ],
+      cause='test_partition=merged, which deals them to the clients'
+      if is_merged
+      else 'own arrays whose clients are tested on training images',
     )
   name, x = settings.model.name, dataset.train.x
   if not is_code(name) and MODELS[name].tokens:

@@ -46,13 +46,14 @@ def check_finite(
 ) -> None:
   """Raise Diverged where the rounds of a call up to `stop` diverged.
 
-  Clients that diverge do no harm where the rounds exclude them, unless none is
-  left.
+  Clients that diverge do no harm where the rounds exclude them, unless none of
+  those who trained is left.
   """
   system = training.experiment.settings.system
   harmful = ~metrics[FINITE]  # [T, C]
   if system.on_divergence == 'exclude' and not stage.full_participation:
-    harmful &= harmful.all(1, keepdims=True)
+    is_left = metrics[FINITE] & (metrics['num_steps'] > 0)
+    harmful &= ~is_left.any(1, keepdims=True)
   is_bad = harmful.any(1) | ~metrics[SERVER_FINITE]  # [T]
   if not is_bad.any():
     return

@@ -18,6 +18,7 @@ from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.client_data import client_of
+from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, traced_names
@@ -60,8 +61,10 @@ def train_many(
     )
   results: list[dict[str, Any] | None] = [None] * len(experiments)
   experiments = list(map(loop.placed_as_started, experiments, workdirs))
-  for program, members in share_programs(experiments):
+  programs = share_programs(experiments)
+  for _, members in programs:
     memory_estimate.check_room(experiments[members[0]])
+  for program, members in programs:
     shared = align([experiments[member] for member in members])
     seeds = dict.fromkeys(str(own.settings.seed) for own in shared)
     words = f'training seed {", ".join(seeds)}'
@@ -217,9 +220,14 @@ def _call_functions(program, place, numbers, server, clients, data):
   own = client_of(data, 0)
   client, cohort = trees.gather(clients, 0), jnp.zeros(1, int)
   round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
+  views = algorithm.personalize(server, client, own, key)
+  normalise = program.experiment.task.normalise
   return (
     round_fn(server, clients, cohort, prepared, key),
     algorithm.init_client(server, own, key),
-    algorithm.personalize(server, client, own, key),
+    [
+      score_view(algorithm.predict, view, own, normalise)
+      for view in views.values()
+    ],
     algorithm.global_model(server) if algorithm.global_model else (),
   )

@@ -99,8 +99,7 @@ def check_fits(memory: Memory) -> None:
         got=f'{need / 2**30:.2f} GiB for this run',
         expected=f'at most the {has / 2**30:.2f} GiB of {place}',
         choices=[
-          'clients_per_chunk=1',
-          'a smaller batch_size',
+          *['clients_per_chunk=1', 'a smaller batch_size'] * bool(memory.work),
           'fewer clients',
           *['clients_placement=host'] * (not memory.host),
         ],

@@ -147,24 +147,38 @@ class Program:
     together with the numbers: ((server, numbers), clients, ..).
     """
 
+    def algorithm_of(numbers):
+      return edit(self.stages(numbers)[place]).algorithm
+
+    # Predictions depend on the numbers, too: they go with the models.
     def personalize(shared, client, data, rng):
       server, numbers = shared
-      stage = edit(self.stages(numbers)[place])
-      return stage.algorithm.personalize(server, client, data, rng)
+      own = algorithm_of(numbers)
+      found = own.personalize(server, client, data, rng)
+      return {name: (model, numbers) for name, model in found.items()}
+
+    def predict(view, x, mask):
+      model, numbers = view
+      return algorithm_of(numbers).predict(model, x, mask)
+
+    def without_numbers(*args):
+      scores, views = evaluate_fn(*args)
+      return scores, {name: model for name, (model, _) in views.items()}
 
     experiment = self.experiment
-    algorithm = edit(experiment.stages[place]).algorithm
+    algorithm = algorithm_of({})
     chunk = experiment.settings.system.clients_per_chunk
     evaluate_fn = make_evaluation(
       experiment,
-      algorithm._replace(personalize=personalize),
+      algorithm._replace(personalize=personalize, predict=predict),
       views,
       scoring,
       keep_models=keep_models,
       clients_per_chunk=chunking.evaluation_chunk(chunk, self.block),
       mesh=self.placement.mesh,
     )
-    return self.placement.compile(evaluate_fn)
+    evaluate_fn = self.placement.compile(evaluate_fn)
+    return without_numbers
 
   @property
   def block(self) -> int:

@@ -42,7 +42,29 @@ def plan_sweep(
       )
     build_stages(own, outline(build_task(own, peek_shape(own.data))))
     rows.append([replace(own, seed=seed) for seed in range(seeds)])
+  if tunes:
+    _check_same_examples([row[0] for row in rows])
   return rows
+
+
+def _check_same_examples(settings: Sequence[Settings]) -> None:
+  """Refuse to compare by validation what clients of other examples reach."""
+  first, *others = ({**vars(own.data)} for own in settings)
+  names = [
+    name
+    for name in first
+    if name != 'preprocessing'
+    and any(other[name] != first[name] for other in others)
+  ]
+  if names:
+    raise bad_input(
+      '--tune',
+      got=f'validation, of settings that differ in {", ".join(names)}',
+      expected='the same clients and examples in all settings: the lead is '
+      'paired over clients',
+      choices=['the sweep without --tune', 'a sweep for each value'],
+      cause='a field that changes the clients is not chosen by accuracy',
+    )
 
 
 def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:

@@ -24,9 +24,16 @@ METHOD += """
 def with_metric(algorithm):
   def local_update(*args):
     client, up, metrics = algorithm.local_update(*args)
-    return client, up, {**metrics, 'round': jnp.zeros(())}
+    return client, up, {**metrics, 'joined': jnp.zeros(())}
 
   return algorithm._replace(local_update=local_update)
+
+
+def with_view(algorithm):
+  def personalize(*args):
+    return {**algorithm.personalize(*args), 'validation_x': args[0].params}
+
+  return algorithm._replace(personalize=personalize)
 """
 PRIVATE = 'PRIVATE_LEAVES = ('
 
@@ -90,7 +97,8 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
       'another server after a round of fedavgm',
     ),
     ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
-    ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named round'),
+    ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named joined'),
+    ('algorithm),)', 'with_view(algorithm)),)', "a view named 'validation_x'"),
     ('server.round + 1', 'server.round', 'leaves server.round as it is'),
     ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),
     ('class H', f'{PRIVATE}"hed",)\n\nclass H', 'hed, which nobody has'),

@@ -39,6 +39,11 @@ def test_what_no_rule_of_one_number_says():
   load('superfed').check_start(None, '')
   message = refused(load('superfed').check_start, None, 'runs/a')
   assert message.startswith("init_from: got 'runs/a'")
+  ifca = load('ifca')
+  for start, clusters in (('', 2), ('runs/a', 1), ('a.safetensors', 2)):
+    ifca.check_start(ifca.HParams(clusters=clusters), start)
+  message = refused(ifca.check_start, ifca.HParams(clusters=2), 'runs/a')
+  assert 'the 2 models have to begin apart' in message
   hp = {'train': TRAIN._replace(rounds=0), 'distributions': 'true'}
   message = refused(lambda hp: build('fedconcat', **hp), hp)
   assert message.startswith('rounds: got 0, expected 1 round or more')

@@ -20,7 +20,14 @@ from helpers import (
 )
 
 from configs import common
-from fedjax_pfl.algorithms import fedas, fedfomo, fedlc, fednova, scaffold
+from fedjax_pfl.algorithms import (
+  fedamp,
+  fedas,
+  fedfomo,
+  fedlc,
+  fednova,
+  scaffold,
+)
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
@@ -36,6 +43,14 @@ def begun(name, task=None, **hp):
   """Return the algorithm of the one stage, and its first server."""
   (stage,) = build(name, task, **hp)
   return stage.algorithm, stage.algorithm.init_server(KEY(0))
+
+
+def test_a_client_without_examples_is_in_no_mixture_of_fedamp():
+  models = {'w': jnp.arange(4.0)[:, None]}
+  senders = all_send(jnp.arange(4), jnp.array([5, 0, 2, 3]), DATA)
+  x = fedamp.similarities(models, senders, 0.1, 1.0)
+  assert x[0, 1] == 0 and x[0, 2] > 0 and x[1, 1] < 1
+  assert_close(x.sum(1), jnp.ones(4))
 
 
 # ---- Centralised and local training: momentum that outlives a round ----------

@@ -10,8 +10,8 @@ from fedjax_pfl.analysis.communication_budget import (
 from fedjax_pfl.settings import parse_config
 
 
-def settings_of(method):
-  return parse_config(digits.get_config(method).to_dict())
+def settings_of(method, **changes):
+  return parse_config(digits.get_config(method).to_dict() | changes)
 
 
 def test_fedavg_sends_as_much_as_fedavg_and_fedbabu_less():
@@ -20,6 +20,9 @@ def test_fedavg_sends_as_much_as_fedavg_and_fedbabu_less():
   assert rounds == pytest.approx(stage.rounds, rel=1e-4)
   assert 0 <= stage.sizes.down - stage.sizes.up < 10
   assert f'{rounds:,.1f} rounds of FedAvg' in as_text([stage], rounds)
+  buffers = {'client_speeds': 'lognormal', 'buffer_size': 1}
+  _, fewer = communication_budget(settings_of('fedavg', **buffers))
+  assert fewer == pytest.approx(rounds / 5, rel=1e-4)  # 5 of 20 in a round
   (stage,), rounds = communication_budget(settings_of('fedbabu'))
   assert stage.sizes.up < stage.sizes.down
   assert 0 < rounds < stage.rounds

@@ -21,12 +21,14 @@ from fedjax_pfl.analysis.export import (
   choose,
   export,
   export_model,
+  header,
   rule_of,
 )
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.settings import parse_config
+from fedjax_pfl.settings import parse_config, replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SERVER = Choice(None, '')
@@ -123,6 +125,22 @@ def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
   assert shown == 'simple_cnn fedavg synthetic 0 1 server global'
   assert {name: header[name] for name in expected} == expected
   assert str(workdir.parent) not in json.dumps(header)
+
+
+def test_the_header_has_what_adapters_and_predictions_need(cnn_run):
+  experiment, workdir = cnn_run
+  (scores,) = run_dir.load_clients(workdir).scores.values()
+  one = Scores(scores.correct[0], scores.count[0])
+
+  def header_of(**fields):
+    own = experiment._replace(settings=replace(experiment.settings, **fields))
+    return header(own, workdir, Choice(0, 'initial'), {'head': 1}, one)
+
+  about = header_of(algorithm='knn_per')
+  assert about['hp']['lam'] == 0.5 and 'lora_rank' not in about
+  about = header_of(algorithm='partial', lora_rank=8, lora_alpha=32.0)
+  assert (about['lora_rank'], about['lora_alpha']) == (8, 32.0)
+  assert 'kernel + lora_alpha / lora_rank lora_a' in about['rule']['text']
 
 
 def put(experiment, workdir, choice, path):

@@ -25,6 +25,16 @@ def test_a_cap_moves_the_farthest():
   assert sorted(np.bincount(free).tolist()) == [2, 8]
 
 
+@pytest.mark.parametrize('cap_factor', [None, 1.2])
+def test_clients_without_examples_have_no_cluster_of_their_own(cap_factor):
+  shares = np.insert(KINDS, [0, 5], 0, axis=0)
+  labels = clustering.cluster(shares, 3, 0, cap_factor)
+  want = clustering.cluster(KINDS, 3, 0, cap_factor)
+  assert labels.tolist() == [0, *want[:5], 0, *want[5:]]
+  with pytest.raises(BadInput, match='1 to 12: 12 clients'):
+    clustering.check_clusters(shares, 13)
+
+
 def test_more_clusters_than_kinds_of_clients():
   shares = np.repeat(np.eye(3), 2, axis=0)
   clustering.check_clusters(shares, 3)

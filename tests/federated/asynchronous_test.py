@@ -65,6 +65,15 @@ def test_without_staleness_it_is_the_method(name):
   assert_close((states[0].own, states[1].own), tuple(wanted))
 
 
+def test_what_is_sent_once_is_that_of_the_method():
+  (stage,) = build('partial', frozen='body/bias')
+  schedule = Schedule(np.zeros((1, 1), int), np.zeros((1, 1), int), np.ones(1))
+  server, _ = begin(own := buffered(stage, schedule, K), DATA, KEY(0))
+  sent = own.initial_broadcast(server)
+  assert_close(sent, stage.initial_broadcast(server.own))
+  assert jax.tree.leaves(sent)
+
+
 def test_a_late_change_is_of_its_version_and_scaled():
   """w_2 = w_1 + (SGD(w_0) - w_0) / sqrt(2), and w_3 with one of each kind."""
   (stage,) = build('fedavg', train=UNIFORM)

@@ -159,6 +159,6 @@ def test_loop_names_who_failed_stage_and_round(fails, who):
   with pytest.raises(RuntimeError) as error:
     round_fn(server, clients, jnp.array(COHORT), DATA, KEY(2))
   assert str(error.value) == (
-    f'{who}, stage "warm-up", round 8: FloatingPointError: too hot'
+    f'{who}, stage "warm-up", round 9: FloatingPointError: too hot'
   )
   assert isinstance(error.value.__cause__, FloatingPointError)

@@ -81,6 +81,7 @@ def test_server_training_is_a_fit():
 
 @pytest.mark.parametrize('name', ALGORITHMS)
 def test_every_method_is_accepted_or_raises_bad_input(name):
+  """Accepted are those whose clients begin with the server's whole model."""
   stages = build(name)
   server = jax.eval_shape(stages[0].algorithm.init_server, KEY(0))
   try:
@@ -89,5 +90,6 @@ def test_every_method_is_accepted_or_raises_bad_input(name):
     words = 'server_data_fraction: got 0.3, expected 0 for this'
     assert str(error).startswith(words)
     return
+  assert stage.algorithm.global_model
   after = jax.eval_shape(stage.algorithm.post_aggregate, server, DATA, KEY(0))
   assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)

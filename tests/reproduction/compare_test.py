@@ -1,12 +1,18 @@
 """Our number beside a published one: when both agree."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from fedjax_pfl.evaluation.differences import Score
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.compare import compare, over_seeds, published_error
+from fedjax_pfl.reproduction.compare import (
+  compare,
+  measure,
+  over_seeds,
+  published_error,
+)
 
 PRINTED = Published(
   *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),
@@ -48,6 +54,12 @@ def test_two_numbers_agree_within_twice_the_combined_error():
   # One number of a global model, and a published one without deviation.
   one = compare(cell(std=None, paper='superfed'), ours([46.0], size=0))
   assert (one.agrees, one.tolerance, one.difference) == (None, None, -4.0)
+
+
+def test_an_unfinished_run_has_no_best_view(tmp_path):
+  results = SimpleNamespace(key_of=str, paths={'run': tmp_path}, row_of={})
+  one = SimpleNamespace(training='run')
+  assert measure(one, Reading('mix:best'), results) is None
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
   output = capsys.readouterr().out
   assert 'Saved after round 1' in output
   assert 'The 2.5 minutes are over;' in output
-  assert '1 diverged' in output and 'round 1/5' in output
+  assert '1 diverged' in output and 'round 1/4' in output
   first = run_of(tmp_path, 'fedbabu*seed0*')
   assert checkpoint.steps(first / 'checkpoints') == [1]
   small_queue.run(tmp_path)

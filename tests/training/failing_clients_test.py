@@ -1,5 +1,7 @@
 """Runs whose clients fail or diverge: left out, named, counted, continued."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,7 +20,9 @@ from small_runs import (
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.federated.cohort import sample_cohorts
+from fedjax_pfl.federated.failures import FINITE, SERVER_FINITE
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training.divergence import check_finite
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import random_streams
@@ -156,6 +160,26 @@ def test_nan_stops_the_run_and_names_the_rounds(number, tmp_path):
   if number:
     _, server = server_of(experiment, tmp_path)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(server))
+
+
+@pytest.mark.parametrize(('steps', 'stops'), [(3, False), (0, True)])
+def test_a_client_without_a_step_is_not_left(steps, stops):
+  """Of two clients one diverges; the other may not have joined."""
+  experiment = make_experiment(**SMALL, on_divergence='exclude')
+  run = SimpleNamespace(path='run', last_checkpoint=lambda: None)
+  training = SimpleNamespace(experiment=experiment, run=run, done=0)
+  metrics = {
+    FINITE: np.array([[True, False]]),
+    SERVER_FINITE: np.array([True]),
+    'num_steps': np.array([[steps, 3]]),
+    'loss': np.array([[0, np.nan]]),
+  }
+  stage, cohorts = experiment.stages[0], np.array([[0, 4]])
+  args = training, stage, 1, cohorts, metrics
+  if stops:
+    assert 'in the loss of client 4' in refused(check_finite, *args)
+  else:
+    check_finite(*args)
 
 
 # ---- the first bad step

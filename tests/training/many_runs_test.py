@@ -166,6 +166,16 @@ def test_a_seed_that_diverges_is_named_and_the_others_go_on(tmp_path):
   assert server_of(first, hot)[0] == 2
 
 
+def test_predictions_have_the_numbers_of_their_setting(tmp_path):
+  """kNN-Per uses lam where it predicts, and nowhere else."""
+  first = make(algorithm='knn_per', rounds=1, views=('neighbours',))
+  both = [vary(first, hp__lam=lam) for lam in (0.2, 0.9)]
+  assert divide(both) == [[0, 1]]
+  low, high = train_many(both, directories(tmp_path))
+  alone = train(both[1], tmp_path / 'alone')
+  assert high['views'] == alone['views'] != low['views']
+
+
 # ---- which share a program
 
 

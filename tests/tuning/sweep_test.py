@@ -58,6 +58,11 @@ def test_tuning_needs_validation_examples():
 
   assert '--config.validation_fraction=0.1' in refused(tuned)
   assert tuned(validation_fraction='0.1')
+  fields = {'validation_fraction': '0.1', 'tunes': True}
+  message = refused(
+    lambda: plan({'num_clients': '10'}, {'num_clients': '20'}, **fields)
+  )
+  assert 'settings that differ in num_clients' in message
 
 
 def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):

@@ -44,7 +44,7 @@ def class_lists(
   )
   if num_own == num_classes:
     return np.tile(np.arange(num_classes), (num_clients, 1))
-  rng, lists = random.Random(seed), []
+  rng, lists = random.Random(int(seed)), []
   for client in range(num_clients):
     own = [client % num_classes]
     while len(own) < num_own:

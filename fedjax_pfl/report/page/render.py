@@ -24,7 +24,7 @@ Published = Mapping[str, tables.Printed]
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
   'cifar100': 'CIFAR-100',
-  'emnist': 'EMNIST',
+  'emnist/byclass': 'EMNIST',
   'tiny_imagenet': 'Tiny ImageNet',
 }
 DETAILS = {
