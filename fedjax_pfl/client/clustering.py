@@ -39,7 +39,8 @@ def cluster(
   shares = np.asarray(shares, np.float64)
   if not (held := shares.any(1)).all():
     labels = np.zeros(len(shares), np.int32)
-    labels[held] = cluster(shares[held], number, seed, cap_factor)
+    if held.any():
+      labels[held] = cluster(shares[held], number, seed, cap_factor)
     return labels
   model = k_means(shares, number, seed)
   if cap_factor is None:
