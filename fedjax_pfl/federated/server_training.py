@@ -88,10 +88,11 @@ def _check_server(stages, task, fraction) -> None:
   if len(stages) > 1:
     cause = f'a method of {len(stages)} stages, each with rates of its own'
   elif kinds(getattr(server, 'params', ())) != kinds(model):
+    cause = 'a method whose server has parts of a model, or several models'
+  elif algorithm.global_model is None:
     cause = 'a method whose clients keep a part of the model, or all of it'
-  elif algorithm.global_model is None or jax.tree.leaves(fixed):
-    cause = 'a method whose clients keep a part of the model, or all of it, or '
-    'get a part once that nobody trains'
+  elif jax.tree.leaves(fixed):
+    cause = 'a method with a frozen part, which each client gets once'
   elif algorithm.post_aggregate is not as_aggregated:
     cause = 'a method whose server has a step of its own after each round'
   else:

@@ -49,7 +49,7 @@ def plan_sweep(
 
 def _check_same_examples(settings: Sequence[Settings]) -> None:
   """Refuse to compare by validation what clients of other examples reach."""
-  first, *others = ({**vars(own.data)} for own in settings)
+  first, *others = (vars(own.data) for own in settings)
   names = [
     name
     for name in first

@@ -13,6 +13,7 @@ from helpers import (
   build,
   make_data,
   make_task,
+  refused,
 )
 
 from fedjax_pfl.client import local_training
@@ -93,3 +94,11 @@ def test_every_method_is_accepted_or_raises_bad_input(name):
   assert stage.algorithm.global_model
   after = jax.eval_shape(stage.algorithm.post_aggregate, server, DATA, KEY(0))
   assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)
+
+
+def test_frozen_leaves_are_not_trained_by_the_server():
+  stages = build('partial', frozen='body/bias', personal=())
+  message = refused(
+    lambda: server_training.share(stages, make_task(), TRAIN, **SHARE)
+  )
+  assert 'a frozen part, which each client gets once' in message
