@@ -19,14 +19,15 @@ from collections.abc import Collection
 
 from ml_collections import config_dict
 
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.settings import defaults
+
 FOLDER = pathlib.Path(__file__).parent
 QUICK = 'quick'
 
 
 def base(arg: str = '', **changes) -> config_dict.ConfigDict:
   """Return the shared defaults with `changes`, shrunk if arg is 'quick'."""
-  from fedjax_pfl.settings import defaults  # brings jax, which is slow
-
   c = config_dict.ConfigDict(defaults())
   c.rounds = config_dict.placeholder(int)  # None: follows from the epochs
   c.update(changes)
@@ -58,8 +59,6 @@ def choose(
   named = [word for word in words if word in experiments]
   rest = [word for word in words if word not in experiments]
   if len(named) > 1 or rest not in ([], [QUICK]):
-    from fedjax_pfl.core.errors import bad_input
-
     unknown = [word for word in rest if word != QUICK]
     several = 'an experiment, quick, or both with a comma between'
     raise bad_input(
@@ -70,12 +69,6 @@ def choose(
       cause='a typing error after the colon',
     )
   return (*named, default)[0], ','.join(rest)
-
-
-def methods() -> list[str]:
-  """Return the names of all methods, the files of fedjax_pfl/algorithms/."""
-  files = (FOLDER.parent / 'fedjax_pfl' / 'algorithms').glob('[!_]*.py')
-  return sorted(path.stem for path in files)
 
 
 def config_files() -> list[pathlib.Path]:

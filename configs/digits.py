@@ -27,6 +27,7 @@ classes a client and 3 clusters; lg_fedavg 16 rounds of FedAvg, then 4 more.
 
 from configs import common
 from configs.methods import METHODS
+from fedjax_pfl.algorithms import available
 
 IMAGES = {
   'dataset': 'digits',
@@ -64,7 +65,7 @@ SPECIAL = {
   },
   'superfed': SHARDS | {'views': ('initial', 'mix_0.5', 'mix_1.0')},
 }
-EXPERIMENTS = {name: SPECIAL.get(name, SHARDS) for name in common.methods()}
+EXPERIMENTS = {name: SPECIAL.get(name, SHARDS) for name in available()}
 
 
 def get_config(arg=''):

@@ -13,8 +13,11 @@ have the same rounds, cohorts and passes of a client over its data in a round;
 
 import math
 
+from fedjax_pfl.algorithms import available
+from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.leaderboard.form import BASELINES, make_form
+
 RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of all forms
-METHODS_FIRST = 'fedavg', 'local_only'  # both baselines: of every comparison
 # What the grid replaces, where that is not the rate of training and fine-tuning
 # alone: the rate of the steps that see the data.
 RATE_FIELDS = {
@@ -169,24 +172,17 @@ FORMS = {
 
 def load_form(name, seeds=None):
   """Return the form `name` of the leaderboard, of other seeds if given."""
-  from fedjax_pfl.algorithms import available
-  from fedjax_pfl.core.errors import bad_input
-  from fedjax_pfl.leaderboard.form import make_form
-
-  if name not in FORMS:
-    raise bad_input(
-      'form',
-      got=name,
-      expected='a form of the leaderboard, in configs/leaderboard.py',
-      choices=FORMS,
-      cause='a typing error, or the name of a config',
-    )
+  one_of(
+    FORMS,
+    'a form of the leaderboard, in configs/leaderboard.py',
+    'a typing error, or the name of a config',
+  ).check('form', name)
   form = dict(FORMS[name])
-  left_out = {*METHODS_FIRST, *form.pop('without')}
+  left_out = {*BASELINES, *form.pop('without')}
   others = [one for one in available() if one not in left_out]
   return make_form(
     name=name,
-    methods=(*METHODS_FIRST, *others),
+    methods=(*BASELINES, *others),
     rate_fields=RATE_FIELDS,
     own_views=OWN_VIEWS,
     **form | ({'seeds': seeds} if seeds else {}),

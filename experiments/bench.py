@@ -31,7 +31,7 @@ def main():
 
   # For PyTorch's processes: ours have huge pages by themselves.
   os.environ.setdefault('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')
-  names = [*bars.BARS] if BARS.value == ['all'] else BARS.value
+  names = [*bars.BARS] if 'all' in BARS.value else BARS.value
   for name in names:
     one_of(['all', *bars.BARS], 'names of bars').check('bars', name)
   # Bars try one device a core, and a CPU has as many devices as JAX is told

@@ -5,8 +5,8 @@ its flags with absl, and with DEFINE_string a flag `config` if it takes one: a
 config file, with an argument after a colon. Fields of the config are then given
 as --config.rounds=5 --config.finetune.epochs=1,5. A command with a flag `run`
 takes them for the configs of run directories. A command may take arguments
-without a flag. It imports the package inside of its main: a mistyped flag
-should not wait for jax.
+without a flag. It imports the package inside of its main: --help should not
+wait for jax.
 """
 
 import ast

@@ -39,7 +39,6 @@ LATE |= {'tensorboardX', 'rich', 'pandas', 'jinja2'}
 LATE |= {'wandb', 'mlflow', 'dp_accounting'}  # optional
 
 
-CELLS = 'fedjax_pfl.reproduction.cells'
 ALGORITHMS = f'{PACKAGE}.algorithms.'
 FOUND_BY = 'available', 'load', 'paper_name'
 
@@ -85,19 +84,6 @@ def test_imports_go_one_way_and_heavy_ones_wait(room):
       assert named <= {f'{ALGORITHMS}{name}' for name in FOUND_BY}, file
     assert not {layer_of(name) for name in names} & NEVER, file
     assert not {layer_of(name) for name in imports_of(file, True)} & LATE, file
-
-
-def test_configs_import_nothing_slow():
-  """A mistyped flag should not wait for jax."""
-  files = sorted((ROOT / 'configs').glob('*.py'))
-  assert len(files) > 2
-  quick = {'configs', 'ml_collections', *sys.stdlib_module_names}
-  for file in files:
-    names = {layer_of(name) for name in imports_of(file, top_level=True)}
-    assert names <= quick, file.name
-  for file in (ROOT / 'configs' / 'tables').glob('[!c]*.py'):  # but for common
-    names = {name for name in imports_of(file) if not name.startswith(CELLS)}
-    assert {layer_of(name) for name in names} <= quick, file.name
 
 
 def test_package_loads_nothing_heavy():

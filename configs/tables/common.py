@@ -7,24 +7,18 @@ local epochs) are replaced. So a plain run of that config with these fields on
 the command line is the training of the cell.
 """
 
-import copy
 import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
 
 from configs import common
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.published import load as published
 from fedjax_pfl.settings import Settings, parse_config
 
-MODULES = {
-  'fedbabu': ('fedbabu', 'fedbabu_appendix'),
-  'fedconcat': ('fedconcat',),
-  'pfllib': ('pfllib',),
-  'superfed': ('superfed',),
-}
+MODULES = 'fedbabu', 'fedbabu_appendix', 'fedconcat', 'pfllib', 'superfed'
 READINGS = {
   'initial_accuracy': Reading('initial'),
   # By Euclidean distance, as the public code; the paper writes of cosine.
@@ -49,14 +43,8 @@ def load_table(name: str) -> Table:
   >>> load_table('fedbabu/13').rows
   ('shards_per_client', 'client_fraction', 'local_epochs')
   """
-  if name not in functions():
-    raise bad_input(
-      'table',
-      got=name,
-      expected='PAPER/NUMBER of a table',
-      choices=available(),
-      cause='a typing error, or a table that holds no results',
-    )
+  cause = 'a typing error, or a table that holds no results'
+  one_of(available(), 'PAPER/NUMBER of a table', cause).check('table', name)
   return functions()[name]()
 
 
@@ -69,17 +57,18 @@ def load_cells() -> list[Cell]:
 def functions() -> dict[str, Callable[[], Table]]:
   """Return the function of each table by name, in order."""
   found = {}
-  for paper, stems in MODULES.items():
-    for stem in stems:
-      module = importlib.import_module(f'configs.tables.{stem}')
-      for number, load in module.TABLES.items():
-        found[f'{paper}/{number}'] = functools.partial(load, paper, number)
+  for stem in MODULES:
+    paper = stem.partition('_')[0]
+    module = importlib.import_module(f'configs.tables.{stem}')
+    for number, load in module.TABLES.items():
+      found[f'{paper}/{number}'] = functools.partial(load, paper, number)
   return found
 
 
+@functools.cache
 def load_config(name: str) -> dict[str, Any]:
-  """Return the settings of a config, for the caller to change."""
-  return copy.deepcopy(_load_config(name))
+  """Return the settings of a config; callers change copies of it."""
+  return common.load(name).to_dict()
 
 
 def load_configs() -> dict[str, Settings]:
@@ -102,8 +91,3 @@ def table(
     return Table(f'{paper}/{number}', title, tuple(map(cell, printed)), *fields)
 
   return load
-
-
-@functools.cache
-def _load_config(name: str) -> dict[str, Any]:
-  return common.load(name).to_dict()

@@ -6,13 +6,7 @@ from typing import Any
 from configs.tables.common import READINGS, load_config, table
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, replaced
 
-DATASETS = {
-  'cifar10': 'cifar10',
-  'svhn': 'svhn_cropped',
-  'fmnist': 'fashion_mnist',
-  'cifar100': 'cifar100',
-  'tiny_imagenet': 'tiny_imagenet',
-}
+DATASETS = {'svhn': 'svhn_cropped', 'fmnist': 'fashion_mnist'}
 FMNIST_ROUNDS = 28  # of encoders: its model is smaller, a classifier is not
 # Of Table 3.
 CLASSES = {'cifar100': 100, 'tiny_imagenet': 200}
@@ -29,7 +23,8 @@ def cell_of(
 ) -> Cell:
   """Return the cell of any of the paper's tables."""
   method = published.algorithm.removesuffix('_id')
-  own = {'dataset': DATASETS[published.dataset], **_division(published)}
+  dataset = DATASETS.get(published.dataset, published.dataset)
+  own = {'dataset': dataset, **_division(published)}
   if published.num_clients:
     own['num_clients'] = published.num_clients
   if published.algorithm == 'fedconcat_id':

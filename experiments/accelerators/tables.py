@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jinja2
 
 from configs import common
 from experiments.accelerators.compilation import (
@@ -37,12 +36,13 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.atomic_files import write_json
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.report.text_table import markdown
 from fedjax_pfl.runs.identity import provenance
 from fedjax_pfl.training.program import CPU_BLOCK
 
 FOLDER = Path(__file__).parents[2] / 'results' / 'accelerators'
 PAGE = FOLDER.parents[1] / 'docs' / 'dev' / 'accelerators.md'
-TEMPLATE = Path(__file__).with_name('page.md.jinja')
+INTRODUCTION = Path(__file__).with_name('page.md')
 TITLES = {
   'models': 'Models: a round on one device',
   'methods': 'Methods: rounds and evaluation on one device',
@@ -50,7 +50,6 @@ TITLES = {
 FAILED = 'does not compile'
 
 Records = Mapping[str, Sequence[Record]]  # by the name of the row
-Table = tuple[str, list[str], list[list[str]]]  # title, heads, cells
 # The models of papers' tables, each with a config of its paper and its batch.
 CONFIGS = {
   'convnet3': ('fedbabu_emnist', 50),
@@ -63,10 +62,6 @@ CONFIGS = {
   'simple_cnn': ('fedbabu_cifar10:fedavg', 64),
   'superfed_cnn': ('fedbabu_cifar10:fedavg', 20),
   'vgg9': ('fedbabu_cifar10:fedavg', 64),
-}
-LABELS = {
-  'models': [*CONFIGS],
-  'methods': [*available()],
 }
 MESH = 4  # devices
 MESH_MODELS = ('convnet4', 'mobilenet', 'simple_cnn')
@@ -87,7 +82,8 @@ class Row(NamedTuple):
 
 def all_rows() -> list[Row]:
   """Return all models and methods on one device, then those on the mesh."""
-  known = [(table, label) for table in LABELS for label in LABELS[table]]
+  known = [('models', label) for label in CONFIGS]
+  known += [('methods', label) for label in available()]
   on_mesh = [
     one for one in known if one[0] == 'methods' or one[1] in MESH_MODELS
   ]
@@ -179,36 +175,36 @@ def write(
 
 def as_markdown(stored: Mapping[str, Records]) -> str:
   """Return the page: {platform: records}."""
-  platforms = []
+  parts = [INTRODUCTION.read_text(encoding='utf-8').rstrip()]
   for records in filter(None, stored.values()):
     everything = [one for own in records.values() for one in own]
     compilers = '; '.join(sorted({one['compilers'] for one in everything}))
     remarks = [
-      f'{name.partition("/")[2].rpartition("-")[0]}, {one["program"]}: '
+      f'- {name.partition("/")[2].rpartition("-")[0]}, {one["program"]}: '
       f'{one["error"]}'
       for name, programs in records.items()
       for one in programs
       if one['error']
     ]
     device = everything[0]['device']
-    platforms.append((device, compilers, [*_tables(records)], remarks))
-  text = TEMPLATE.read_text(encoding='utf-8')
-  template = jinja2.Template(text, trim_blocks=True, lstrip_blocks=True)
-  return template.render(platforms=platforms).rstrip() + '\n'
+    parts += [f'## {device}', f'{compilers}.', *_tables(records)]
+    parts += ['\n'.join(remarks)] * bool(remarks)
+  return '\n\n'.join(parts) + '\n'
 
 
-def _tables(records: Records) -> Iterator[Table]:
-  """Yield all tables of a platform that have rows."""
+def _tables(records: Records) -> Iterator[str]:
+  """Yield all tables of a platform that have rows, with their titles."""
   sizes = {name.rpartition('-')[2] for name in records} - {'1'}
   parts = [(title, [table], '1') for table, title in TITLES.items()]
   parts += [
-    (f'On a mesh of {size}', [*LABELS], size) for size in sorted(sizes, key=int)
+    (f'On a mesh of {size}', [*TITLES], size) for size in sorted(sizes, key=int)
   ]
   for title, tables, size in parts:
     rows = [row for table in tables for row in _rows(records, table, size)]
     if rows:  # without the columns that are empty
       heads = [head for head in rows[0] if any(row[head] for row in rows)]
-      yield title, heads, [[row[head] for head in heads] for row in rows]
+      cells = [[row[head] for head in heads] for row in rows]
+      yield f'### {title}\n\n{markdown(heads, cells)}'
 
 
 def _rows(

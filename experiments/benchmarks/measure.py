@@ -93,7 +93,7 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   trained, tested = case.images, 0
   if work == 'evaluation':
     trained, tested = trained * case.epochs, case.clients * case.tests
-  forward = forward_flops(case.model, case.image_shape, case.num_classes)
+  forward = forward_flops(case)
   return Measured(
     case=case,
     seconds=seconds.pop('ours'),
@@ -142,21 +142,16 @@ def _product(side: int) -> Run:
 
 
 @functools.cache
-def forward_flops(
-  model: str, image_shape: tuple[int, int, int], num_classes: int
-) -> float:
+def forward_flops(case: Case) -> float:
   """Return the FLOPs of one image; traces the model, compiles nothing.
 
-  >>> round(3 * forward_flops('convnet4', (32, 32, 3), 10) / 1e6)
+  >>> round(3 * forward_flops(Case('convnet4')) / 1e6)
   85
   """
-  case = Case(
-    model, conv_impl='lax', image_shape=image_shape, num_classes=num_classes
-  )
-  task, size = programs.make_task(case), case.batch
+  task, size = programs.make_task(case._replace(conv_impl='lax')), case.batch
   key = jax.eval_shape(jax.random.key, 0)
   batch = Batch(
-    jax.ShapeDtypeStruct((size, *image_shape), 'float32'),
+    jax.ShapeDtypeStruct((size, *case.image_shape), 'float32'),
     jax.ShapeDtypeStruct((size,), 'int32'),
     jax.ShapeDtypeStruct((size,), 'float32'),
   )

@@ -85,12 +85,6 @@ def make_stage(case: Case, method: str = 'fedavg') -> Stage:
   return stages[0]
 
 
-def make_training(case: Case) -> Program:
-  """Return one round of all clients of the case."""
-  data = make_clients(case, case.steps * case.batch)
-  return make_program(case, data, np.arange(case.clients))
-
-
 def make_program(
   case: Case, data: ClientData, cohort: Array, method: str = 'fedavg'
 ) -> Program:
@@ -132,13 +126,13 @@ def make_evaluation(case: Case) -> Program:
   return _compile(evaluate, mesh, arguments, call)
 
 
-WORKS = {'training': make_training, 'evaluation': make_evaluation}
-
-
 @functools.lru_cache(maxsize=2)  # a first pass is of two programs
 def make(case: Case, work: str) -> Program:
-  """Return the program of a kind of work."""
-  return WORKS[work](case)
+  """Return the program of a kind of work, of all clients of the case."""
+  if work == 'evaluation':
+    return make_evaluation(case)
+  data = make_clients(case, case.steps * case.batch)
+  return make_program(case, data, np.arange(case.clients))
 
 
 def _compile(

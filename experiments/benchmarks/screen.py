@@ -21,19 +21,13 @@ class Bar(NamedTuple):
   sense: str  # of MET
   how: str = ''  # one sentence: what was measured, or why not
 
-  @property
-  def met(self) -> bool | None:
-    """Return whether the bar is met; None if nothing was measured."""
-    if self.measured is None:
-      return None
-    return MET[self.sense](self.measured, self.bar)
-
   def lines(self) -> Iterator[str]:
     """Yield the printed line, and below it how it was measured."""
     got, verdict = '-', 'not measured'
     if self.measured is not None:
       got = f'{number(self.measured)} {self.unit}'
-      verdict = 'met' if self.met else 'NOT MET'
+      is_met = MET[self.sense](self.measured, self.bar)
+      verdict = 'met' if is_met else 'NOT MET'
     want = f'{self.sense} {number(self.bar)}'
     yield f'{self.name:34} {got:>18}   {want:>13}   {verdict}'
     yield from textwrap.wrap(

@@ -43,13 +43,6 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
   return [one / other for one, other in zip(over, under, strict=True)]
 
 
-def seconds_of(run: Run) -> float:
-  """Return how long one call takes."""
-  began = time.perf_counter()
-  run()
-  return time.perf_counter() - began
-
-
 def in_turn(
   runs: Mapping[Hashable, Run], repeats: int
 ) -> dict[Hashable, list[float]]:
@@ -61,6 +54,8 @@ def in_turn(
       time.sleep(REST)
       if time.perf_counter() - ends[name] > PAUSE:
         run()
-      seconds[name].append(seconds_of(run))
+      began = time.perf_counter()
+      run()
       ends[name] = time.perf_counter()
+      seconds[name].append(ends[name] - began)
   return seconds

@@ -1,5 +1,6 @@
 """One federated method a file; the file is found by the method's name."""
 
+import functools
 import importlib
 import inspect
 import pathlib
@@ -7,6 +8,8 @@ import pkgutil
 from types import ModuleType
 from typing import Any
 
+from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import (
   FORM,
@@ -26,7 +29,12 @@ def available() -> tuple[str, ...]:
   >>> 'fedbabu' in pfl.available()
   True
   """
-  return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__)))
+  return _names_in(tuple(__path__))
+
+
+@functools.cache
+def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
+  return tuple(sorted(module.name for module in pkgutil.iter_modules(folders)))
 
 
 def paper_name(name: str) -> str:
@@ -82,10 +90,6 @@ def load(name: str) -> ModuleType:
 
 def _check(name: str, method: Any) -> Any:
   """Return a method of the user's own; refuse one that lacks its parts."""
-  # Imported here: a mistyped flag should not wait for jax.
-  from fedjax_pfl.client.local_training import LocalTraining
-  from fedjax_pfl.client.personalization import Finetuning
-
   shared = {'train': LocalTraining, 'finetune': Finetuning}
   build = getattr(method, 'build', None)
   record = getattr(method, 'HParams', None)

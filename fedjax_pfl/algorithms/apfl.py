@@ -12,8 +12,8 @@ as w, and alpha_i; both change only in rounds in which it takes part. Only w_i
 is uploaded, and v_i has no effect on it: the global model is FedAvg's. The view
 'personal' mixes v_i with the newest w.
 
-order 'sequential': the authors' later code, below.
-protocol 'released': APFL in the last public code of SuPerFed, below.
+order 'sequential': the authors' later code.
+protocol 'released': APFL in the last public code of SuPerFed.
 
 New client: v_i begins as w and alpha_i as for all; both learn for one round,
 of which nothing is sent. The view 'personal' mixes v_i with w.
@@ -81,7 +81,7 @@ class Trained(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of APFL."""
   rules.check(hp, RULES)
-  private = trees.everything(task.is_head)
+  private = trees.part_mask(task, 'full')
   if hp.protocol == 'released':
     hp, private = as_released(hp), without_biases_of_kernels(task)
   fit = fit_in_turns if hp.order == 'sequential' else fit_together

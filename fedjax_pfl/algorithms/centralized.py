@@ -55,7 +55,7 @@ class Upload(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of centralised training."""
-  trainable = trees.part_mask(task, hp.trainable)
+  trainable = trees.part_mask(task, hp.trainable, 'hp.trainable')
   sent = norm_stats.with_all(trainable)
 
   def make_tx(clock):

@@ -7,7 +7,8 @@
 A client keeps v_i, which begins as w. The pull lam (v - w) joins the gradient,
 and its momentum, if `personal_momentum` is above 0.
 
-protocol 'released': the public code of the FedBABU paper, below.
+protocol 'released': FedAvg with such a pull in its local training, and no v_i,
+as in the public code of the FedBABU paper.
 
 New client: v_i begins as w and learns near it for one round, of which nothing
 is sent. With protocol 'released' it is a client outside the last cohort.

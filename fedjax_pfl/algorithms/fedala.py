@@ -73,7 +73,7 @@ class Client(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedALA."""
   rules.check(hp, RULES)
-  part = trees.part_mask(task, hp.part)
+  part = trees.part_mask(task, hp.part, 'hp.part')
 
   def local_update(down, client, data, rng):
     mixed = mix(task, hp, part, down, client, data, jax.random.fold_in(rng, 1))

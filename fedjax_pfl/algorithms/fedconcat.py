@@ -305,7 +305,8 @@ def classifier_stage(task: Task, hp: HParams) -> Stage:
 def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
   """Refuse more clusters than different clients, and a cap without room."""
   if hp.distributions == 'inferred':  # they differ, whatever the labels
-    shares = np.diag(np.asarray(data.count) > 0)
+    held = np.asarray(data.count) > 0
+    shares = (np.cumsum(held) * held)[:, None]
     _check_noise(task, data)
   else:
     shares = label_shares(label_counts_of_clients(data, task.num_classes))

@@ -7,7 +7,8 @@ Body and head are trained together. A client keeps its head h_i between the
 rounds in which it takes part; before its first one it has the initial head,
 which is the same for all clients.
 
-protocol 'released': the public code of the FedBABU paper, below.
+protocol 'released': as in the public code of the FedBABU paper clients keep no
+head. Local training, fine-tuning and evaluation begin with the initial head h.
 
 New client: it trains (b, h) for one round, of which nothing is sent, and keeps
 its head h_i. With protocol 'released' it has b and h, as all others.
@@ -19,10 +20,12 @@ default, as in all runs of the FedBABU paper.
 
 from typing import NamedTuple
 
+import jax
+
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.types import Mask, Task
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Task
 
 
 class HParams(NamedTuple):
@@ -41,29 +44,8 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
   rules.check(hp, RULES)
-  body = trees.part_mask(task, hp.shared)
-  if hp.protocol == 'released':
-    algorithm = released_algorithm(task, hp, body)
-  else:
-    algorithm = global_model.averaging_of_part(task, hp, shared=body)
+  body, private = trees.part_mask(task, hp.shared, 'hp.shared'), None
+  if hp.protocol == 'released':  # a client's head is forgotten
+    private = jax.tree.map(lambda _: False, body)
+  algorithm = global_model.averaging_of_part(task, hp, body, private=private)
   return (Stage('fedper', hp.train.rounds, algorithm),)
-
-
-# ---- The public code of the FedBABU paper ------------------------------------
-
-
-def released_algorithm(task: Task, hp: HParams, body: Mask) -> Algorithm:
-  """Return FedPer that discards the heads: FedBABU with a trained head.
-
-    (b_i, h_i) <- SGD_tau((b, h); data of client i)   for i in the cohort S
-    b          <- sum_i a_i b_i / sum_i a_i
-
-  Local training, fine-tuning and evaluation begin with the initial head h.
-  """
-
-  def local_update(server, client, data, rng):
-    params, info = hp.train.fit(task, server.params, data, rng, server.round)
-    return client, trees.select(params, body), info.metrics()
-
-  averaging = global_model.federated_averaging(task, hp, local_update)
-  return averaging._replace(global_model=None)

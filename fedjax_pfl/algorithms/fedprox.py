@@ -57,7 +57,7 @@ PRIVATE_LEAVES = ()
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProx."""
   rules.check(hp, RULES)
-  part = part_mask(task, hp.trainable)
+  part = part_mask(task, hp.trainable, 'hp.trainable')
 
   def loss_of(server, client, data):
     return objective(task, server.params, hp.mu, hp.distance)

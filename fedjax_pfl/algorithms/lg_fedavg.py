@@ -96,7 +96,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     last = last._replace(keep_best=KeepBest('initial', finish))
   if not hp.train_fedavg:
     return (last,)
-  all_parts = trees.everything(task.is_head)
+  all_parts = trees.part_mask(task, 'full')
   first = global_model.averaging_of_part(task, hp, shared=all_parts)
   return Stage('fedavg', hp.train.rounds, first), last
 

@@ -12,8 +12,8 @@ of them begins. alpha = beta = eta(round). A client adapts by ONE plain step of
 eta(round) on one batch of the examples it is handed, not augmented: of
 `finetune.batch_size`.
 
-`second_order` differentiates through the inner step, and protocol 'released' is
-the public code of the FedBABU paper: both below.
+`second_order` differentiates through the inner step; protocol 'released' is the
+public code of the FedBABU paper.
 
 New client: it adapts w by its own step, as all others do.
 

@@ -30,7 +30,7 @@ Views: 'initial' is w^g; 'mix_0.5' is W(0.5), the same lambda for all tensors,
 for every number of `grid`. The metrics `cross_entropies`, `proximities` (D,
 without its factor) and `squared_cosines` are the terms of `losses`.
 
-protocols 'first_code' and 'final_code': the two public codes, below.
+protocols 'first_code' and 'final_code': the two public codes.
 
 New client: v_i begins as for all others and is trained with w^g for one round
 of the last stage, of which nothing is sent.
@@ -231,9 +231,7 @@ def make_proximity(
 ) -> Callable[[Params], Array]:
   """Return w -> D(w, w^g), where w^g is `start`."""
   reading = READINGS[hp.protocol]
-  mask = trees.everything(task.is_head)
-  if reading.twins_only:
-    mask = twin_mask(task, hp.twice)
+  mask = twin_mask(task, hp.twice if reading.twins_only else 'all')
   start = trees.select(start, mask)
   return lambda params: reading.distance(trees.select(params, mask), start)
 

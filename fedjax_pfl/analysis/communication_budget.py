@@ -15,6 +15,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_method import (
@@ -45,7 +46,7 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
   shape = peek_shape(settings.data)
   num_clients = settings.data.num_seen_clients
-  task = build_task(settings, shape)
+  task = outline(build_task(settings, shape))
   data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
   fraction = settings.num_drawn / num_clients
   senders = settings.training.buffer_size or settings.num_drawn

@@ -278,7 +278,7 @@ def _check_step(epoch, position, loss, grads, tree):
   for what, part in parts.items():
     for name, leaf in trees.named(part).items():
       if not jnp.isfinite(leaf).all():
-        where = what if part is loss else f'{what} ({name or "loss"})'
+        where = f'{what} ({name})' if name else what
         raise NotFinite(
           f'step {int(position) + 1} of epoch {int(epoch) + 1}, in its {where}'
         )

@@ -59,11 +59,6 @@ def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
   )
 
 
-def everything(tree: PyTree) -> Mask:
-  """Return the mask that selects every leaf."""
-  return jax.tree.map(lambda _: True, tree)
-
-
 def invert(mask: Mask) -> Mask:
   """Return the mask of the leaves that `mask` leaves out."""
   return jax.tree.map(lambda selected: not selected, mask)
@@ -75,7 +70,8 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
   Layers are the names at the top of the parameters; an error names `field`, the
   user's setting.
   """
-  masks = everything(task.is_head), invert(task.is_head), task.is_head
+  full = jax.tree.map(lambda _: True, task.is_head)
+  masks = full, invert(task.is_head), task.is_head
   if part in PARTS:
     return dict(zip(PARTS, masks, strict=True))[part]
   layers = part.split('+')

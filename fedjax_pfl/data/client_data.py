@@ -18,6 +18,7 @@ from flax import struct
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.data.images import Images, Shape
@@ -47,6 +48,7 @@ def stack_clients(
   >>> data.x.shape, data.index.shape, data.count.tolist()
   ((1442, 8, 8, 1), (2, 5), [3, 5])
   """
+  one_of(PLACEMENTS, 'where indices are').check('placement', placement)
   _check_images(images)
   indices, wrong = as_rows(indices, len(images.y))
   if wrong or not indices:

@@ -17,6 +17,9 @@ from fedjax_pfl.core.rules import Rule, interval, one_of
 from fedjax_pfl.data import partitions
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partitions import Deals, Indices, Owners, Rng, Sizes
+from fedjax_pfl.data.partitions.iid import deal_equally
+from fedjax_pfl.data.partitions.own import own
+from fedjax_pfl.data.partitions.shards import deal_at_random, shard_assignment
 
 # The name of a partition, and the file of `partitions/` that has this function.
 PARTITIONS = {
@@ -102,6 +105,7 @@ def partition(
   train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
   WHOLE.check('num_clients', num_clients)
   WHOLE.check('num_classes', num_classes)
+  WHOLE.check('test_shards_per_client', test_shards_per_client)
   WHOLE.check('seed', seed)
   _check_labels(train_labels, test_labels, num_classes, test_partition)
   if test_partition == 'merged':
@@ -123,16 +127,12 @@ def partition(
   if test_partition == 'whole':
     return train, [np.arange(len(test_labels))] * num_clients
   if test_partition == 'iid':
-    from fedjax_pfl.data.partitions.iid import deal_equally
-
     return train, deal_equally(num_clients, test_labels, for_test)
   if test_partition == 'independent':
-    from fedjax_pfl.data.partitions import shards
-
     among = num_clients, test_shards_per_client, num_classes
     words = {'field': 'test_shards_per_client'}
-    assignment = shards.shard_assignment(for_test_classes, *among, **words)
-    return train, shards.deal_at_random(assignment, test_labels, for_test)
+    assignment = shard_assignment(for_test_classes, *among, **words)
+    return train, deal_at_random(assignment, test_labels, for_test)
   return train, deal_test(test_labels, for_test)
 
 
@@ -161,7 +161,7 @@ def settings_of(name: str) -> tuple[str, ...]:
 
 
 def _load(name: str) -> Callable[..., Deals]:
-  """Return the function of this name; its file alone is imported."""
+  """Return the function of this name."""
   file = importlib.import_module(f'{partitions.__name__}.{PARTITIONS[name]}')
   return getattr(file, name)
 
@@ -171,14 +171,14 @@ def _find(
 ) -> Callable[..., Deals]:
   """Return the partition of this name with these settings."""
   if callable(name):
-    from fedjax_pfl.data.partitions.own import own
-
     return functools.partial(own, function=name)
   one_of(PARTITIONS, 'a known partition').check('partition', name)
   known, of = settings_of(name), f'a setting of the partition {name}'
   for setting in settings:
     rule = one_of(known, of, 'a setting of another partition')
     rule.check('partition', setting)
+    if isinstance(_load(name).__kwdefaults__[setting], int):
+      WHOLE.check(setting, settings[setting])
   return functools.partial(_load(name), **settings)
 
 

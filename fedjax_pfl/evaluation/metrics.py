@@ -24,12 +24,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores, Transform
-from fedjax_pfl.data.batching import num_labels, rows_in_order
+from fedjax_pfl.data.batching import fold_examples, num_labels
 from fedjax_pfl.evaluation import calibration
 
 Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
@@ -204,12 +203,10 @@ def fold_batches(
   The batches [B] of one client's test examples, in stored order; `real` is
   False where a row is padding. Logits are whatever `predict` returns.
   """
-  size = min(batch_size, test.index.shape[0])
-  order = jnp.arange(test.index.shape[0])
 
-  def add_batch(position, carry):
-    x, y, real = rows_in_order(test, order, position, size)
-    x = normalise(x, jax.random.key(0))
-    return add(carry, predict(view, x, real.astype(float_dtype(x))), y, real)
+  def add_batch(carry, batch):
+    logits = predict(view, batch.x, batch.mask)
+    return add(carry, logits, batch.y, batch.mask > 0)
 
-  return lax.fori_loop(0, -(-test.count // size), add_batch, start)
+  rng = jax.random.key(0)  # which `normalise` does not use
+  return fold_examples(add_batch, start, test, normalise, rng, batch_size)

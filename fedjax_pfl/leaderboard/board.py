@@ -21,7 +21,7 @@ from fedjax_pfl.evaluation.differences import (
   simultaneous_differences,
 )
 from fedjax_pfl.evaluation.summary import worst_decile
-from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.form import BASELINES, Form
 from fedjax_pfl.leaderboard.method_results import Costs, Entry
 from fedjax_pfl.report.styles import display_name
 
@@ -51,7 +51,7 @@ def make_board(
     for entry in entries
     if entry.after is not None and not entry.is_reference
   }
-  if not {*form.baselines} <= {*after}:
+  if not {*BASELINES} <= {*after}:
     return None
 
   def compare(pairs):
@@ -60,7 +60,7 @@ def make_board(
     return dict(zip(pairs, simultaneous_differences(values), strict=True))
 
   against = compare(
-    [(one, base) for base in form.baselines for one in after if one != base]
+    [(one, base) for base in BASELINES for one in after if one != base]
   )
   best = max(after, key=lambda method: np.nanmean(after[method], 1).mean())
   peers = tuple(
@@ -79,7 +79,7 @@ def _row(
   against: Mapping[tuple[str, str], Difference],
 ) -> Row:
   choice, kind = entry.choice, 'method'
-  if entry.method in form.baselines:
+  if entry.method in BASELINES:
     kind = BASELINE
   elif entry.is_reference:
     kind = REFERENCE
@@ -103,7 +103,7 @@ def _row(
       numbers = map(float, numbers)
     names = '', '_lowest_seed', '_highest_seed', '_worst_tenth'
     row |= dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
-  for base in form.baselines:
+  for base in BASELINES:
     one = against.get((entry.method, base))
     for name in ('mean', 'low', 'high'):
       row[f'vs_{base}_{name}'] = one and getattr(one, name)
@@ -111,14 +111,6 @@ def _row(
   costs = entry.costs or [None] * len(Costs._fields)
   row |= dict(zip(Costs._fields, costs, strict=True))
   return {**row, 'obstacle': entry.obstacle}
-
-
-def baselines_of(rows: Sequence[Row]) -> list[str]:
-  return [
-    name.removeprefix('vs_').removesuffix('_verdict')
-    for name in rows[0]
-    if name.endswith('_verdict')
-  ]
 
 
 def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:
@@ -134,16 +126,15 @@ def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:
 def sentences(board: Board) -> list[str]:
   """Return the verdicts of a partition: the best, then each baseline."""
   (best,) = (row for row in board.rows if row['method'] == board.best)
-  bases = baselines_of(board.rows)
   words = f'not distinguishable from it: {_names(board.peers)}.'
   if not board.peers:
     words = 'distinguishable from all others.'
-  elif len(board.peers) == len(compared_with(bases[0], board.rows)):
+  elif len(board.peers) == len(compared_with(BASELINES[0], board.rows)):
     words = 'no method is distinguishable from it.'
   return [
     f'Highest: {display_name(board.best)}, {best["after"]:.1f} % on average '
     f'over clients after personalisation; {words}',
-    *(_against(base, compared_with(base, board.rows)) for base in bases),
+    *(_against(base, compared_with(base, board.rows)) for base in BASELINES),
     *(
       f'{display_name(row["method"])} {row["obstacle"]}.'
       for row in board.rows
@@ -223,7 +214,7 @@ def changed_verdicts(rows: Sequence[Row], others: Sequence[Row]) -> list[str]:
   same, contrary, weaker = 0, [], []
   for row in rows:
     other = known.get(tuple(row[name] for name in KEY), {})
-    for base in baselines_of(rows):
+    for base in BASELINES:
       column = f'vs_{base}_verdict'
       here, there = row[column], other.get(column)
       if not here or not there:

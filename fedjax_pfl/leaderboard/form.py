@@ -4,17 +4,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.view_families import families
-from fedjax_pfl.models.registry import outline
+from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.field import MAX_SEED
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
-from fedjax_pfl.training.views import FINETUNED, views_of_method
+from fedjax_pfl.training.build_method import outline_stages, peek_shape
+from fedjax_pfl.training.views import FINETUNED
 
+BASELINES = 'fedavg', 'local_only'  # of every comparison
 INITIAL = 'initial'
 RATE = ('learning_rate', 'finetune.learning_rate')
 Fields = Mapping[str, Any]
@@ -26,7 +25,7 @@ class Form(NamedTuple):
   name: str
   base: Fields  # of every run
   partitions: Mapping[str, Fields]  # by the name that is shown
-  methods: tuple[str, ...]  # the first two are the baselines
+  methods: tuple[str, ...]  # BASELINES are the first
   own: Mapping[str, Fields]  # fields of a method that differ, as its budget
   rates: tuple[float, ...]  # the grid of learning rates
   rate_fields: Mapping[str, tuple[str, ...]]  # that it replaces, if not RATE
@@ -34,10 +33,6 @@ class Form(NamedTuple):
   seeds: tuple[int, ...]  # of every number
   tuning_seeds: int  # how many of them, from the first, choose the rate
   minutes: float  # of all trainings on two cores, estimated
-
-  @property
-  def baselines(self) -> tuple[str, ...]:
-    return self.methods[:2]
 
   @property
   def num_trainings(self) -> int:
@@ -102,7 +97,9 @@ def views_of(form: Form, method: str) -> tuple[str, ...]:
   mix_1.0). Only shapes are computed.
   """
   settings, shape, stages = _outline(form, method)
-  names = views_of_method(settings, stages, shape)
+  data = shapes_of_clients(shape, settings.data.num_seen_clients)
+  *_, (last, *states) = stage_shapes(stages, data)
+  names = view_names(last.algorithm, *states, data)
   others = [name for name in names if name != INITIAL]
   default = FINETUNED if FINETUNED in names else others[0]
   after = [form.own_views.get(method, default)]
@@ -122,9 +119,7 @@ def _outline(form, method):
   """Return any settings of a method, the shape of an example, its stages."""
   partition = next(iter(form.partitions))
   settings = settings_of(form, method, partition, form.rates[0], form.seeds[0])
-  shape = peek_shape(settings.data)
-  task = outline(build_task(settings, shape))
-  return settings, shape, build_stages(settings, task)
+  return settings, peek_shape(settings.data), outline_stages(settings)
 
 
 def is_reference(form: Form, settings: Settings) -> bool:

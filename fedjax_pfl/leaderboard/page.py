@@ -18,11 +18,10 @@ from fedjax_pfl.leaderboard.board import (
   Board,
   Row,
   baseline_name,
-  baselines_of,
   compared_with,
   sentences,
 )
-from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.form import BASELINES, Form
 from fedjax_pfl.report.charts import rows as charts
 from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.page.render import DATASETS, load_template
@@ -115,7 +114,7 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
     'costs': _costs(board.rows, css),
     'charts': [
       Panel(f'Minus {baseline_name(base)}', plot(base, board.rows, css))
-      for base in baselines_of(board.rows)
+      for base in BASELINES
     ],
   }
 
@@ -126,7 +125,7 @@ def _lead(form: Form, boards: Sequence[Board]) -> str:
   And what is not trained yet.
   """
   parts = []
-  for base in baselines_of(boards[0].rows):
+  for base in BASELINES:
     words = []
     for board in boards:
       rows = compared_with(base, board.rows)
@@ -223,11 +222,11 @@ def _accuracy(rows: Sequence[Row], css: Css) -> Table:
       low, high = row[f'{view}_lowest_seed'], row[f'{view}_highest_seed']
       below = () if low is None else (f'{low:.1f} to {high:.1f}',)
       column = Column(view.capitalize(), 'lowest to highest seed', best='max')
-      cells[column] = _number(row[view], below)
+      cells[column] = number(row[view], below=below)
     for view, best in (('before', ''), ('after', 'max')):
       worst = row[f'{view}_worst_tenth']
-      cells[Column('Worst tenth', view, best=best)] = _number(worst)
-    for base in baselines_of(rows):
+      cells[Column('Worst tenth', view, best=best)] = number(worst)
+    for base in BASELINES:
       cells[Column(f'− {baseline_name(base)}', 'points')] = _gap(row, base)
     shown.append(cells)
   return table_of('Accuracy, %', shown, notes)
@@ -245,10 +244,6 @@ def _costs(rows: Sequence[Row], css: Css) -> Table:
       cells[column] = cell
     shown.append(cells)
   return table_of('Choice and cost', shown, [OF_ROUNDS])
-
-
-def _number(value: float | None, below: Sequence[str] = ()) -> Cell:
-  return Cell(NONE) if value is None else number(value, below=tuple(below))
 
 
 def _gap(row: Row, baseline: str) -> Cell:

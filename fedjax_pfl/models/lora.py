@@ -24,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
+from fedjax_pfl.core import rules
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Key, Params
 from fedjax_pfl.models.module_functions import ModuleFunctions, functions_of
@@ -64,6 +65,7 @@ def with_lora(
   >>> params['body']['lora_a'].shape, params['body']['lora_b'].shape
   ((64, 2), (2, 16))
   """
+  rules.count('dimensions', 'no rank: then leave it out').check('rank', rank)
   functions, targets = functions_of(module), tuple(targets)
 
   def begin(key, x, mask):

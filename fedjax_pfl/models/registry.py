@@ -43,7 +43,7 @@ MODELS = {
   ),
   'convnet3': Model('convnets.convnet3', 2**3),
   'convnet4': Model('convnets.convnet4', 2**4),
-  'fedavg_cnn': Model('convnets.FedAvgCNN', 16, batch_independent=True),
+  'fedavg_cnn': Model('convnets.fedavg_cnn', 16, batch_independent=True),
   'mobilenet': Model('mobilenet.MobileNet'),
   'resnet10': Model('resnet.resnet10'),
   'resnet18': Model('resnet.resnet18'),

@@ -45,6 +45,6 @@ def save(
   return out
 
 
-def format_number(value: float) -> str:
-  """Return a number as text for a CSV; NaN is empty."""
-  return '' if value != value else f'{value:.4f}'
+def format_number(value: float | None, form: str = '.4f') -> str:
+  """Return a number as text for a CSV; None and NaN are empty."""
+  return '' if value is None or value != value else f'{value:{form}}'

@@ -20,7 +20,6 @@ from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.models.registry import outline
 from fedjax_pfl.reproduction.cells import OF_BEST_ROUND, OF_CLASSES, Reading
 from fedjax_pfl.reproduction.compare import find
 from fedjax_pfl.reproduction.plan import (
@@ -41,11 +40,7 @@ from fedjax_pfl.settings import (
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.best_rounds import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
+from fedjax_pfl.training.build_method import outline_stages
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.many_runs import train_many
 from fedjax_pfl.training.state import random_streams, state_shapes
@@ -107,8 +102,7 @@ def saved_round(training: PlannedRun, results: Results) -> int:
 
 def total_rounds(settings: Settings) -> int:
   """Return the rounds of all stages, as checkpoints count them."""
-  task = outline(build_task(settings, peek_shape(settings.data)))
-  return sum(stage.rounds for stage in build_stages(settings, task))
+  return sum(stage.rounds for stage in outline_stages(settings))
 
 
 def train_missing(group: Sequence[PlannedRun], results: Results) -> None:
@@ -152,7 +146,7 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   run = run_dir.open_run(
     path, to_config(settings), log=lambda text: None, **given
   )
-  if run.status() == 'finished':
+  if run.result():
     scores = {**run_dir.load_clients(path).scores, **scores}
   ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
   run.write_clients(scores, ids, train_count=count)

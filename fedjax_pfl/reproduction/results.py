@@ -163,7 +163,7 @@ class Results:
           data.setdefault(int(row['seed']), set()).add(row['data'])
 
   def evaluations(self) -> Iterator[StoredEvaluation]:
-    """Yield every evaluation; of one that two directories have, the first."""
+    """Yield every evaluation, also those that two directories have."""
     return (one for read in self._read.values() for one in read)
 
   def find(

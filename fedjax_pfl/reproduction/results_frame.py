@@ -64,10 +64,14 @@ def load_results(
   """
   import pandas
 
-  rows, numbers = [], {}
+  rows, numbers, known = [], {}, set()
   for one in read_folder(results).evaluations():
     setting, origin, costs = _setting(one), _origin(one), _costs(one)
     for view, scores in one.clients.scores.items():
+      place = one.run.key, one.key, view
+      if place in known:  # of two directories of one training, the first
+        continue
+      known.add(place)
       if per_client:
         numbers = _clients(one.clients, scores)
       else:

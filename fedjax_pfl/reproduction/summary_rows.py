@@ -110,10 +110,8 @@ def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
   if 'global' in one.result:
     views['global'] = {'mean': one.result['global']['accuracy']}
   for view, summary in views.items():
-    numbers = {
-      name: '' if summary.get(name) is None else format_number(summary[name])
-      for name in ('mean', 'std', 'worst_decile')
-    }
+    measures = 'mean', 'std', 'worst_decile'
+    numbers = {name: format_number(summary.get(name)) for name in measures}
     # A view that was evaluated after the run. 'personal:best_round' is a choice
     # among rounds of a view, 'global' the server's model.
     short, known = view.partition(':')[0], settings.evaluation.views

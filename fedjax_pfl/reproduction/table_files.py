@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
+from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.cells import Table, field
@@ -68,10 +69,6 @@ def pair(mean: float, std: float | None, width: int = 0) -> str:
   return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:{width}.2f}'
 
 
-def decimal(value: float | None, form: str = '.4f') -> str:
-  return '' if value is None else f'{value:{form}}'
-
-
 def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
   """Return the columns of a cell: those that name it come first."""
   published, ours = one.cell.published, one.ours
@@ -80,12 +77,12 @@ def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
   return named | {
     'metric': published.metric,
     'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
-    'ours_mean': decimal(ours.mean) if ours else lost,
-    'ours_std': decimal(ours and ours.std),
+    'ours_mean': format_number(ours.mean) if ours else lost,
+    'ours_std': format_number(ours and ours.std),
     'published_mean': published.mean,
     'published_std': published.std,
-    'difference': decimal(one.difference),
-    'two_standard_errors': decimal(one.tolerance),
+    'difference': format_number(one.difference),
+    'two_standard_errors': format_number(one.tolerance),
     'within': '' if one.agrees is None else AGREES[one.agrees],
     'footnote': ' '.join(_notes(one)),
   }
@@ -110,8 +107,8 @@ def _lines(
     if ours:
       seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
       mean = pair(ours.mean, ours.std, 5) + seeds
-    difference = decimal(one.difference, '+.2f') or '-'
-    tolerance = decimal(one.tolerance, '.2f') or '-'
+    difference = format_number(one.difference, '+.2f') or '-'
+    tolerance = format_number(one.tolerance, '.2f') or '-'
     settings = (_shown(name, field(published, name)) for name in names)
     numbers = (mean, printed, difference, tolerance, AGREES[one.agrees])
     lines.append((*settings, *numbers))

@@ -147,6 +147,6 @@ def _leaf(name: str, array: np.ndarray, shapes) -> tuple[str, np.ndarray]:
   if last != 'weight':
     return name.replace('.', '/'), array
   found = [word for word in WEIGHTS if f'{layer}/{word}' in shapes]
-  if found == ['kernel']:
+  if found == ['kernel'] and array.ndim > 1:
     array = array.transpose(*range(2, array.ndim), 1, 0)
   return f'{layer}/{(*found, last)[0]}', array

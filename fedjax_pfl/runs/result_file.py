@@ -26,7 +26,7 @@ def with_checksums(
   """Return the content of result.json: the result with checksums."""
   result = atomic_files.plain(result)
   scores = atomic_files.sha256(folder / CLIENTS)
-  return {**result, DIGESTS: {'rest': _digest(result), CLIENTS: scores}}
+  return {**result, DIGESTS: {'rest': digest(result), CLIENTS: scores}}
 
 
 def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
@@ -34,13 +34,14 @@ def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
   result = json.loads(content)
   digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
   is_whole = isinstance(digests, dict) and CLIENTS in digests
-  if not is_whole or digests.get('rest') != _digest(result):
+  if not is_whole or digests.get('rest') != digest(result):
     raise ValueError('not as it was written')
   return result, digests
 
 
-def _digest(result: Mapping[str, Any]) -> str:
-  text = json.dumps(result, sort_keys=True, separators=(',', ':'))
+def digest(value: Any) -> str:
+  """Return the SHA-256 of a value as compact JSON, its keys sorted."""
+  text = json.dumps(value, sort_keys=True, separators=(',', ':'))
   return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -101,13 +101,6 @@ class Run:
     self.path, self._checkpoints = path, path / 'checkpoints'
     self._log = log
     self._tracking = tracking
-    self._is_closed = False
-
-  def status(self) -> str:
-    """Return 'finished', 'started' (there is a checkpoint) or 'new'."""
-    if (self.result() or {}).get('status') == 'finished':
-      return 'finished'
-    return 'started' if checkpoint.steps(self._checkpoints) else 'new'
 
   def result(self) -> dict[str, Any] | None:
     """Return result.json; None if it, or its clients.npz, is damaged.
@@ -190,13 +183,13 @@ class Run:
       # Small, for it is committed with results: 7 kB for 100 clients.
       atomic_files.write_npz(self.path / CLIENTS, arrays, compressed=True)
 
-  def write_result(self, *, status: str = 'finished', **result: Any) -> None:
-    """Write result.json; with status 'finished' the run is finished.
+  def write_result(self, **result: Any) -> None:
+    """Write result.json: the run is finished.
 
     It has algorithm, dataset, rounds, seconds, and `views`, which maps every
     view to its `summarise`.
     """
-    content = {'status': status, **result}
+    content = {'status': 'finished', **result}
     content = result_file.with_checksums(content, self.path)
     with atomic_files.writing(self.path):
       atomic_files.write_json(self.path / RESULT, content)
@@ -216,9 +209,6 @@ class Run:
 
   def close(self) -> None:
     """Close the files and release the lock of the directory."""
-    if self._is_closed:
-      return
-    self._is_closed = True
     self._tracking.finish(None)
     lock.release(self.path)
 
@@ -236,8 +226,8 @@ def devices_of(workdir: str | os.PathLike) -> int | None:
   try:
     stored = load_config(workdir)
     return stored.get('num_devices') or stored['config']['devices'] or 1
-  except (BadInput, LookupError, TypeError):  # what is damaged is refused later
-    return None
+  except (BadInput, LookupError, TypeError, AttributeError, OSError):
+    return None  # what is damaged is refused later
 
 
 def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
@@ -246,9 +236,9 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
 
 
 def is_finished(workdir: str | os.PathLike) -> bool:
-  """Return whether the status in result.json is finished."""
+  """Return whether the run has a result.json; refuse a damaged one."""
   has_result = (pathlib.Path(workdir) / RESULT).is_file()
-  return has_result and load_result(workdir).get('status') == 'finished'
+  return has_result and bool(load_result(workdir))
 
 
 def model_digest(workdir: str | os.PathLike) -> str:

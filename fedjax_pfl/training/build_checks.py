@@ -18,7 +18,7 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.communication import messages
-from fedjax_pfl.federated.failures import HAS_SENT, JOINED
+from fedjax_pfl.federated.failures import FINITE, HAS_SENT, JOINED
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
@@ -26,7 +26,7 @@ from fedjax_pfl.training.views import final_views
 
 VIEW = re.compile(r'(?!validation_|unseen)[\w.]+')  # a file, and arrays
 TAKEN = {  # of metrics, by the rounds and by lines of metrics.jsonl
-  *(HAS_SENT, JOINED, 'round', 'time', 'stage'),
+  *(FINITE, HAS_SENT, JOINED, 'round', 'time', 'stage', 'epsilon'),
   *('images_per_second', 'bytes_down', 'bytes_up', 'sim_seconds'),
   *('dropped', 'excluded', 'excluded_clients'),
 }

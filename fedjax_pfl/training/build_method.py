@@ -19,7 +19,7 @@ from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import find_recipe, make_transforms
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
-from fedjax_pfl.models.registry import make_task
+from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training import build_checks
 
@@ -73,6 +73,12 @@ def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     of=algorithms.load(settings.algorithm),
     cause='a mistake in its build(task, hp)',
   )
+
+
+def outline_stages(settings: Settings) -> tuple[Stage, ...]:
+  """Return the stages of a config, of a model whose outputs are 0: quick."""
+  task = build_task(settings, peek_shape(settings.data))
+  return build_stages(settings, outline(task))
 
 
 def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:

@@ -59,7 +59,6 @@ def finalize(training: Training) -> None:
     seconds = float(training.state.seconds) + time.perf_counter() - began
     more = seconds, finished, of_server, validation
     write_result(training, evaluated, *more)
-  training.run.close()
 
 
 def _evaluate(training: Training) -> dict[str, Evaluated]:

@@ -19,8 +19,6 @@ partition are in both: models can be evaluated on other tests later.
 """
 
 import functools
-import hashlib
-import json
 import os
 import pathlib
 from collections.abc import Callable, Mapping
@@ -30,7 +28,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import result_file, run_dir
 from fedjax_pfl.runs.model_file import SUFFIX
 from fedjax_pfl.settings import (
   FIELDS,
@@ -188,11 +186,14 @@ def _differing(settings: Settings, names: set[str]) -> dict[str, Any]:
   With 'hp' among them all hyperparameters: {'hp.mu': 0.1}.
   """
   defaults = _default_fields(settings.algorithm)
+  fields = flat_config(settings).items()
+  own = {name: value for name, value in fields if name in names}
+  own |= {f'hp.{name}': value for name, value in own.pop('hp', {}).items()}
+  found = {name: plain(value) for name, value in own.items()}
   return {
     name: value
-    for name, value in flat(settings).items()
-    if ('hp' if name.startswith('hp.') else name) in names
-    and (name not in defaults or value != defaults[name])
+    for name, value in found.items()
+    if name not in defaults or value != defaults[name]
   }
 
 
@@ -224,12 +225,11 @@ def plain(value: Any) -> Any:
 
 def _trained(workdir: pathlib.Path, digest: str) -> bool:
   """Return whether this run trained the model with this digest."""
-  if run_dir.model_digest(workdir) != digest:
+  if not workdir.is_dir() or run_dir.model_digest(workdir) != digest:
     return False
   # A run of no rounds, that only evaluates, ends with its initial model.
   return load_config(workdir)['data'].partition('+')[2] != digest
 
 
 def _hash(value: Any) -> str:
-  text = json.dumps(value, sort_keys=True, separators=(',', ':'))
-  return hashlib.sha256(text.encode()).hexdigest()[:16]
+  return result_file.digest(value)[:16]

@@ -97,10 +97,10 @@ def train(
     num_devices=experiment.placement.num_devices,
   )
   with contextlib.closing(opened) as run:
-    if run.status() == 'finished':
+    if result := run.result():
       progress.log(f'{run.path} is finished: nothing to do.')
-    else:
-      finalize(run_rounds(start_training(experiment, run, program)))
+      return result
+    finalize(run_rounds(start_training(experiment, run, program)))
     return run.result()
 
 

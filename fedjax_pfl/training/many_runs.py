@@ -128,7 +128,7 @@ def share_programs(
   """Return programs, each with the places of the experiments that share it.
 
   Not where functions hold something of the seed: the examples that the server
-  has, or the model of the run to start from.
+  has, or the schedule of its buffers.
   """
   groups: dict[tuple, list[int]] = {}
   for place, experiment in enumerate(experiments):

@@ -110,7 +110,7 @@ def check_fits(memory: Memory) -> None:
 
 def room_on_device() -> int | None:
   """Return the memory of the device in bytes; of a CPU it is the host's."""
-  device = jax.devices()[0]
+  device = jax.local_devices()[0]  # of another process it is not known
   if device.platform == 'cpu':
     return room_on_host()
   return (device.memory_stats() or {}).get('bytes_limit')

@@ -3,12 +3,7 @@
 from collections.abc import Sequence
 
 from fedjax_pfl.client.personalization import names_of
-from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.data.client_data import shapes_of_clients
-from fedjax_pfl.data.images import Shape
-from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.view_families import families
-from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings
 
 FINETUNED = 'finetuned'
@@ -46,12 +41,3 @@ def candidate_views(settings: Settings) -> tuple[str, ...]:
   return next(
     (tuple(own) for own in families(views).values() if main in own), (main,)
   )
-
-
-def views_of_method(
-  settings: Settings, stages: tuple[Stage, ...], shape: Shape
-) -> tuple[str, ...]:
-  """Return all views of the last stage; traces, computes nothing."""
-  data = shapes_of_clients(shape, settings.data.num_seen_clients)
-  *_, (last, *states) = stage_shapes(stages, data)
-  return evaluate.view_names(last.algorithm, *states, data)

@@ -102,10 +102,10 @@ def _read_values(text: str) -> list[str] | None:
 def _read_range(text: str) -> Range | None:
   try:
     low, high = (ast.literal_eval(end.strip()) for end in text.split('..'))
-  except (ValueError, SyntaxError):
+  except (ValueError, SyntaxError, TypeError):
     return None
   kinds = {type(low), type(high)}
-  if not kinds <= {int, float} or not low < high:
+  if not kinds <= {int, float} or not -math.inf < low < high < math.inf:
     return None
   return Range(low, high, kinds == {int})
 

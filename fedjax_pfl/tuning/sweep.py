@@ -8,15 +8,10 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.models.registry import outline
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
+from fedjax_pfl.training.build_method import outline_stages
 from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.choose import BestSetting
 from fedjax_pfl.tuning.combinations import Combination
@@ -40,7 +35,7 @@ def plan_sweep(
         choices=['--config.validation_fraction=0.1'],
         cause='the field was forgotten; the tests choose nothing',
       )
-    build_stages(own, outline(build_task(own, peek_shape(own.data))))
+    outline_stages(own)
     rows.append([replace(own, seed=seed) for seed in range(seeds)])
   if tunes:
     _check_same_examples([row[0] for row in rows])

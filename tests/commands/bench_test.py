@@ -28,7 +28,7 @@ def test_flops_by_hand():
   pixels = 2 * 2 * 2
   by_hand = 2 * pixels * 7 * 27 + 2 * pixels * 7 * 4
   assert measure.count_flops(jaxpr.jaxpr) == by_hand
-  flops = measure.GRADIENT * measure.forward_flops('convnet4', (32, 32, 3), 10)
+  flops = measure.GRADIENT * measure.forward_flops(measure.Case('convnet4'))
   assert flops == pytest.approx(84e6, rel=0.02)
 
 

@@ -91,6 +91,11 @@ CASES = [
   (lambda: natural(None), 'dataset=npz with an array `clients`'),
   (lambda: natural(OWNERS, 100), 'num_clients: got 100, expected 3, the'),
   (lambda: natural((OWNERS[0] + 1, OWNERS[1])), 'client 0 has no training'),
+  (lambda: natural((OWNERS[0] - 1, OWNERS[1])), 'client 0 has no training'),
+  (
+    lambda: natural((OWNERS[0][1:], OWNERS[1])),
+    'clients: got 7, expected 8, an',
+  ),
   (lambda: own(lambda y, k, r: [[0, 1]] * k), 'returns row 0 a second time'),
   (lambda: own(lambda y, k, r: [[0], [1], [2], [40]]), "40', expected a list"),
   (lambda: own(lambda y, k, r: [[0], [], [2], [3]]), 'client 1 without a'),

@@ -31,7 +31,7 @@ def unbalanced(
   *,
   shards_per_client: int = 10,  # s
   group_size: int = 10,  # clients of one size
-  size_step: float = 50,  # v: training examples from one group to the next
+  size_step: float = 50.0,  # v: training examples from one group to the next
 ) -> Deals:
   """Return how rows are dealt: shards, in groups of growing sizes."""
   _check(sizes, group_size, size_step)

@@ -71,10 +71,12 @@ def word(value: Any) -> Cell:
   return Cell(NONE) if value is None else Cell(f'{value}', f'{value}')
 
 
-def number(value: float, form: str = '{:.2f}', below: tuple = ()) -> Cell:
-  """Return a number in this format, or a dash where it is not finite."""
-  value = value if isinstance(value, int) else float(value)
-  if not math.isfinite(value):
+def number(
+  value: float | None, form: str = '{:.2f}', below: tuple = ()
+) -> Cell:
+  """Return a number in this format, or a dash for None and NaN."""
+  value = value if isinstance(value, int | None) else float(value)
+  if value is None or not math.isfinite(value):
     return Cell(NONE, None, below)
   return Cell(form.format(value), value, below)
 

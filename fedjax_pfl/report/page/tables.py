@@ -251,8 +251,8 @@ def cost(groups: Sequence[Group]) -> Table:
     rounds = group.first.result['rounds']
     seconds = np.mean([run.result['seconds'] for run in group.runs])
     speeds = [run.curve('images_per_second')[1] for run in group.runs]
-    known = len(speeds[0]) > 0
-    speed = np.median(np.concatenate(speeds)) if known else math.nan
+    known = np.concatenate(speeds)
+    speed = np.median(known) if known.size else math.nan
     row = {METHOD: group_cell(group)}
     row[Column('Rounds')] = number(rounds, '{:,}')
     row[Column('Images/s', 'median', best='max')] = number(speed, '{:,.0f}')
@@ -296,7 +296,8 @@ def clients(groups: Sequence[Group]) -> Table | None:
 
 def differences(groups: Sequence[Group]) -> Table | None:
   """Return the fields in which the groups differ; None if there are none."""
-  common = {*common_settings(groups), 'seed'}  # seeds: in the table of runs
+  firsts = [group._replace(runs=group.runs[:1]) for group in groups]
+  common = {*common_settings(firsts), 'seed'}  # seeds: in the table of runs
   flats = {group.label: group.settings for group in groups}
   names = dict.fromkeys(name for flat in flats.values() for name in flat)
   rows = []
@@ -329,8 +330,5 @@ def runs(groups: Sequence[Group]) -> Table:
 
 def _sent(group: Group, name: str) -> float:
   """Return the bytes of a run, the mean over seeds; NaN: not recorded."""
-  totals = [
-    np.sum([line[name] for line in run.metrics if name in line] or [math.nan])
-    for run in group.runs
-  ]
-  return float(np.mean(totals))
+  found = [run.curve(name)[1] for run in group.runs]
+  return float(np.mean([one.sum() if one.size else math.nan for one in found]))

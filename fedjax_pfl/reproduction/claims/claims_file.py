@@ -29,7 +29,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fedjax_pfl.report.styles import STYLES, display_name
+from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.reproduction.cells import Cell, Reading, filter_cells, values_of
 from fedjax_pfl.reproduction.toml_entries import (
   LoadTable,
@@ -61,7 +61,7 @@ class Term(NamedTuple):
   def name(self) -> str:
     """Return the name of the method, as its paper writes it."""
     name = self.cell.published.algorithm
-    return display_name(name) if name in STYLES else VARIANTS.get(name, name)
+    return VARIANTS.get(name) or display_name(name)
 
 
 class Comparison(NamedTuple):

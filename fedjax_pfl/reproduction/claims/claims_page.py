@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Sequence
 
 from fedjax_pfl.evaluation import differences
+from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
@@ -13,7 +14,6 @@ from fedjax_pfl.reproduction.published import footnotes_of, load
 from fedjax_pfl.reproduction.table_files import (
   DIVERGED,
   FOLDER,
-  decimal,
   marks,
   pair,
 )
@@ -189,8 +189,8 @@ def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:
     view,
     pair(ours.mean, ours.std) + seeds,
     printed,
-    decimal(compared.difference, SIGNED),
-    decimal(compared.tolerance, '.2f'),
+    format_number(compared.difference, SIGNED),
+    format_number(compared.tolerance, '.2f'),
     {True: 'no', False: 'yes', None: ''}[compared.agrees],
   )
 
@@ -212,8 +212,9 @@ def _ours(judged: Judged) -> str:
   for term, compared in judged.cells:
     if compared.ours:
       text = f'{term.name} {compared.ours.mean:.2f} alone'
-      printed = f', print {term.cell.published.mean:.2f}'
-      alone.append(text + printed if term.is_printed else text)
+      if term.is_printed:
+        text += f', print {term.cell.published.mean:.2f}'
+      alone.append(text)
   return '; '.join(alone)
 
 

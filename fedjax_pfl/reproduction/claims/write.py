@@ -202,9 +202,6 @@ def _printed(judged: Judged, shift: float) -> list[Mark]:
 def _line(claim: str, one: Judged) -> tuple[str, ...]:
   printed = one.printed or (None, None)
   mean, low, high, kind = one.difference or (None, None, None, '')
-  ours, low, high, *printed = (
-    '' if value is None else format_number(value)  # '' of NaN, too
-    for value in (mean, low, high, *printed)
-  )
+  ours, low, high, *printed = map(format_number, (mean, low, high, *printed))
   head = (claim, one.stated.sentence, one.verdict, str(len(one.measured)))
   return (*head, ours, low, high, kind, *printed)
