@@ -4,10 +4,7 @@ import gc
 import os
 from pathlib import Path
 
-import jax
 import pytest
-from compiler import QUICK, counting
-from helpers import round_of
 from hypothesis import HealthCheck, settings
 
 # The same examples every time, and no file that remembers them. The first
@@ -25,6 +22,10 @@ settings.register_profile(
 )
 LONGEST = ('contract_test.py', 'golden_cases_test.py')
 DEFAULT_GOLDENS = Path(__file__).parent / 'golden_cases' / 'data'
+
+
+def is_worker():
+  return 'PYTEST_XDIST_WORKER' in os.environ
 
 
 def pytest_addoption(parser):
@@ -46,9 +47,15 @@ def pytest_configure(config):
   """Let XLA compile quickly.
 
   The tests spend most of their time on compiling small programs once. XLA
-  reads its flags once, too: programs that tests start compile as usual.
+  reads its flags once, too: programs that tests start compile as usual. The
+  process that only waits for those that test needs no jax.
   """
   config.addinivalue_line('markers', 'long: left out with --short')
+  if config.getoption('numprocesses', None) and not is_worker():
+    return
+  import jax
+  from compiler import QUICK
+
   # What was traced lives long: Python need not look through it all the time.
   gc.set_threshold(200_000, 50, 100)
   if not config.getoption('--hypothesis-profile'):
@@ -73,7 +80,9 @@ def pytest_collection_modifyitems(config, items):
 def compilation_cache(tmp_path_factory):
   """Compile equal programs of different tests once."""
   folder = tmp_path_factory.getbasetemp()
-  if 'PYTEST_XDIST_WORKER' in os.environ:
+  import jax
+
+  if is_worker():
     folder = folder.parent  # one for all workers
   jax.config.update('jax_compilation_cache_dir', str(folder / 'compiled'))
   # For commands that tests start: the user's own folder is none of theirs.
@@ -84,6 +93,8 @@ def compilation_cache(tmp_path_factory):
 @pytest.fixture
 def compiled():
   """Return a list that grows by the name of every program compiled."""
+  from compiler import counting
+
   with counting() as names:
     yield names
 
@@ -91,6 +102,8 @@ def compiled():
 @pytest.fixture
 def float64():
   """Compute with 64 bits: rounding is then far below any mistake."""
+  import jax
+
   with jax.enable_x64(True):
     yield
 
@@ -98,6 +111,9 @@ def float64():
 @pytest.fixture(scope='module')
 def quick_compiler():
   """Compile quickly rather than well: for programs that run milliseconds."""
+  import jax
+  from helpers import round_of
+
   jax.config.update('jax_disable_most_optimizations', True)
   yield
   jax.config.update('jax_disable_most_optimizations', False)

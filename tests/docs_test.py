@@ -12,9 +12,11 @@ from fedjax_pfl.reproduction import cells
 from fedjax_pfl.settings.schema import GROUPED
 
 ROOT = Path(__file__).parents[1]
-MOST_LINES = 160
-SHORT_PAGES = [ROOT / 'README.md', ROOT / 'BUILD.md']
-PAGES = [*SHORT_PAGES, *sorted((ROOT / 'docs').rglob('*.md'))]
+MOST_LINES = {'README.md': 110, 'BUILD.md': 160}
+PAGES = [
+  *(ROOT / name for name in MOST_LINES),
+  *sorted((ROOT / 'docs').rglob('*.md')),
+]
 LINK = re.compile(r'\]\(([^)\s]+)\)')
 HEADING = re.compile(r'^#+ (.*)$', re.MULTILINE)
 FENCE = re.compile(r'^```.*?^```', re.MULTILINE | re.DOTALL)
@@ -32,7 +34,6 @@ PLACEHOLDER = re.compile(r'[A-Z]{3,}')  # METHOD, METHOD_DATASET, NAME
 # What runs write, and not the repository.
 WRITTEN = {'summary.csv', 'tables/fedbabu_13.csv', 'gait.py', 'small.py'}
 
-every_page = pytest.mark.parametrize('page', PAGES, ids=lambda p: p.name)
 ABSL = {'help', 'helpfull', 'flagfile'}
 
 
@@ -59,45 +60,41 @@ def fields():
   return names
 
 
-@pytest.mark.parametrize('page', SHORT_PAGES, ids=lambda p: p.name)
-def test_page_is_short(page):
-  assert len(page.read_text().splitlines()) <= MOST_LINES
+def test_readme_and_build_are_short():
+  for name, most in MOST_LINES.items():
+    assert len((ROOT / name).read_text().splitlines()) <= most, name
 
 
-@every_page
-def test_links_lead_to_files_and_headings(page):
-  text = FENCE.sub('', page.read_text())
-  for link in LINK.findall(text):
-    if '://' in link:
-      continue
-    path, _, anchor = link.partition('#')
-    target = (page.parent / path) if path else page
-    assert target.is_file(), link
-    assert not anchor or anchor in anchors_of(target), link
+def test_links_lead_to_files_and_headings():
+  for page in PAGES:
+    text = FENCE.sub('', page.read_text())
+    for link in LINK.findall(text):
+      if '://' in link:
+        continue
+      path, _, anchor = link.partition('#')
+      target = (page.parent / path) if path else page
+      assert target.is_file(), (page, link)
+      assert not anchor or anchor in anchors_of(target), (page, link)
 
 
-@every_page
-def test_commands_have_their_file_and_flags(page):
-  for command in commands_of(page):
-    file, *words = command.split()
-    assert (ROOT / file).is_file(), command
-    text = (ROOT / file).read_text()
-    known = ABSL | {*DEFINED.findall(text)}
-    for word in words:
-      flag = FLAG.match(word)
-      if flag and not word.startswith('--config.'):
-        assert flag[1] in known, command
+def test_commands_have_their_file_and_flags():
+  for page in PAGES:
+    for command in commands_of(page):
+      file, *words = command.split()
+      assert (ROOT / file).is_file(), (page, command)
+      text = (ROOT / file).read_text()
+      known = ABSL | {*DEFINED.findall(text)}
+      for word in words:
+        flag = FLAG.match(word)
+        if flag and not word.startswith('--config.'):
+          assert flag[1] in known, (page, command)
 
 
-@every_page
-def test_fields_exist(page, fields):
-  for name in FIELD.findall(page.read_text()):
-    if name not in (
-      'FIELD',
-      'hp.beta',
-      'hp.NAME',
-    ):  # of a method that is a file
-      assert name in fields, name
+def test_fields_exist(fields):
+  for page in PAGES:
+    for name in FIELD.findall(page.read_text()):
+      # hp.beta: of a method that is a file.
+      assert name in fields | {'FIELD', 'hp.beta', 'hp.NAME'}, (page, name)
 
 
 @pytest.mark.parametrize('name', ['data', 'methods'])
@@ -107,31 +104,31 @@ def test_options_exist(name, fields):
     assert {option, f'hp.{option}'} & fields, option
 
 
-@every_page
-def test_conditions_are_fields_of_tables(page):
-  for conditions in WHERE.findall(page.read_text()):
-    for condition in conditions.split(','):
-      assert condition.partition('=')[0] in cells.FIELDS, condition
+def test_conditions_are_fields_of_tables():
+  for page in PAGES:
+    for conditions in WHERE.findall(page.read_text()):
+      for condition in conditions.split(','):
+        assert condition.partition('=')[0] in cells.FIELDS, (page, condition)
 
 
-@every_page
-def test_files_exist(page):
-  text = FENCE.sub('', page.read_text())
-  for file in {*FILE.findall(text)} - WRITTEN:
-    if not PLACEHOLDER.search(file):
-      # `lock.py` under the heading of its room, else `models/registry.py`
-      places = [ROOT / file, *(ROOT / 'fedjax_pfl').rglob(file)]
-      folders = 'experiments', 'configs', 'configs/tables'
-      places += [ROOT / folder / file for folder in folders]
-      assert any(place.is_file() for place in places), file
+def test_files_exist():
+  for page in PAGES:
+    text = FENCE.sub('', page.read_text())
+    for file in {*FILE.findall(text)} - WRITTEN:
+      if not PLACEHOLDER.search(file):
+        # `lock.py` under the heading of its room, else `models/registry.py`
+        places = [ROOT / file, *(ROOT / 'fedjax_pfl').rglob(file)]
+        folders = 'experiments', 'configs', 'configs/tables'
+        places += [ROOT / folder / file for folder in folders]
+        assert any(place.is_file() for place in places), (page, file)
 
 
-@every_page
-def test_configs_exist(page):
-  for config in set(CONFIG.findall(page.read_text())):
-    if PLACEHOLDER.search(config) or config == 'configs/common.py':
-      continue
-    assert read_settings(str(ROOT / config))['algorithm'] in available()
+def test_configs_exist():
+  for page in PAGES:
+    for config in set(CONFIG.findall(page.read_text())):
+      if PLACEHOLDER.search(config) or config == 'configs/common.py':
+        continue
+      assert read_settings(str(ROOT / config))['algorithm'] in available()
 
 
 @pytest.mark.parametrize('name', available())

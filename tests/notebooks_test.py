@@ -9,8 +9,6 @@ import ast
 import json
 from pathlib import Path
 
-import matplotlib
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
@@ -48,6 +46,8 @@ def shortened(source, values):
 
 def execute(name, folder, monkeypatch):
   """Run the short form in a folder; return its variables and its figures."""
+  import matplotlib.pyplot as plt
+
   figures, scope = [], {'__name__': '__main__'}
 
   def show():
@@ -68,6 +68,9 @@ def execute(name, folder, monkeypatch):
 @pytest.fixture
 def drawing():
   """Draw without a screen, and leave no figure behind."""
+  import matplotlib
+  import matplotlib.pyplot as plt
+
   before = matplotlib.get_backend()
   plt.switch_backend('Agg')
   yield

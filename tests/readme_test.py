@@ -7,15 +7,10 @@ import pytest
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROOT = Path(__file__).parents[1]
-MOST_LINES = 110
 
 
 def code_of(page):
   return re.search(r'```python\n(.*?)```', (ROOT / page).read_text(), re.S)[1]
-
-
-def test_readme_is_short():
-  assert len((ROOT / 'README.md').read_text().splitlines()) <= MOST_LINES
 
 
 def test_a_run_prints_accuracies(capsys, tmp_path, monkeypatch):

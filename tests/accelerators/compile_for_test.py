@@ -3,14 +3,13 @@
 import jax
 import pytest
 from helpers import refused
-from user_commands import refusal, run
+from user_commands import run
 
 from configs import common
 from experiments.accelerators import compilation, targets
 from experiments.accelerators.programs import Program, make_plan
 
 DIGITS = 'configs/digits.py:fedbabu,quick'
-PLAN = make_plan(common.load('digits:fedbabu', quick=True).to_dict())
 
 
 def skip_without(platform):
@@ -33,8 +32,8 @@ def test_a_small_round(platform):
 
 
 def test_an_unknown_platform():
-  done = run('compile_for', '--platform=tpus', f'--config={DIGITS}')
-  assert 'Choices: tpu, cuda (did you mean tpu?)' in refusal(done)
+  message = refused(targets.make_where, 'tpus', '', 1)
+  assert 'Choices: tpu, cuda (did you mean tpu?)' in message
 
 
 def test_missing_packages_name_the_command(monkeypatch):
@@ -63,9 +62,10 @@ def test_an_error_of_the_compiler_is_a_part_of_the_record():
     def compile(self):
       raise jax.errors.JaxRuntimeError('UNIMPLEMENTED: a sort of f8\n at 3')
 
+  plan = make_plan(common.load('digits:fedbabu', quick=True).to_dict())
   program = Program('fedbabu', 'round', None, {})
   where = targets.Where('tpu', 'v5e:2x2')
-  found = compilation.compile_program(program, Refusing(), where, PLAN)
+  found = compilation.compile_program(program, Refusing(), where, plan)
   assert found['error'] == 'UNIMPLEMENTED: a sort of f8'
-  shown = compilation.lines(where, DIGITS, PLAN, [found])
+  shown = compilation.lines(where, DIGITS, plan, [found])
   assert f'fedbabu round: {found["error"]}' in [*shown]

@@ -23,6 +23,16 @@ def programs_of(own):
   return [*programs.make_programs(own, jax.devices()[:1])]
 
 
+def test_a_method_with_two_stages():
+  own = programs_of(programs.make_plan(config('digits:lg_fedavg')))
+  assert [(one.stage, one.kind) for one in own] == [
+    ('fedavg', 'round'),
+    ('lg_fedavg', 'begin'),
+    ('lg_fedavg', 'round'),
+    ('lg_fedavg', 'evaluation'),
+  ]
+
+
 def test_a_data_set_that_is_not_prepared(tmp_path, monkeypatch):
   monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
   with compiling_for('tpu'):

@@ -4,16 +4,21 @@ import csv
 import json
 import shutil
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import make_experiment
-from helpers import assert_same_bits, refused
+from helpers import KEY, assert_same_bits, client_of, refused
 
 from fedjax_pfl.analysis import id_ood, open_run
+from fedjax_pfl.analysis.id_ood import measure, score_by_class, split_scores
 from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
+from fedjax_pfl.data.label_counts import label_counts_of_clients
+from fedjax_pfl.evaluation.metrics import ClassScores, score_view
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.settings import to_config
+from fedjax_pfl.settings import replace, to_config
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -45,18 +50,13 @@ def ask(tiny_run, tmp_path, monkeypatch):
 
 
 def test_id_ood(ask, tiny_run):
-  rows, logged = ask(0)
-  result = run_dir.load_result(tiny_run[1])['views']
+  rows, logged = ask(3)
+  stored = run_dir.load_clients(tiny_run[1]).scores
   for view in ('initial', 'finetuned'):
     own = [float(r['own_percent']) for r in rows if r['view'] == view]
-    assert len(own) == 10
-    mean, std = result[view]['mean'], result[view]['std']
-    assert np.mean(own) == pytest.approx(mean, abs=1e-3)
-    assert f'{mean:.1f} ± {std:4.1f}' in logged
+    assert own == pytest.approx(accuracies(stored[view])[:3], abs=1e-3)
   assert {row['other_percent'] for row in rows} == {''}
-  assert 'FedBABU: 10 of 10 clients have no test image of all other' in logged
-  few, _ = ask(3)
-  assert few == [row for row in rows if int(row['client']) < 3]
+  assert 'FedBABU: 3 of 3 clients have no test image of all other' in logged
 
 
 def test_a_run_that_is_not_there(tmp_path):
@@ -70,9 +70,9 @@ def test_a_run_that_is_not_there(tmp_path):
 # ---- from the directory to the experiment
 
 
-def test_data_have_to_be_those_of_the_run(tmp_path):
-  settings = make_experiment()
-  want, config = settings.data_id, to_config(settings.settings)
+def test_data_have_to_be_those_of_the_run(tiny_run, tmp_path):
+  experiment, _ = tiny_run
+  want, config = experiment.data_id, to_config(experiment.settings)
 
   def opened(data, edit=None):
     record = {'config': config, 'data': data}
@@ -102,3 +102,52 @@ def test_states_are_those_of_the_last_round(tiny_run, tmp_path):
   shutil.rmtree(copy / 'checkpoints' / '3')
   saved = refused(load_states, experiment, copy, print)
   assert "round 2 saved', expected the checkpoint after its last" in saved
+
+
+# ---- own and other classes
+
+
+def test_every_test_image_is_on_one_side(tiny_run):
+  """One test set and one model for all: the two sides have all its hits."""
+  experiment, workdir = tiny_run
+  everything = experiment.test._replace(
+    index=jnp.tile(jnp.arange(40), (10, 1)), count=jnp.full(10, 40)
+  )
+  whole = experiment._replace(test=everything)
+  split = measure(opened((whole, workdir)), 0, print)['initial']
+  y = np.asarray(experiment.test.y)[:40]
+  held = label_counts_of_clients(experiment.train, 10)
+  own = (held > 0)[:, y].sum(1)  # [K] images
+  hits = (split.own * own + split.other * (40 - own)) / 100
+  server, _ = load_states(experiment, workdir, print)
+  task, tests = experiment.task, client_of(everything, 0)
+  score = jax.jit(score_view, static_argnums=(0, 3))(
+    task.logits, server.params, tests, task.normalise
+  )
+  assert 0 < score.correct < 40
+  np.testing.assert_allclose(hits, np.full(10, score.correct))
+  assert split.own.min() < split.own.max()
+
+
+def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
+  """Per-FedAvg adapts on half of a client's tests, as the run did."""
+  experiment, workdir = tiny_run
+  states = load_states(experiment, workdir, print)
+  settings = replace(experiment.settings, adapt_on='test_half')
+  halved = experiment._replace(settings=settings)
+  scores, _ = score_by_class(halved, *states, ('initial',), KEY(0))
+  query = np.asarray(halved.eval_data[1].count)
+  assert (query < np.asarray(experiment.test.count)).any()
+  np.testing.assert_array_equal(scores['initial'].count.sum(1), query)
+
+
+def test_accuracy_of_two_clients_by_hand():
+  """Client 0 owns classes 0 and 2: (3 + 1) / (4 + 4), and 1 / 2 of class 1.
+
+  Client 1 owns all: 100 (3 + 0 + 4) / (4 + 2 + 4), and nothing else.
+  """
+  correct = np.array([[3, 1, 1], [3, 0, 4]])
+  owned = np.array([[1, 0, 1], [1, 1, 1]]) > 0
+  split = split_scores(ClassScores(correct, np.array([4, 2, 4])), owned)
+  np.testing.assert_allclose(accuracies(split.own), [50, 70])
+  np.testing.assert_allclose(accuracies(split.other), [50, np.nan])

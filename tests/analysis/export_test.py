@@ -8,6 +8,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import helpers
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -90,7 +91,7 @@ def test_the_lines_of_the_docs_predict_as_we_do(cnn_run, tmp_path):
   x, y = rows_of(experiment, 1)
   names, logits = play_docs(tmp_path, x)
   inputs = experiment.task.normalise(x, None)
-  ours = experiment.task.logits(params, inputs, jnp.ones(len(x)))
+  ours = jax.jit(experiment.task.logits)(params, inputs, jnp.ones(len(x)))
   np.testing.assert_allclose(logits, ours, atol=1e-4)
   assert names == str([f'{label}' for label in np.argmax(ours, 1)])
   correct = int((logits.argmax(1) == y).sum())
@@ -172,7 +173,8 @@ def test_class_means_are_beside_the_parameters(tiny_run, tmp_path):
   assert header['batch_statistics']
   x, y = rows_of(experiment, 2)
   x, model = experiment.task.normalise(x, None), tree['model']
-  f = experiment.task.features(model['params'], x, jnp.ones(len(x)))
+  features = jax.jit(experiment.task.features)
+  f = features(model['params'], x, jnp.ones(len(x)))
   gaps = np.linalg.norm(np.asarray(f)[:, None] - model['means'], axis=-1)
   gaps = np.where(model['present'], gaps, np.inf)
   assert (gaps.argmin(1) == y).sum() == header['test_correct']

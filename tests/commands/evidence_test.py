@@ -5,29 +5,40 @@ import re
 import subprocess
 import sys
 
+import priority
 import pytest
-from user_commands import ROOT, refusal, run
+from helpers import refused
+from user_commands import ROOT, load_command
+
+from experiments import commandline
+from fedjax_pfl.training import compile_cache
 
 on_linux = pytest.mark.skipif(sys.platform != 'linux', reason='of Linux')
 
 
-def test_without_images_it_says_how_to_get_them(tmp_path):
+def test_without_images_it_says_how_to_get_them(tmp_path, monkeypatch, capsys):
   """A dry run shows the queue all the same; neither makes a file."""
-  place = {'TFDS_DATA_DIR': str(tmp_path / 'none')}
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path / 'none'))
+  # This process keeps its priority, and its programs.
+  monkeypatch.setattr(priority, 'lower', lambda cores: None)
+  monkeypatch.setattr(compile_cache, 'cache_programs', lambda log: None)
   results, queue = tmp_path / 'results', tmp_path / 'queue.toml'
   text = (ROOT / 'results' / 'queue.toml').read_text()
   head, first, *_ = text.split('[[cells]]')
   claims = re.sub(r'(?m)^[b-z] = .*\n', '', head)
   queue.write_text(f'{claims}[[cells]]{first}')
-  flags = f'--results={results}', f'--queue={queue}'
-  shown = run('evidence', '--dry-run', *flags, **place)
-  assert shown.returncode == 0, shown.stderr
-  assert re.search(r'0 of (\d+) done, \1 blocked', shown.stdout)
-  assert re.search(r'a +fedbabu/13 +algorithm=ditto,shards', shown.stdout)
+  main, file = load_command(monkeypatch, 'evidence.py')
+  words = file, f'--results={results}', f'--queue={queue}'
+  commandline.parse_words([*words, '--dry-run'])
+  main()
+  shown = capsys.readouterr().out
+  assert re.search(r'0 of (\d+) done, \1 blocked', shown)
+  assert re.search(r'a +fedbabu/13 +algorithm=ditto,shards', shown)
   assert not results.exists()
-  refused = run('evidence', '--minutes=1', *flags, **place)
-  assert 'experiments/prepare.py cifar10' in refusal(refused)
-  assert 'is left out: ' in refused.stdout and not [*results.iterdir()]
+  commandline.parse_words([*words, '--nodry-run', '--minutes=1'])
+  assert 'experiments/prepare.py cifar10' in refused(main)
+  assert 'is left out: ' in capsys.readouterr().out
+  assert not [*results.iterdir()]
 
 
 SEEN = """

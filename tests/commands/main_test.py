@@ -26,9 +26,6 @@ MISTAKES = {
     '--num_processes, --process_id, --config.<field>=<value>, --help '
     '(did you mean --config?)'
   ),
-  f'--config={DIGITS} --workdir=a/b --config.shards_per_clients=5': (
-    '(did you mean shards_per_client?)'
-  ),
   f'--config={DIGITS} --workdir=a/b --config.devices=all --coordinator=x': (
     'coordinator: got '
   ),

@@ -126,7 +126,6 @@ def test_who_fails_or_is_late_depends_on_the_client_alone():
   for ids, options in (
     (order, {'clients_per_chunk': 1}),
     (order[::-1], {'clients_per_chunk': 2}),
-    (order[:4], {'backend': 'loop'}),
   ):
     round_fn = make_round(stage.algorithm, **options)
     after, rows, metrics = round_fn(server, clients, jnp.array(ids), data, key)

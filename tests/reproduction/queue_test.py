@@ -104,9 +104,9 @@ def test_a_queue_that_is_killed_ends_in_the_same_rows(done, place):
     whole.rename(results)
 
 
-def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
+def test_the_time_is_up(done, folder, monkeypatch, capsys):
   """The training saves after its round, and the command ends as if done."""
-  small_queue.write_queue(tmp_path / 'queue.toml')
+  shutil.rmtree(run_of(folder, 'fedbabu*seed1*'))
   save, saved, timers = run_dir.Run.save_checkpoint, [], []
 
   def is_over(self, step, tree):
@@ -124,15 +124,15 @@ def test_the_time_is_up(done, tmp_path, monkeypatch, capsys):
   with monkeypatch.context() as patched:
     patched.setattr(run_dir.Run, 'save_checkpoint', is_over)
     patched.setattr(queue.threading, 'Timer', timer)
-    small_queue.run(tmp_path, minutes=2.5)
+    small_queue.run(folder, minutes=2.5)
   output = capsys.readouterr().out
   assert 'Saved after round 1' in output
   assert 'The 2.5 minutes are over;' in output
-  assert '1 diverged' in output and 'round 1/4' in output
-  first = run_of(tmp_path, 'fedbabu*seed0*')
-  assert checkpoint.steps(first / 'checkpoints') == [1]
-  small_queue.run(tmp_path)
-  assert small_queue.rows_of(tmp_path / 'results') == done[1]
+  assert '1 diverged' in output and 'round 1/3' in output
+  begun = run_of(folder, 'fedbabu*seed1*')
+  assert checkpoint.steps(begun / 'checkpoints') == [1]
+  small_queue.run(folder)
+  assert small_queue.rows_of(folder / 'results') == done[1]
 
 
 def test_a_second_process_names_the_first_and_runs_nothing(folder):

@@ -17,6 +17,7 @@ from configs.tables import common
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.reproduction import published
 from fedjax_pfl.reproduction.cells import OF_SERVER, field, replaced
 from fedjax_pfl.reproduction.plan import distinct_trainings, plan
@@ -114,7 +115,7 @@ def trace(cell):
   """Return a method's views and its last stage; on shapes."""
   settings = replaced(cell.settings, cell.evaluation)
   parsed = parse(settings, cell.init_from)
-  stages = build_method.build_stages(parsed, make_task())
+  stages = build_method.build_stages(parsed, outline(make_task()))
   shapes = ((2, *SHAPE), 'uint8'), ((2,), 'int32'), ((2, 1), 'int32')
   shapes += (((2,), 'int32'),)
   data = ClientData(*(jax.ShapeDtypeStruct(*shape) for shape in shapes))

@@ -22,6 +22,7 @@ from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
 from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build_method
 
@@ -42,7 +43,7 @@ def docstring(file):
 def check(settings):
   """Validate settings, and the hyperparameters and views of their method."""
   settings = parse_config(settings)
-  stages = build_method.build_stages(settings, make_task())
+  stages = build_method.build_stages(settings, outline(make_task()))
   data = shapes_of_clients(Shape(SHAPE, 3), 2, EXAMPLES)
   *_, (last, *states) = stage_shapes(stages, data)
   names = view_names(last.algorithm, *states, data)

@@ -8,21 +8,17 @@ import shutil
 import pytest
 from helpers import every_method
 from small_runs import (
-  ROUNDS,
   SETTINGS,
   assert_same_run,
   make_experiment,
-  server_of,
   snapshot,
-  spoil_upload,
   unfinish,
 )
 
 from configs import digits
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import replace, to_config
+from fedjax_pfl.settings import replace
 from fedjax_pfl.settings.validate import flat_settings, traced_names
-from fedjax_pfl.training import divergence
 from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.many_runs import share_programs, train_many
@@ -147,23 +143,6 @@ def test_the_second_has_the_bits_that_it_has_alone(changes, others, tmp_path):
   train_many(experiments, directories(tmp_path))
   train(experiments[1], tmp_path / 'alone')
   assert_same_run(tmp_path / '1', tmp_path / 'alone')
-
-
-def test_a_seed_that_diverges_is_named_and_the_others_go_on(tmp_path):
-  first = make(checkpoint_every=2, eval_every=ROUNDS, client_fraction=1.0)
-  first = spoil_upload(first, client=4, rounds=[3])  # of this seed alone
-  hot, cool = directories(tmp_path)
-  settings = replace(first.settings, seed=1)
-  results = train_many(
-    [first, make_experiment(**to_config(settings))], [hot, cool]
-  )
-  message = divergence.sentence_of(hot)
-  rounds = 'NaN or infinity in rounds 3 to 4 of fedbabu'
-  assert f'{rounds}: round 4, in the state or the upload of client 4' in message
-  assert f'; seed 0, {hot}' in message
-  assert results[0] is None and results[1]['status'] == 'finished'
-  assert not divergence.sentence_of(cool)
-  assert server_of(first, hot)[0] == 2
 
 
 def test_predictions_have_the_numbers_of_their_setting(tmp_path):

@@ -73,25 +73,25 @@ def test_their_scores_are_those_by_hand(finished):
   train_data, test = experiment.unseen
 
   @jax.jit
-  def logits_of(index, count, x, rng):
+  def logits_of(index, count, x, mask, rng):
     own = train_data._replace(index=index, count=count)
     views = algorithm.personalize(server, (), own, rng)
     x = experiment.task.normalise(x, rng)
     return {
-      view: algorithm.predict(views[view], x, jnp.ones(len(x)))
+      view: algorithm.predict(views[view], x, mask)
       for view in SETTINGS['views']
     }
 
   scores = run_dir.load_clients(workdir).unseen.scores
   for place in range(U):
-    rows = test.index[place, : test.count[place]]
+    rows = test.index[place]
     rng = jax.random.fold_in(jax.random.fold_in(key, K - U), place)
-    found = logits_of(
-      train_data.index[place], train_data.count[place], test.x[rows], rng
-    )
+    own = train_data.index[place], train_data.count[place]
+    mask = jnp.asarray(np.arange(len(rows)) < test.count[place], jnp.float32)
+    found = logits_of(*own, test.x[rows], mask, rng)
     for view, logits in found.items():
-      correct = int((logits.argmax(1) == test.y[rows]).sum())
-      assert scores[view].correct[place] == correct
+      hits = (logits.argmax(1) == test.y[rows])[: test.count[place]]
+      assert scores[view].correct[place] == int(hits.sum())
   correct = [scores[view].correct.tolist() for view in SETTINGS['views']]
   assert max(correct[1]) > 0  # no test of zeros alone
 

@@ -6,6 +6,7 @@ import small_runs
 
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.training import divergence
 from fedjax_pfl.tuning import train_all as module
 from fedjax_pfl.tuning.train_all import is_diverged, train_all
 
@@ -71,6 +72,7 @@ def test_a_setting_that_diverges_ends_alone(tmp_path):
   logged, settings = [], [make(learning_rate=1e38), make()]
   hot, cool = train_all(settings, tmp_path, logged.append)
   assert is_diverged(hot) and not is_diverged(cool)
+  assert f'; seed 0, {hot}' in divergence.sentence_of(hot)
   assert run_dir.is_finished(cool) and not run_dir.is_finished(hot)
   before = small_runs.snapshot(tmp_path)
   assert train_all(settings, tmp_path, logged.append) == [hot, cool]

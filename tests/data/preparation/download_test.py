@@ -37,7 +37,8 @@ def server(monkeypatch):
   for name in ('http_proxy', 'HTTP_PROXY', 'all_proxy', 'ALL_PROXY'):
     monkeypatch.delenv(name, raising=False)
   with Server(('127.0.0.1', 0), Handler) as server:
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serve = server.serve_forever  # looks every 10 ms whether it is to end
+    threading.Thread(target=serve, args=(0.01,), daemon=True).start()
     yield server
     server.shutdown()
 
