@@ -352,7 +352,7 @@ def test_chunk_and_twice_the_padding(name):
   assert_close(without_tails(history, steps), without_tails(want, steps))
 
 
-@every_method(1)
+@every_method(0)
 def test_twice_the_padding_of_personal_models(name):
   """By what they predict: a view may hold the examples themselves."""
   server, clients = last_states(name)
@@ -370,7 +370,7 @@ def test_twice_the_padding_of_personal_models(name):
     assert_close(predicted(client, client_of(WIDE, i)), want)
 
 
-@every_method(1)
+@every_method(0)
 def test_python_loop(name):
   # Every new operation compiles by itself there: few, then, of few shapes.
   train = TRAIN._replace(epochs=1, shuffle=False, weight_decay=0.0)

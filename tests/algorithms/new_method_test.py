@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from helpers import refused
+from helpers import make_data, make_task, refused
 
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.keys import training_key
 
 CONFIG = 'configs/digits.py:fedavg,quick'
@@ -53,15 +54,15 @@ def build(method, **hp):
 
 
 def test_it_runs_from_the_command_line(method, quick_compiler):
-  experiment = build(method, beta='0.5')
-  (stage,) = experiment.stages
-  key, cohort = jax.random.key(0), jnp.array([3])
-  states = pfl.begin(stage, experiment.train, key)
+  config = read_settings(CONFIG, {'algorithm': method, 'hp.beta': '0.5'})
+  (stage,) = build_stages(parse_config(config), make_task())
+  key, cohort, data = jax.random.key(0), jnp.array([3]), make_data()
+  states = pfl.begin(stage, data, key)
   round_fn = pfl.make_round(stage.algorithm, clients_per_chunk=1)
   for _ in range(2):
     before, (*states, metrics) = (
       states[0],
-      round_fn(*states, cohort, experiment.train, key),
+      round_fn(*states, cohort, data, key),
     )
   server, norm = states[0], optax.tree.norm
   assert server.round == 2 and jnp.isfinite(metrics['loss']).all()

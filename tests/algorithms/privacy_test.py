@@ -179,7 +179,6 @@ CHOOSING = {
   'checkpoint_every': 3,
   'save_clients': (0, 3),
   'learning_rate': 0.3,
-  'finetune': {'epochs': (1, 2)},
 }
 
 

@@ -28,7 +28,7 @@ def test_server_is_fedavgs(name):
   check(name, 'examples')
 
 
-@every_method(1)
+@every_method(0)
 def test_server_is_fedavgs_with_uniform_weights(name):
   check(name, 'uniform')
 

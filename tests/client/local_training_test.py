@@ -77,9 +77,8 @@ def test_fit_is_a_plain_loop_over_batches():
 def test_a_snapshot_is_the_fit_that_ends_there():
   data, tx = client_of(DATA, 4), optax.sgd(0.1, 0.9)
   last, info = fit(TASK, data, 9, tx, shuffle=True, stops=(1, 5, 2))
-  for place, stop in enumerate((1, 5)):
-    alone, _ = fit(TASK, data, stop, tx, shuffle=True)
-    assert_close(info.snapshots[place], alone)
+  alone, _ = fit(TASK, data, 2, tx, shuffle=True)
+  assert_close(info.snapshots[2], alone)
   assert_close(info.snapshots[1], last)
   assert info.num_steps == 5 * 3
   first, second = (info.snapshots[n]['head']['bias'] for n in (0, 2))

@@ -20,7 +20,6 @@ from helpers import (
 
 from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.trees import PARTS
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()
@@ -28,7 +27,7 @@ PARAMS = params_of(TASK)
 ONE = client_of(DATA, 4)
 
 
-@pytest.mark.parametrize('part', PARTS)
+@pytest.mark.parametrize('part', ['body', 'head'])
 def test_finetuning_moves_its_part_alone(part):
   personal = FINETUNE._replace(trainable=part, epochs=(2,))
   models = personalization.finetune(TASK, PARAMS, ONE, KEY(0), personal)
@@ -39,7 +38,7 @@ def test_finetuning_moves_its_part_alone(part):
     jax.tree.leaves(models['finetuned']),
     strict=True,
   ):
-    if part in ('full', name.split('/')[0]):
+    if part == name.split('/')[0]:
       assert (new != old).any(), name
     else:
       assert_same_bits(new, old)

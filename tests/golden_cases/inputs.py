@@ -100,7 +100,7 @@ class Case(goldens.Case):
         return name
     pytest.skip(f'{self["case"]}: the model {text} is not there yet')
 
-  def task(self, conv_impl='auto'):
+  def task(self):
     """Return its task, which begins with the parameters given there."""
     arrays, widths = self.common, ()
     shape = arrays['train_x'].shape[2:]
@@ -109,7 +109,7 @@ class Case(goldens.Case):
       widths = tuple(arrays[f'init/{name}/bias'].size for name in BODY)
     model = 'narrow' if widths else self.model()
     init = self.params('init', arrays)
-    task = network(model, shape, classes, widths, conv_impl)
+    task = network(model, shape, classes, widths)
     return task._replace(init=lambda key: init)
 
 
@@ -146,14 +146,14 @@ def batch_of(x, y):
 
 
 @functools.cache  # cases of one network share its compiled functions
-def network(model, shape, classes, widths, conv_impl):
+def network(model, shape, classes, widths):
   """Return the task of a network; widths are those of the narrow one."""
   sizes = {'image_shape': shape, 'num_classes': classes}
   if model == 'narrow':
     module = convnets.SimpleCNN(classes, widths)
-    sizes |= {'conv_impl': conv_impl, 'batch_independent': True}
+    sizes['batch_independent'] = True
     return compiled(task_from_module(module, **sizes))
-  return compiled(make_task(model, conv_impl=conv_impl, **sizes))
+  return compiled(make_task(model, **sizes))
 
 
 def compiled(task):

@@ -300,6 +300,7 @@ SCAFFOLD = partial(
     'c_global': scaffold.download(server, None).variate,
   },
   kept=lambda variate, uploaded: {'c_{0}/{1}': variate},
+  run=jax.jit,
 )
 DITTO = partial(
   check_method,

@@ -13,7 +13,7 @@ from fedjax_pfl.algorithms import apfl, fedlc, fedprox, fedrs, moon, superfed
 from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.types import Outputs
-from golden_cases.inputs import KEY, batch_of, of, stack, stepwise
+from golden_cases.inputs import KEY, batch_of, of, stack
 
 
 def variants(case, what='loss'):
@@ -111,30 +111,27 @@ def check_fedlc(case):
 def check_apfl(case):
   """One batch, one epoch: from each of the private models of the case."""
   task, shared = case.task(), case.params('w')
-  for name in variants(case, 'alpha'):
-    alpha, x, y, rate = settings_of(case, name, 'alpha', 'x', 'y', 'lr')
-    train = case.training(
-      rounds=1,
-      epochs=1,
-      batch_size=len(y),
-      learning_rate=lambda clock, rate=rate: rate,
-    )
+
+  @jax.jit
+  def run(before, x, y, rate):
+    train = case.training(batch_size=len(y), learning_rate=lambda clock: rate)
     algorithm = apfl.build(task, apfl.HParams(train))[0].algorithm
-    before = apfl.Client(case.params(f'{name}/v'), alpha)
-    client, params, metrics = stepwise(algorithm.local_update)(
-      global_model.Server(jnp.array(0), shared),
-      before,
-      of(stack(x[None], y[None]), 0),
-      KEY(0),
-    )
+    server = global_model.Server(jnp.array(0), shared)
+    data = of(stack(x[None], y[None]), 0)
     grads, _ = jax.grad(apfl.objective(task), has_aux=True)(
       apfl.Trained(shared, *before), batch_of(x, y), KEY(0)
     )
+    return *algorithm.local_update(server, before, data, KEY(0)), grads.alpha
+
+  for name in variants(case, 'alpha'):
+    alpha, x, y, rate = settings_of(case, name, 'alpha', 'x', 'y', 'lr')
+    before = apfl.Client(case.params(f'{name}/v'), alpha)
+    client, params, metrics, slope = run(before, x, y, rate)
     for what, got in {
       'loss_w': metrics['losses'][0],
       'loss_mixed': metrics['mixed_losses'][0],
-      'grad_alpha': grads.alpha,
-      'alpha_unclipped': alpha - rate * grads.alpha,
+      'grad_alpha': slope,
+      'alpha_unclipped': alpha - rate * slope,
       'alpha_new': client.alpha,
       'w_new': params,
       'v_new': client.private,

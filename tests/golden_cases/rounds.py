@@ -118,27 +118,31 @@ def run_rounds(
     for i in range(len(train.count))
   ]
   local_update = run(with_fits(algorithm.local_update))
+
+  @jax.jit
+  def finish(server, kept, uploads, ids):
+    """Return the server after a round, and what its clients keep."""
+    kept, uploads = (
+      jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+      for rows in (kept, uploads)
+    )
+    senders = all_send(ids, train.count[ids], train)
+    server = algorithm.aggregate(server, uploads, senders)
+    server = algorithm.post_aggregate(server, train, KEY(0))
+    if algorithm.respond:
+      kept = algorithm.respond(server, kept, uploads, senders)
+    return server, [trees.gather(kept, row) for row in range(len(ids))]
+
   for number, cohort in enumerate(cohorts, start=1):
     updates = {}
     for i in cohort:
       down = algorithm.download(server, clients[i])
       results, fits = local_update(down, clients[i], of(train, i), KEY(0))
       updates[i] = Update(*results, fits)
-      clients[i] = updates[i].client
-    uploads = jax.tree.map(
-      lambda *leaves: jnp.stack(leaves), *(u.upload for u in updates.values())
-    )
-    ids = jnp.array(cohort)
-    senders = all_send(ids, train.count[ids], train)
-    server = algorithm.aggregate(server, uploads, senders)
-    server = algorithm.post_aggregate(server, train, KEY(0))
-    if algorithm.respond:
-      kept = jax.tree.map(
-        lambda *leaves: jnp.stack(leaves), *(clients[i] for i in cohort)
-      )
-      kept = algorithm.respond(server, kept, uploads, senders)
-      for row, i in enumerate(cohort):
-        clients[i] = trees.gather(kept, row)
+    sent = ([update[field] for update in updates.values()] for field in (0, 1))
+    server, kept = finish(server, *sent, jnp.array(cohort))
+    for i, own in zip(cohort, kept, strict=True):
+      clients[i] = own
     yield Round(number, updates, server, [*clients])
 
 

@@ -51,9 +51,8 @@ def every_method(short=None, names=ALGORITHMS):
   These lie evenly in the list: more methods do not make the tests longer. One
   alone lies a little past the middle: FedPAC takes twice the time of FedPer.
   """
-  short = short or len(names)
-  step = len(names) / short
-  chosen = {int((place + 0.55) * step) for place in range(short)}
+  short = len(names) if short is None else short
+  chosen = {int((place + 0.55) * len(names) / short) for place in range(short)}
   return pytest.mark.parametrize(
     'name',
     [
