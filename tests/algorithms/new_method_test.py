@@ -25,7 +25,7 @@ METHOD += """
 def with_metric(algorithm):
   def local_update(*args):
     client, up, metrics = algorithm.local_update(*args)
-    return client, up, {**metrics, 'joined': jnp.zeros(())}
+    return client, up, {**metrics, 'finite': jnp.zeros(())}
 
   return algorithm._replace(local_update=local_update)
 
@@ -98,7 +98,7 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
       'another server after a round of fedavgm',
     ),
     ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
-    ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named joined'),
+    ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named finite'),
     ('algorithm),)', 'with_view(algorithm)),)', "a view named 'validation_x'"),
     ('server.round + 1', 'server.round', 'leaves server.round as it is'),
     ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),

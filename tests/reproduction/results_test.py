@@ -1,5 +1,7 @@
 """Runs of a folder are found by their keys, and may not disagree."""
 
+import shutil
+
 import numpy as np
 import pytest
 from finished_runs import COUNT, TRAIN_COUNT, make_run, make_settings
@@ -83,6 +85,7 @@ def runs(tmp_path_factory):
 
 def test_a_row_for_every_client_and_view(runs):
   folder, made = runs
+  shutil.copytree(made[0], folder / 'runs' / 'c')  # the same once more
   frame = load_results(folder)
   assert len(frame) == 2 * 2 * 5 and frame.columns.is_unique
   for seed, run in enumerate(made):

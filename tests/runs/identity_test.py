@@ -102,7 +102,7 @@ def test_another_version_devices_and_resumable_fields_are_logged(tmp_path):
   ]
 
 
-@pytest.mark.parametrize('content', ['', '{"config": {"se'])
+@pytest.mark.parametrize('content', ['', '{"config": {"se', '[]'])
 def test_half_written_config(tmp_path, content):
   (tmp_path / 'config.json').write_text(content)
   (tmp_path / '.config.json.123.tmp').write_text('{"conf')
@@ -110,6 +110,7 @@ def test_half_written_config(tmp_path, content):
   assert sorted(os.listdir(tmp_path)) == [lock.NAME, 'config.json']
   begin(tmp_path).log(round=1, loss=1.0)
   (tmp_path / 'config.json').write_text(content)
+  assert run_dir.devices_of(tmp_path) is None  # refused where it is opened
   message = refused(lambda: begin(tmp_path))
   assert 'which holds a damaged config.json' in message
 

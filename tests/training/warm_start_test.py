@@ -130,6 +130,8 @@ def test_a_checkpoint_of_safetensors(tmp_path):
   assert 'head/kernel [64, 62] in place of [64, 10]' in ' '.join(lines)
   assert keys.run_key(path) == experiment.data_id.partition('+')[2]
 
+  save_file(tensors | {'conv1.weight': np.zeros(64, 'f4')}, path)
+  assert 'conv1/kernel' in refused(build_experiment, settings)
   del tensors['conv1.bias']
   tensors['stem.bias'] = np.zeros(64, 'f4')
   save_file(tensors, path)

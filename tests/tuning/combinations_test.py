@@ -58,6 +58,7 @@ RANGE = '--range: got {!r}, expected a field, and two numbers'
   [
     (parse_grids, GRID, ('learning_rate', 'a=', '=0.1', 'a=0.1,,0.2')),
     (parse_ranges, RANGE, ('a=0.1', 'a=a..b', 'a=2..1', '=1..2', 'a=..')),
+    (parse_ranges, RANGE, ('a={[]:1}..2', 'a=1..1e999')),
   ],
 )
 def test_a_field_without_its_values(parse, words, texts):
