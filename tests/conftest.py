@@ -46,9 +46,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
   """Let XLA compile quickly.
 
-  The tests spend most of their time on compiling small programs once. XLA
-  reads its flags once, too: programs that tests start compile as usual. The
-  process that only waits for those that test needs no jax.
+  The tests spend most of their time on compiling small programs once. Programs
+  that tests start have the same flags, and find what is compiled. The process
+  that only waits for those that test needs no jax.
   """
   config.addinivalue_line('markers', 'long: left out with --short')
   if config.getoption('numprocesses', None) and not is_worker():
@@ -61,10 +61,7 @@ def pytest_configure(config):
   if not config.getoption('--hypothesis-profile'):
     settings.load_profile('short' if config.getoption('--short') else 'long')
   jax.config.update('jax_num_cpu_devices', 1)  # tests of meshes simulate more
-  flags = os.environ.get('XLA_FLAGS', '')
-  os.environ['XLA_FLAGS'] = f'{flags} {QUICK}'
-  jax.devices()
-  os.environ['XLA_FLAGS'] = flags
+  os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {QUICK}'
 
 
 def pytest_collection_modifyitems(config, items):

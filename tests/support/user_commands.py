@@ -8,13 +8,8 @@ import sys
 from pathlib import Path
 
 from absl import flags
-from compiler import QUICK
 
 ROOT = Path(__file__).parents[2]
-ENVIRON = {
-  'PYTHONDONTWRITEBYTECODE': '1',
-  'XLA_FLAGS': f'{os.environ.get("XLA_FLAGS", "")} {QUICK}',
-}
 
 
 def run(file, *flags, cwd=ROOT, **environ):
@@ -26,7 +21,7 @@ def run(file, *flags, cwd=ROOT, **environ):
       *map(str, flags),
     ],
     cwd=cwd,
-    env={**os.environ, **ENVIRON, **environ},
+    env={**os.environ, 'PYTHONDONTWRITEBYTECODE': '1', **environ},
     capture_output=True,
     text=True,
   )
