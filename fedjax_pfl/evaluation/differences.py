@@ -7,8 +7,9 @@ Three questions, one record as the answer:
   stated_difference         a signed sum of numbers, of some of which the score
                             of each client is gone
 
-All draw seeds and clients again (bootstrap), except `stated_difference` of
-three seeds or more, whose interval is Student's.
+The first two draw seeds and clients again (bootstrap). A bootstrap of few seeds
+is too narrow, so that Student's interval over seeds bounds the first from
+within, and is that of the third from three seeds on.
 """
 
 import math
@@ -63,9 +64,11 @@ def paired_difference(
 ) -> Difference:
   """Return the mean over seeds s of the mean over clients of a_sk - b_sk.
 
-  The bootstrap draws S of the S seeds, and of each as many clients as it has:
-  the interval covers the choice of both. Of one seed it covers the clients
-  alone. It is of this pair: the best of many settings is a little lucky.
+  The interval is the wider one, at each end, of two. The bootstrap draws S of
+  the S seeds, and of each as many clients as it has; it cannot leave the range
+  of the seeds. Student's t is that of the S means; of two seeds it decides
+  hardly anything. Of one seed the interval covers the clients alone. It is of
+  this pair: the best of many settings is a little lucky.
 
   Args:
     ours: for every seed a_s [K], by client; NaN for one without examples.
@@ -86,8 +89,10 @@ def paired_difference(
     size = (int((drawn == place).sum()), gap.size)
     clients = rng.integers(0, gap.size, size)
     means[drawn == place] = gap[clients].mean(axis=1)
-  mean = float(np.mean([gap.mean() for gap in differences]))
-  return Difference(mean, *np.percentile(means.mean(axis=1), ENDS).tolist())
+  own = [gap.mean() for gap in differences]
+  mean, half = float(np.mean(own)), _student(own) if num_seeds > 1 else 0.0
+  low, high = np.percentile(means.mean(axis=1), ENDS).tolist()
+  return Difference(mean, min(low, mean - half), max(high, mean + half))
 
 
 def simultaneous_differences(differences: np.ndarray) -> list[Difference]:
@@ -162,10 +167,7 @@ def stated_difference(seeds: Sequence[Sequence[Score]]) -> Difference:
   mean, number = float(np.mean(sums)), len(seeds)
   every = [one for scores in seeds for one in scores]
   if number >= MIN_SEEDS:
-    from scipy.special import stdtrit  # quantile of Student's t
-
-    error = float(np.std(sums, ddof=1)) / math.sqrt(number)
-    half, kind = float(stdtrit(number - 1, 0.975)) * error, OVER_SEEDS
+    half, kind = _student(sums), OVER_SEEDS
   elif all(one.clients is not None for one in every):
     groups = differences_by_client(every)
     if any(group.size < 2 for group in groups):
@@ -194,6 +196,14 @@ def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
   for one in scores:
     groups[one.data] = groups.get(one.data, 0.0) + one.sign * one.clients
   return [group[np.isfinite(group)] for group in groups.values()]
+
+
+def _student(values: Sequence[float]) -> float:
+  """Return half of Student's 95 % interval for the mean of these."""
+  from scipy.special import stdtrit  # quantile of Student's t
+
+  error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+  return float(stdtrit(len(values) - 1, 0.975)) * error
 
 
 def _variance(one: Score) -> float:

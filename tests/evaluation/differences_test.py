@@ -46,17 +46,25 @@ def test_a_mean_over_seeds_of_means_over_clients():
   theirs = [np.array([70.0, 56.0, NAN]), np.array([49.0])]
   one = paired_difference(ours, theirs)
   assert one.mean == pytest.approx(((10 + 4) / 2 + 1) / 2)
-  # Twice the first seed, and of each draw of its clients the mean: 10, 7 or 4.
-  assert (one.low, one.high) == pytest.approx((1, (10 + 7) / 2))
-  assert one.sign == 1 and paired_difference(theirs, ours).sign == -1
+  half = 12.7062 * 3  # Student's t: the means of the seeds are 7 and 1
+  assert (one.low, one.high) == pytest.approx((4 - half, 4 + half))
+  one = paired_difference(ours[:1], theirs[:1])  # its clients alone: 10 and 4
+  assert one[:3] == (7, 4, 10) and one.sign == 1
+  assert paired_difference(theirs[:1], ours[:1]).sign == -1
 
 
 def test_the_interval_covers_seeds_too():
   """Constant within seeds, apart between them: one seed alone is certain."""
-  gains = [np.full(20, gain) for gain in (-1.0, 2.0, 5.0)]
+  gains = [np.full(20, gain) for gain in (1.0, 2.0, 3.0)]
   zeros = [np.zeros(20)] * 3
-  assert paired_difference(gains, zeros)[1:3] == (-1.0, 5.0)
-  assert paired_difference(gains[:1], zeros[:1])[1:3] == (-1.0, -1.0)
+  one = paired_difference(gains, zeros)  # all draws are above 0: 1 to 3
+  half = 4.30265 / 3**0.5
+  want = pytest.approx((2 - half, 2 + half), abs=1e-4)
+  assert one[1:3] == want and one.sign == 0
+  assert paired_difference(gains[:1], zeros[:1])[1:3] == (1.0, 1.0)
+  # Seeds that agree: the spread of the clients is left.
+  one = paired_difference([HIGH] * 3, [LOW] * 3)
+  assert one.low < one.mean - 0.2 and one.high > one.mean + 0.2
 
 
 def test_more_comparisons_have_wider_intervals():
