@@ -1,6 +1,7 @@
 """The results of many runs as one tidy table, for notebooks."""
 
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from fedjax_pfl.evaluation.summary import accuracies, other_measures
 from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.settings import to_config
+from fedjax_pfl.settings import flat_config
+from fedjax_pfl.training import keys
 
 if TYPE_CHECKING:
   import pandas
@@ -23,6 +25,8 @@ SETTING = (
   *('unseen_clients', 'dropout_rate', 'client_speeds', 'deadline'),
   *('adapt_on', 'scoring', 'test_partition', 'validation_fraction', 'select'),
 )
+# Those with a column of their own.
+GIVEN = {'hp', 'finetune.epochs', 'finetune.trainable', 'rounds', 'seed'}
 SUMMARY = (
   *('mean', 'std', 'pooled', 'worst_decile', 'top5', 'loss', 'ece', 'mce'),
   *('num_clients', 'num_left_out'),
@@ -48,15 +52,16 @@ def load_results(
     A pandas.DataFrame with these columns:
 
     setting     algorithm, dataset, model, partition, num_clients, .., hp,
-                finetune_epochs, finetune_trainable, rounds, seed
+                finetune_epochs, finetune_trainable, rounds, seed; and every
+                other field in which two of the runs differ (max_train_examples)
     view        'initial', 'finetuned', ..; after a colon, which tests or round:
                 'initial:own' (tests of classes in the client's training data),
                 ':other' (the rest), ':best_round' (by test accuracy),
                 ':best_finished' (`finished` of test_best)
     per client  client, train_count, test_count, correct, accuracy, loss, top5,
-                ece, mce; accuracy and top5 in percent. From accuracy on all
-                are NaN for a client without training or test examples, which is
-                in no mean of a view either
+                ece, mce, your own metrics; accuracy and top5 in percent. From
+                accuracy on all are NaN for a client without training or test
+                examples, which is in no mean of a view either
     per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
                 and seconds, images_per_second and bytes of the training
     origin      key (of the training), evaluation (key of how it was
@@ -64,9 +69,9 @@ def load_results(
   """
   import pandas
 
-  rows, numbers, known = [], {}, set()
-  for one in read_folder(results).evaluations():
-    setting, origin, costs = _setting(one), _origin(one), _costs(one)
+  rows, known = [], set()
+  evaluations = [*read_folder(results).evaluations()]
+  for one, setting in zip(evaluations, _settings(evaluations), strict=True):
     for view, scores in one.clients.scores.items():
       place = one.run.key, one.key, view
       if place in known:  # of two directories of one training, the first
@@ -75,31 +80,42 @@ def load_results(
       if per_client:
         numbers = _clients(one.clients, scores)
       else:
-        numbers = _summary(one.result['views'].get(view, {})) | costs
-      rows.append({**setting, 'view': view, **numbers, **origin})
-  frame = pandas.DataFrame(rows)
+        summary = one.result['views'].get(view, {})
+        numbers = _floats(_summary(summary) | _costs(one))
+      rows.append({**setting, 'view': view, **numbers, **_origin(one)})
   if per_client:
-    frame = frame.explode([*numbers], ignore_index=True)
-  frame = frame.astype(dict.fromkeys(numbers, float))  # None would be objects
-  if not per_client:
-    return frame
-  whole = ['client', 'train_count', 'test_count']
-  if not (frame.correct % 1).any():  # means of batches are fractions
-    whole.append('correct')
-  return frame.astype(dict.fromkeys(whole, int))
+    return pandas.concat(map(pandas.DataFrame, rows), ignore_index=True)
+  return pandas.DataFrame(rows)
 
 
-def _setting(one: StoredEvaluation) -> dict[str, Any]:
-  config = to_config(one.settings)
-  hp = sorted(config['hp'].items())
-  return {
-    **{name: config.get(name) for name in SETTING},
-    'hp': ' '.join(f'{name}={value}' for name, value in hp),
-    'finetune_epochs': ','.join(map(str, one.settings.finetune.epochs)),
-    'finetune_trainable': one.settings.finetune.trainable,
-    'rounds': one.run.result['rounds'],
-    'seed': one.run.settings.seed,
-  }
+def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
+  """Return the fields of each, with those in which any two of them differ."""
+  flat = [flat_config(one.settings) for one in evaluations]
+  others = (keys.TRAINED | keys.EVALUATED).difference(SETTING, GIVEN)
+  varied = [
+    name
+    for name in sorted(others)
+    if len({repr(fields[name]) for fields in flat}) > 1
+  ]
+  return [
+    {
+      **{name: fields[name] for name in SETTING},
+      'hp': ' '.join(
+        f'{name}={hp}' for name, hp in sorted(fields['hp'].items())
+      ),
+      'finetune_epochs': ','.join(map(str, fields['finetune.epochs'])),
+      'finetune_trainable': fields['finetune.trainable'],
+      'rounds': one.run.result['rounds'],
+      'seed': one.run.settings.seed,
+      **{name: _hashable(fields[name]) for name in varied},
+    }
+    for one, fields in zip(evaluations, flat, strict=True)
+  ]
+
+
+def _hashable(value: Any) -> Any:
+  """Return a value of a config as one of a column to group by."""
+  return value if isinstance(value, str | int | float) else str(value)
 
 
 def _origin(one: StoredEvaluation) -> dict[str, str]:
@@ -118,7 +134,9 @@ def _origin(one: StoredEvaluation) -> dict[str, str]:
 def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
   accuracy = accuracies(scores, clients.train_count)
-  others, unknown = other_measures(scores), np.full(len(accuracy), np.nan)
+  unknown = np.full(len(accuracy), np.nan)
+  measures = dict.fromkeys(MEASURES, unknown) | other_measures(scores)
+  measures |= scores.own or {}
   return {
     'client': clients.ids,
     'train_count': clients.train_count,
@@ -126,8 +144,8 @@ def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
     'correct': scores.correct,
     'accuracy': accuracy,
     **{
-      name: np.where(np.isnan(accuracy), np.nan, others.get(name, unknown))
-      for name in MEASURES
+      name: np.where(np.isnan(accuracy), np.nan, values)
+      for name, values in measures.items()
     },
   }
 
@@ -146,5 +164,12 @@ def _costs(one: StoredEvaluation) -> dict[str, float | None]:
 
 def _summary(summary: dict[str, Any]) -> dict[str, Any]:
   low, high = summary.get('interval') or (None, None)
-  numbers = {name: summary.get(name) for name in SUMMARY}
-  return {**numbers, 'low': low, 'high': high}
+  own = {name: one for name, one in summary.items() if name != 'interval'}
+  return {**dict.fromkeys(SUMMARY), **own, 'low': low, 'high': high}
+
+
+def _floats(numbers: dict[str, Any]) -> dict[str, float]:
+  """Return NaN for None, which would make a column one of objects."""
+  return {
+    name: np.nan if one is None else float(one) for name, one in numbers.items()
+  }

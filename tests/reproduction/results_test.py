@@ -72,13 +72,16 @@ def test_runs_that_started_from_another(tmp_path):
 # ---- As a table for notebooks ------------------------------------------------
 
 
+OTHER = {'seed': 1, 'dirichlet_beta': 0.3, 'momentum': 0.5}
+
+
 @pytest.fixture(scope='module')
 def runs(tmp_path_factory):
   folder = tmp_path_factory.mktemp('results')
   views = VIEWS[:2]
   made = [
     make_run(folder / 'runs' / 'a', views=views, hp={'trainable': 'full'}),
-    make_run(folder / 'runs' / 'b', views=views, seed=1, dirichlet_beta=0.3),
+    make_run(folder / 'runs' / 'b', views=views, **OTHER),
   ]
   return folder, made
 
@@ -113,3 +116,4 @@ def test_a_row_for_every_client_and_view(runs):
   assert {name: first[name] for name in wanted} == wanted
   assert frame.correct.dtype.kind == 'i'
   assert sorted(set(frame.dirichlet_beta)) == [0.3, 1.0]
+  assert sorted(set(frame.momentum)) == [0.5, 0.9] and 'batch_size' not in frame
