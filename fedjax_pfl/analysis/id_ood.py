@@ -29,6 +29,7 @@ from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.rows import MEANING, Change, plot_clients
 from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.figure_file import check_output, format_number, save
+from fedjax_pfl.report.finished_runs import first_and_after
 from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.report.text_table import align, mean_and_std
 from fedjax_pfl.training.build import Experiment
@@ -58,7 +59,7 @@ def analyse(
 ) -> pathlib.Path:
   """Save the figure of the first clients (0: all) and its CSV; log a table.
 
-  The last models of every run are evaluated, in its first and its last view.
+  The last models of every run are evaluated, before and after personalisation.
   """
   check_output(output)
   runs = open_run.open_runs(workdirs, log, edit)
@@ -84,7 +85,7 @@ def analyse(
         )
   log(align(lines))
   views = dict.fromkeys(' and '.join(one) for one in splits.values())
-  notes = [f'Before and after: {"; ".join(views)}. {MEANING}']
+  notes = [f'The views compared: {"; ".join(views)}. {MEANING}']
   figure = picture.draw('', *draw(splits), notes=notes)
   return save(figure, output, HEADER, rows)
 
@@ -107,8 +108,8 @@ def measure(
   train, test = first(experiment.train), first(experiment.test)
   few = experiment._replace(train=train, test=test)
   states = trees.gather(states, np.arange(number))
-  every_view = run.settings.evaluation.views
-  views = tuple(dict.fromkeys([every_view[0], every_view[-1]]))
+  compared = first_and_after(run.settings.evaluation.views, {})
+  views = tuple(filter(None, compared))
   key = random_streams(run.settings.seed)['evaluation']
   title = f'evaluation {display_name(run.label)}'
   with progress.progress(title, number, unit='client') as bar:

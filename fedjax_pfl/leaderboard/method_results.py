@@ -27,12 +27,12 @@ class Tuned(NamedTuple):
 
 
 class Costs(NamedTuple):
-  """Of one training, the mean over seeds; of its rounds alone."""
+  """Of one training, the mean over seeds; all but time of its rounds alone."""
 
   gradients: float  # steps of a client, each on one batch
   bytes_up: float
   bytes_down: float
-  seconds: float  # the median: the first seed compiles
+  seconds: float  # with all evaluations; the median: the first seed compiles
 
 
 class Entry(NamedTuple):

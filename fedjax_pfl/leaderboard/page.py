@@ -68,10 +68,11 @@ VIEWS = (
   'Before: the global model, or the method’s own view before a client adapts. '
   'A difference with its simultaneous 95 % interval.'
 )
-OF_ROUNDS = (
-  'Gradients, bytes and time are of the rounds of one training; fine-tuning '
-  'adds its epochs. Time: the median of the seeds, as measured; the first of '
-  'runs that share a program compiles it.'
+OF_COSTS = (
+  'Gradients and bytes are of the rounds of one training; fine-tuning adds its '
+  'epochs. Time is of the whole training with its evaluations, fine-tuning '
+  'included: the median of the seeds, as measured; the first of runs that '
+  'share a program compiles it.'
 )
 
 Css = Mapping[str, str]  # {method: class of its colour}
@@ -243,7 +244,7 @@ def _costs(rows: Sequence[Row], css: Css) -> Table:
         cell = cell._replace(below=('end of the grid',))
       cells[column] = cell
     shown.append(cells)
-  return table_of('Choice and cost', shown, [OF_ROUNDS])
+  return table_of('Choice and cost', shown, [OF_COSTS])
 
 
 def _gap(row: Row, baseline: str) -> Cell:

@@ -51,7 +51,7 @@ class FinishedRun(NamedTuple):
 
   @property
   def compared(self) -> tuple[str | None, str]:
-    """Return the views before, None for one view, and after personalisation."""
+    """Return the views before, or None, and after personalisation."""
     return first_and_after(self.views, self.result)
 
   @property
@@ -146,19 +146,19 @@ def first_and_after(
 ) -> tuple[str | None, str]:
   """Return which of the views are before and after personalisation.
 
-  A method with one view has None before. Before is 'initial', in whichever
-  place the config has it. After is what the run compared on validation, where
-  it keeps examples for that. Else, of a family of views such as the mixtures of
-  SuPerFed, it is the best on the tests; else 'finetuned', or the last.
+  Before is 'initial', in whichever place the config has it; None without it, or
+  where it is the view after. After is what the run compared on validation,
+  where it keeps examples for that. Else, of a family of views such as the
+  mixtures of SuPerFed, it is the best on the tests; else 'finetuned', or the
+  last.
   """
   known = _initial_first(known)
   last = FINETUNED if FINETUNED in known else known[-1]
   after = chosen_by_tests(known, result) or last
   if 'select' in result:
     after = result[result['select']]['view']
-  if len(known) == 1:
-    return None, after
-  return next(view for view in known if view != FINETUNED), after
+  has_before = INITIAL in known and after != INITIAL
+  return INITIAL if has_before else None, after
 
 
 def chosen_by_tests(

@@ -45,7 +45,7 @@ def save_overview(
 ) -> pathlib.Path:
   """Save `out` (.png, .pdf, .svg) and its CSV for finished runs; return it."""
   groups, number = sorted_groups(workdirs), figure_file.format_number
-  rows = [(one.first.method, *map(number, numbers(one))) for one in groups]
+  rows = [(one.label, *map(number, numbers(one))) for one in groups]
   return figure_file.save(draw(groups), out, HEADER, rows)
 
 

@@ -184,13 +184,14 @@ def score_of(one: StoredEvaluation, reading: Reading) -> Score:
     clients = one.clients
     scores = clients.scores[reading.stored_name]
     given = scores, clients.train_count
-    numbers = summarise(*given)
+    numbers, own = summarise(*given), accuracies(*given)
     if reading.measure in OF_ALL_TESTS:
       if reading.measure == 'best_pooled':
         numbers = one.result['test_best'][reading.view]['together']
-      return Score(1, numbers['pooled'], None, int(np.sum(scores.count)))
+      size = int(np.sum(scores.count[~np.isnan(own)]))
+      return Score(1, numbers['pooled'], None, size)
     mean, std, size = (numbers[x] for x in ('mean', 'std', 'num_clients'))
-    return Score(1, mean, std, size, accuracies(*given))
+    return Score(1, mean, std, size, own)
   numbers = one.result.get('global')
   if not numbers:
     raise bad_input(

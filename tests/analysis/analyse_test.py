@@ -113,8 +113,11 @@ def test_every_test_image_is_on_one_side(tiny_run):
   everything = experiment.test._replace(
     index=jnp.tile(jnp.arange(40), (10, 1)), count=jnp.full(10, 40)
   )
-  whole = experiment._replace(test=everything)
-  split = measure(opened((whole, workdir)), 0, print)['initial']
+  settings = replace(experiment.settings, views=('finetuned', 'initial'))
+  whole = experiment._replace(test=everything, settings=settings)
+  splits = measure(opened((whole, workdir)), 0, print)
+  assert [*splits] == ['initial', 'finetuned']  # before, after
+  split = splits['initial']
   y = np.asarray(experiment.test.y)[:40]
   held = label_counts_of_clients(experiment.train, 10)
   own = (held > 0)[:, y].sum(1)  # [K] images

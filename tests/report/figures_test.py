@@ -82,11 +82,11 @@ def test_the_best_method_is_on_top(tmp_path):
   rows = [[*row.values()] for row in read_csv(out.with_suffix('.csv'))]
   assert rows == [
     # Of mixtures the last is the client's own model alone.
-    ['superfed', '15.0000', '85.0000', '', '', '80.0000'],
-    ['fedbabu', '30.0000', '80.0000', '', '', '80.0000'],
-    ['local_only', '', '75.0000', '', '', '75.0000'],
-    ['fedavg', '20.0000', '70.0000', '', '', '70.0000'],
-    ['fedper', '', '', '', '', ''],
+    ['SuPerFed', '15.0000', '85.0000', '', '', '80.0000'],
+    ['FedBABU', '30.0000', '80.0000', '', '', '80.0000'],
+    ['Local only', '', '75.0000', '', '', '75.0000'],
+    ['FedAvg', '20.0000', '70.0000', '', '', '70.0000'],
+    ['FedPer', '', '', '', '', ''],
   ]
   shown = words(overview.draw(overview.sorted_groups(runs[2:4])))
   assert NOTE in shown and 'Personalisation on digits' in shown

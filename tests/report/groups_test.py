@@ -23,7 +23,9 @@ MIXTURES = 'initial mix_0.0 mix_0.5 mix_1.0'
     ('personal initial', {}, '', 'initial personal', None),
     ('finetuned_1 finetuned initial', {}, '', 'initial finetuned', None),
     ('initial', {}, '', 'None initial', None),
-    ('finetuned finetuned_1', {}, '', 'finetuned_1 finetuned', None),
+    # Without 'initial' nothing is before: another rule, fewer epochs.
+    ('personal prototypes', {}, '', 'None prototypes', None),
+    ('finetuned finetuned_1', {}, '', 'None finetuned', None),
     # Of a family the best on the tests;
     ('initial mix_0.5 mix_1.0', BEST, '', 'initial mix_0.5', 'mix_0.5'),
     # not of several lengths of fine-tuning, nor where validation chooses.
@@ -46,6 +48,14 @@ def test_fields_that_change_no_number_make_no_group(tmp_path):
   assert labels(tmp_path, *({'tracker': one} for one in trackers)) == ['FedAvg']
   old, new = {'seed': 5}, {'seed': 6, 'clip_norm': 0.0, 'dp': {'clip': 0.0}}
   assert labels(tmp_path / 'later', old, new) == ['FedAvg']
+  # Seeds that begin with runs of their own are one line.
+  first = [
+    make_run(tmp_path / f'first{seed}', seed=seed, shards_per_client=shards)
+    for seed, shards in enumerate((2, 2, 5))
+  ]
+  words = 'FedAvg, init_from.shards_per_client='
+  began = labels(tmp_path / 'then', *({'init_from': one} for one in first))
+  assert began == [f'{words}2', f'{words}5']
 
 
 def labels(folder, *changes):

@@ -14,7 +14,10 @@ from fedjax_pfl.report import page
 from fedjax_pfl.report.page.sortable_cells import Cell, Column, table_of
 from fedjax_pfl.runs import run_dir
 
-PRINTED = {'finetuned': (66.5, 7.25, 'Doe 2031, Table 1', ('Misprinted?',))}
+PRINTED = {
+  'finetuned': (66.5, 7.25, 'Doe 2031, Table 1', ('Misprinted?',)),
+  'templates': (1.0, None, 'Table 2', ()),  # not shown
+}
 SPACE = '\N{NO-BREAK SPACE}'
 
 

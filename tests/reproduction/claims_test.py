@@ -21,6 +21,7 @@ from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.claims.verdicts import printed_of
 from fedjax_pfl.reproduction.queue import load_queue
 from fedjax_pfl.reproduction.results import read_folder
+from fedjax_pfl.training import divergence
 
 FEW = np.array([50, 60, 70, 80])
 MORE = np.array([4, 5, 6, 5])
@@ -83,6 +84,10 @@ def test_seeds_in_common_are_compared(folder):
   assert one.difference.mean == 6
   assert one.difference[1:3] == pytest.approx((6 - half, 6 + half), abs=1e-4)
   assert one.difference.kind == 'seeds' and '**Shown; 3 seeds.**' in text
+  lost = folder / 'runs' / 'fedavg_2_2'
+  (lost / 'result.json').rename(lost / divergence.NAME)
+  text = judge_one(folder)[1]
+  assert 'shown, 2 seeds: diverged with other seeds (FedAvg) |' in text
 
 
 def test_ours_is_put_beside_print(folder):

@@ -3,8 +3,10 @@
 import math
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.differences import Score
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading
 from fedjax_pfl.reproduction.compare import (
@@ -12,6 +14,7 @@ from fedjax_pfl.reproduction.compare import (
   measure,
   over_seeds,
   published_error,
+  score_of,
 )
 
 PRINTED = Published(
@@ -54,6 +57,13 @@ def test_two_numbers_agree_within_twice_the_combined_error():
   # One number of a global model, and a published one without deviation.
   one = compare(cell(std=None, paper='superfed'), ours([46.0], size=0))
   assert (one.agrees, one.tolerance, one.difference) == (None, None, -4.0)
+
+
+def test_a_pooled_number_counts_the_tests_of_its_clients():
+  scores = Scores(np.array([5, 0]), np.array([10, 1000]))
+  clients = SimpleNamespace(scores={'x': scores}, train_count=np.array([1, 0]))
+  found = score_of(SimpleNamespace(clients=clients), Reading('x', 'pooled'))
+  assert (found.mean, found.size) == (50, 10)
 
 
 def test_an_unfinished_run_has_no_best_view(tmp_path):

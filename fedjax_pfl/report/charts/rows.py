@@ -30,7 +30,7 @@ class Change(NamedTuple):
 
   label: str
   css: str
-  before: np.ndarray | None  # None for a method with one view
+  before: np.ndarray | None  # None without a view before
   after: np.ndarray
 
   @property

@@ -6,15 +6,21 @@ other groups of that method.
 
 import collections
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.charts.rows import Change
-from fedjax_pfl.report.finished_runs import FinishedRun, either
+from fedjax_pfl.report.finished_runs import (
+  FinishedRun,
+  either,
+  with_defaults,
+)
 from fedjax_pfl.report.styles import Style, spare_dashes, style_of
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import FIELDS
 
@@ -46,7 +52,7 @@ class Group(NamedTuple):
 
   @property
   def before(self) -> str | None:
-    """Return the view before personalisation; None for one view."""
+    """Return the view before personalisation, or None."""
     return self.first.compared[0]
 
   @property
@@ -107,8 +113,7 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
   """Return the runs in groups, in the order in which they were given."""
   found = collections.defaultdict(list)
   for run in runs:
-    flat = flatten(run.config).items()
-    key = frozenset((k, repr(v)) for k, v in flat if k not in UNTRAINED)
+    key = frozenset((k, repr(v)) for k, v in trained(run.config).items())
     copies = 0
     # A run with the same seed starts another group.
     while any(run.seed == one.seed for one in found[key, copies]):
@@ -127,6 +132,24 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
     css = f'c{list(met).index(method)}'
     groups.append(Group(label, style, css, tuple(own)))
   return groups
+
+
+def trained(config: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the fields of a config that are not UNTRAINED.
+
+  Each seed may begin with another run: init_from is then its method, and
+  'init_from.lr' its fields, or the path where no run can be read.
+  """
+  flat = {k: v for k, v in flatten(config).items() if k not in UNTRAINED}
+  if not flat.get('init_from'):
+    return flat
+  try:
+    began = run_dir.load_config(flat['init_from'])['config']
+  except (BadInput, LookupError, TypeError, OSError):  # a file, or moved
+    return flat
+  fields = trained(with_defaults(began))
+  flat['init_from'] = fields.pop('algorithm')
+  return flat | {f'init_from.{k}': v for k, v in fields.items()}
 
 
 def common_settings(groups: Sequence[Group]) -> dict[str, Any]:
@@ -169,13 +192,14 @@ def views_in_words(groups: Sequence[Group]) -> str:
 
 def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
   """Return a label for every group; all differ."""
-  labels = []
+  labels, of_method = [], collections.defaultdict(list)
   for run, *_ in sets:
-    same = [other for other, *_ in sets if other.method == run.method]
-    peers, words = [flatten(other.config) for other in same], []
-    for field, value in flatten(run.config).items():
+    of_method[run.method].append(trained(run.config))
+  for run, *_ in sets:
+    peers, words = of_method[run.method], []
+    for field, value in trained(run.config).items():
       values = [value, *(peer.get(field, value) for peer in peers)]
-      if field in UNTRAINED or all(one == value for one in values):
+      if all(one == value for one in values):
         continue
       # 'mu' for 'hp.mu', unless a field of its own has that name.
       name = field.removeprefix('hp.')

@@ -226,7 +226,10 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   ]
   tables, concerns, number = {}, collections.defaultdict(list), 0
   for group, known in zip(groups, printed, strict=True):
+    shown = {group.before, either(group.after)}
     for view, (_, _, table, footnotes) in known.items():
+      if view not in shown:
+        continue
       number += 1
       tables[table] = None
       for note in footnotes:

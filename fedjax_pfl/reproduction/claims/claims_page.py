@@ -168,8 +168,9 @@ def _comparison_row(judged: Judged) -> tuple[str, ...]:
     words += f', {seeds(number, number)}'
     if one.has_interval:
       interval = f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
-  elif judged.diverged:
-    words += f': diverged ({", ".join(judged.diverged)})'
+  if judged.diverged:
+    others = ' with other seeds' * (one is not None)
+    words += f': diverged{others} ({", ".join(judged.diverged)})'
   return judged.stated.sentence, ours, interval, _printed(judged), words
 
 

@@ -50,7 +50,7 @@ class Judged(NamedTuple):
   cells: tuple[Pair, ...]  # of its terms
   difference: Difference | None = None  # None: not run
   measured: tuple[tuple[Measured, ...], ...] = ()  # by seed, then by term
-  diverged: tuple[str, ...] = ()  # methods whose training diverged
+  diverged: tuple[str, ...] = ()  # methods whose training of a seed diverged
 
   @property
   def signed(self) -> list[list[Score]]:
@@ -98,10 +98,11 @@ def judge(stated: Comparison, results: Results) -> Judged:
   measured = tuple(tuple(one[seed] for one in by_term) for seed in shared)
   verdict = HALF_RUN if any(by_term) else NOT_RUN
   printed = printed_of(stated.terms)
-  judged = Judged(stated, verdict, printed, cells, measured=measured)
+  lost = dict.fromkeys(term.name for term, own in cells if own.diverged)
+  runs = {'measured': measured, 'diverged': tuple(lost)}
+  judged = Judged(stated, verdict, printed, cells, **runs)
   if not shared:
-    lost = dict.fromkeys(term.name for term, own in cells if own.diverged)
-    return judged._replace(diverged=tuple(lost))
+    return judged
   difference = stated_difference(judged.signed)
   return judged._replace(
     verdict=OF_SIGN[difference.sign], difference=difference
