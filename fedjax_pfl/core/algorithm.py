@@ -46,6 +46,7 @@ class Senders(NamedTuple):
   has_sent: Array  # [C] bool
   num_clients: int  # K, all that are registered
   shares: int = 1  # devices over which the rows are divided
+  factor: float = 1.0  # of sums: rows that stand for others may be too few
 
   def mean(self, uploads: Up, weights: Array) -> PyTree:
     """Return sum_c a_c x_c / sum_c a_c over the clients that sent."""
@@ -53,7 +54,7 @@ class Senders(NamedTuple):
 
   def sum(self, uploads: Up, scale: Array | float = 1.0) -> PyTree:
     """Return sum_c s_c x_c over the clients that sent."""
-    scale = jnp.broadcast_to(scale, self.counts.shape)
+    scale = jnp.broadcast_to(scale * self.factor, self.counts.shape)
     return trees.weighted_sum(uploads, self.masked(scale), self.shares)
 
   def segment_mean(

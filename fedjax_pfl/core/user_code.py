@@ -167,7 +167,7 @@ def _load(field: str, name: Any) -> Any:
       got=name,
       expected=f'{FORM} with a file that can be read '
       f'({error.strerror.lower()})',
-      choices=sorted(str(file) for file in path.parent.glob('*.py')),
+      choices=sorted(str(file) for file in place.parent.glob('*.py')),
       cause='a mistyped path, or another directory than the present one, '
       f'{pathlib.Path.cwd()}',
     ) from error

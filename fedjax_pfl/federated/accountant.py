@@ -87,7 +87,14 @@ def epsilon_of(noise: float, delta: float, plan: Plan) -> float:
 def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
   """Return a noise multiplier with which these rounds cost at most epsilon."""
   low, high = LEAST, MOST
-  if (least := epsilon_of(high, delta, plan)) > epsilon:
+  while high / low > 1 + PRECISION:
+    middle = math.sqrt(low * high)
+    if epsilon_of(middle, delta, plan) > epsilon:
+      low = middle
+    else:
+      high = middle
+  # No trial before it needs so much: of that some series do not converge.
+  if high == MOST and (least := epsilon_of(high, delta, plan)) > epsilon:
     rounds = sum(rounds.number for rounds in plan)
     raise bad_input(
       'dp.epsilon',
@@ -97,12 +104,6 @@ def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
       choices=['a larger dp.epsilon or dp.delta', 'fewer rounds'],
       cause='a budget that no noise reaches, or a delta far below 1 / clients',
     )
-  while high / low > 1 + PRECISION:
-    middle = math.sqrt(low * high)
-    if epsilon_of(middle, delta, plan) > epsilon:
-      low = middle
-    else:
-      high = middle
   return high
 
 

@@ -186,6 +186,8 @@ def check_method(stages: tuple[Stage, ...], data: ClientData) -> None:
     cause = 'a method whose server answers each of its clients'
   elif not _sends_a_model(stage, server, clients, data):
     cause = 'a method whose clients send something else, or nothing'
+  elif 'round' in {name.split('/')[-1] for name in trees.leaf_names(clients)}:
+    cause = 'a method whose clients keep the clock, that of a late one is older'
   if cause:
     raise bad_input(
       'buffer_size',

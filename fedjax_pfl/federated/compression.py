@@ -97,8 +97,9 @@ def compressed(
     return message, memory, {}
 
   def receive(messages, senders, value):
-    if decoded:
-      return messages.content, senders, value
+    if decoded or not jax.tree.leaves(messages):  # a stage that sends no model
+      changes = messages.content if decoded else messages
+      return changes, senders, value
     return jax.vmap(partial(decode, codec))(messages), senders, value
 
   first = trees.zeros if how.name == 'topk' else None

@@ -99,9 +99,11 @@ def private(
     mean, state = private_mean(mechanism, changes, senders, state)
     # Some places stay empty: a Poisson cohort has more of them than n.
     ids = jnp.arange(len(senders.ids))
-    sends = ids < max(1, round(mechanism.expected))
+    number = max(1, round(mechanism.expected))
+    sends = ids < number
     counts = sends.astype(senders.counts.dtype)
     nobody = senders._replace(ids=ids, counts=counts, has_sent=sends)
+    nobody = nobody._replace(factor=mechanism.expected / number)
     copies = jax.tree.map(partial(jnp.multiply.outer, sends), mean)
     return copies, nobody, state
 

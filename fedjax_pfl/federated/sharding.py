@@ -148,18 +148,31 @@ class PerSize:
     self, make_fn: Callable[[Mesh | None], Callable], mesh: Mesh | str | None
   ):
     self.mesh = mesh
-    self._fn_of = cache(lambda size: make_fn(self._mesh_of(size)))
+    self._fn_of = cache(make_fn)
 
   def __call__(self, server, clients, ids, *args):
-    return self._fn_of(ids.shape[-1])(server, clients, ids, *args)
-
-  def _mesh_of(self, size: int) -> Mesh | None:
-    return make_mesh(choose_devices(size)) if self.mesh == 'auto' else self.mesh
+    ids, mesh = jnp.asarray(ids), self.mesh
+    if mesh == 'auto':
+      mesh = make_mesh(choose_devices(ids.shape[-1]))
+      clients = _divided_by_none_but(mesh, clients)
+    return self._fn_of(mesh)(server, clients, ids, *args)
 
 
 def is_divided(leaf: Any) -> bool:
   """Return whether no device has all of this array."""
   return isinstance(leaf, Array) and not leaf.sharding.is_fully_replicated
+
+
+def _divided_by_none_but(mesh: Mesh | None, tree: PyTree) -> PyTree:
+  """Return the tree, whole where rounds of another size had other devices."""
+  devices = set() if mesh is None else {*mesh.devices.flat}
+
+  def whole(leaf):
+    if not is_divided(leaf) or leaf.sharding.device_set == devices:
+      return leaf
+    return jax.device_put(leaf, jax.devices()[0])
+
+  return tree if trees.is_traced(tree) else jax.tree.map(whole, tree)
 
 
 # (id of a local array, sharding) -> (the array, its replicated copies). An

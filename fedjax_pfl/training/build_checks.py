@@ -149,6 +149,9 @@ def check_own_method(
       for who, new, old in zip(
         ('server', 'client'), after, states, strict=True
       ):
+        if any(map(_is_key, jax.tree.leaves(new))):
+          words = 'jax.random.key_data(key) is kept, wrap_key_data gives the key'
+          refuse(f'a key of jax.random in the {who} of {stage.name}', words)
         if trees.kinds(new) != trees.kinds(old):
           odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}
           found = ', '.join(sorted(odd)) or 'of another shape, dtype or record'
@@ -178,6 +181,10 @@ def check_own_method(
     refuse(f'build that returns {describe(stages)}', cause)
   cause = 'a mistake in that file, or a state of another kind than before'
   call('algorithm', trace, of=method, cause=cause)
+
+
+def _is_key(leaf):
+  return jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
 
 
 def _trace_round(algorithm, states, data):

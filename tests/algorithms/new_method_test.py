@@ -97,6 +97,11 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
       '())\n\n  a',
       'another server after a round of fedavgm',
     ),
+    (
+      'velocity)\n\n  a',
+      '{"rng": jax.random.key(0)})\n\n  a',
+      'a key of jax.random in the server',
+    ),
     ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
     ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named finite'),
     ('algorithm),)', 'with_view(algorithm)),)', "a view named 'validation_x'"),

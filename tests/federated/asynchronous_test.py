@@ -102,7 +102,11 @@ def test_a_late_change_is_of_its_version_and_scaled():
   assert server.round == server.own.round == 3
 
 
-@pytest.mark.parametrize('name', ['scaffold', 'local_only', 'superfed', 'ifca'])
+@pytest.mark.parametrize(
+  'name', ['scaffold', 'local_only', 'superfed', 'ifca', 'ditto']
+)
 def test_methods_without_such_an_upload_are_refused(name):
-  message = refused(check_method, build(name), DATA)
+  """Of Ditto the released form, whose clients keep the server's clock."""
+  hp = {'protocol': 'released'} if name == 'ditto' else {}
+  message = refused(check_method, build(name, **hp), DATA)
   assert 'buffer_size=0' in message

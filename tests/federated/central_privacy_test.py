@@ -109,7 +109,7 @@ def test_a_client_moves_the_sum_by_at_most_the_clip(name):
 
 
 def test_parts_of_uploads_that_are_no_model_are_named():
-  for name, parts in (('fedproto', ['means', 'counts']), ('fedper', [])):
+  for name, parts in (('fedproto', ['sums', 'weights']), ('fedper', [])):
     (stage,) = build(name)
     assert privacy.check((privacy.private(stage, QUIET),), DATA, name) == parts
 
@@ -152,8 +152,8 @@ def test_a_round_that_nobody_joins_has_noise_as_any_other():
 @pytest.mark.parametrize('name', ['scaffold', 'feddyn'])
 def test_empty_places_of_a_cohort_are_no_clients(name):
   """A Poisson cohort has more places than clients that join."""
-  (stage,) = build(name, train=UNIFORM)
-  stage = privacy.private(stage, QUIET)
+  (plain,) = build(name, train=UNIFORM)
+  stage = privacy.private(plain, QUIET)
   server, _ = states = begin(stage, DATA, KEY(1))
   up = uploads(stage, states, [0, 2, 5, 6])
   more = jax.tree.map(
@@ -165,6 +165,10 @@ def test_empty_places_of_a_cohort_are_no_clients(name):
     for up, own in ((more, places), (up, senders_of(4)))
   )
   assert_close(got, want)
+  # The sum is that of all who sent, however many were expected.
+  few = privacy.private(plain, QUIET._replace(expected=2.5)).algorithm
+  after = jax.jit(lambda up: few.aggregate(server, up, senders_of(4)))(up)
+  assert_close(after.total, want.total)
 
 
 def test_clients_that_drop_out_are_not_expected():

@@ -115,6 +115,14 @@ def test_what_no_compressor_reads_goes_as_it_is():
   assert sizes_of(messages(stage, *states, DATA)).up == 43 * 8 + model
 
 
+def test_a_stage_that_sends_no_model_goes_as_it_is():
+  """FedDBE's clients first send the means of their features."""
+  first = build('feddbe')[:1]
+  want, *_ = play(first, DATA, rounds=1)
+  got, *_ = play(compressed(first, HOW['qsgd']), DATA, rounds=1)
+  assert_close((*got[:-1],), (*want,))
+
+
 def uniform(method, name, decoded=False):
   """Return stages that may be private, with a server's optimiser."""
   stages = build(method, train=TRAIN._replace(aggregation='uniform'))

@@ -7,7 +7,7 @@ import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
-from counting_method import counting
+from counting_method import counting, start
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
@@ -40,7 +40,8 @@ def differences(words, float64=False) -> dict[str, float]:
   """
   jax.config.update('jax_disable_most_optimizations', True)
   jax.config.update('jax_enable_x64', float64)
-  return {word: _compare(*word.split(',')) for word in words}
+  found = {word: _compare(*word.split(',')) for word in words}
+  return {**found, 'other sizes': _other_sizes()}
 
 
 def _compare(name, case, rate='0', compressor=''):
@@ -70,6 +71,17 @@ def _compare(name, case, rate='0', compressor=''):
     return difference(got, want)
   scores = (evaluate(stages, *want[:2], where) for where in (mesh, None))
   return max(difference(got, want), difference(*scores))
+
+
+def _other_sizes():
+  """Rounds of 2, of 3 and of 1 clients, each on as many devices."""
+  data, ends = helpers.make_data([2] * 12), []
+  for mesh in ('auto', None):
+    round_fn, states = make_round(counting(), mesh=mesh), start(data=data)
+    for cohort in ([0, 1], [2, 3, 4], [5]):
+      *states, _ = round_fn(*states, cohort, data, helpers.KEY(2))
+    ends.append(states)
+  return difference(*ends)
 
 
 def difference(got, want) -> float:
