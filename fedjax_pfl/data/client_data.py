@@ -8,6 +8,7 @@ read as it lies, and a batch is reshaped after it was gathered. A CPU reads
 either.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -238,5 +239,6 @@ def pool_of(images: np.ndarray | Array | ImagePool) -> Array | ImagePool:
   """Return the images [P, H, W, ch] on the device, as suits the target."""
   if isinstance(images, ImagePool) or target() == 'cpu':
     return images if isinstance(images, ImagePool) else jnp.asarray(images)
-  rows = images.reshape(len(images), -1)
-  return ImagePool(jnp.asarray(rows), images.shape[1:])
+  size, *shape = images.shape
+  rows = images.reshape(size, math.prod(shape))
+  return ImagePool(jnp.asarray(rows), tuple(shape))

@@ -2,6 +2,7 @@
 
   train/<class>/*.png  and  test/<class>/*.png
 
+Without a folder test/ there are no examples for testing.
 Classes are numbered in the order of their sorted names, images are in the
 order of their sorted file names. A folder is a class if it holds an image for
 training and its name begins with neither . nor __, as .ipynb_checkpoints and
@@ -70,7 +71,7 @@ def _list_files(where: Where) -> tuple[Named, Named, list[str]]:
   if not is_available(where):
     raise _refuse(root, 'without train/')
   train, test = (_by_class(root / split) for split in ('train', 'test'))
-  if not (train and test):
+  if not train or (not test and (root / 'test').exists()):
     without = 'test' if train else 'train'
     raise _refuse(root, f'no labelled images for {without}')
   classes = sorted({name for _, name in train})
@@ -114,7 +115,8 @@ def _read(named: Named, classes: list[str], shape: tuple[int, ...]) -> Images:
     return x
 
   with futures.ThreadPoolExecutor() as pool:
-    x = np.stack(list(pool.map(read, [file for file, _ in named])))
+    x = list(pool.map(read, [file for file, _ in named]))
+  x = np.array(x, np.uint8).reshape(len(named), *shape)  # of none, too
   return Images(x, np.array([classes.index(one) for _, one in named], np.int32))
 
 

@@ -67,8 +67,14 @@ class Where(NamedTuple):
 def make_dataset(
   name: str, train: Images, test: Images, num_classes: int
 ) -> Dataset:
-  """Return the dataset, with the fingerprint of its arrays."""
-  return Dataset(name, train, test, num_classes, digest(*train, *test))
+  """Return the dataset, with the fingerprint of its arrays.
+
+  And of the number of classes, where the user gave another than labels show.
+  """
+  arrays, labels = [*train, *test], np.concatenate([train.y, test.y])
+  if name == 'npz' and num_classes != 1 + labels.max():
+    arrays.append(np.array(num_classes))
+  return Dataset(name, train, test, num_classes, digest(*arrays))
 
 
 def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:

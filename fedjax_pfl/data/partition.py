@@ -213,7 +213,8 @@ def _check_labels(
       expected='split: the data set has no test examples, so that clients are '
       'tested on a part of their training examples',
       choices=['test_partition=split'],
-      cause='own arrays without `split`, or without the word test in it',
+      cause='own arrays without `split`, or without the word test in it; or a '
+      'folder without test/',
     )
   labels = np.concatenate([train, test]) if len(test) else train
   if labels.min() < 0 or labels.max() >= num_classes:

@@ -100,6 +100,6 @@ def files_key(
   lines = []
   for file in sorted(files):
     stat = file.stat()
-    lines.append(f'{file};{stat.st_size};{stat.st_mtime_ns}\n')
+    lines.append(f'{file.absolute()};{stat.st_size};{stat.st_mtime_ns}\n')
   lines += [f'{name}\n' for name in classes]
   return hashlib.sha256(os.fsencode(''.join(lines))).hexdigest()[:12]

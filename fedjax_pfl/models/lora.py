@@ -8,9 +8,11 @@ leaves `lora_a` and `lora_b`. A begins as U(-1/sqrt(in), 1/sqrt(in)), B at 0:
 the model begins as the one without adapters, to the bit.
 
 Differs from the paper: W' is computed once a step, and x W' takes the place of
-x W + (alpha / r) x A B, the same function. A step takes as long as one of full
-training; the transformer's took as long by the paper's products, which skip the
-gradient of W, but which a CPU computes slowly for their r columns.
+x W + (alpha / r) x A B, the same function but for rounding: in mixed precision
+W' is bfloat16, and a change of an entry by less than 1/512 of it is lost. A
+step takes as long as one of full training; the transformer's took as long by
+the paper's products, which skip the gradient of W, but which a CPU computes
+slowly for their r columns.
 
 What is trained and what is sent are masks: see algorithms/partial.py.
 """
@@ -98,6 +100,15 @@ def _with_leaves(
     for path, leaf in flat.items()
     if path[-1] == 'kernel' and leaf.ndim > 1 and path[0] != 'head'
   }
+  if not found:
+    raise bad_input(
+      'lora_rank',
+      got=rank,
+      expected='a model with adapters: a layer besides the head with a '
+      'parameter `kernel` of two axes or more',
+      choices=['lora_rank=0'],
+      cause='char_lstm, or a model whose layers call their matrices otherwise',
+    )
   for pattern in targets:
     if not any(fnmatchcase(name, pattern) for name in found):
       raise bad_input(

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.trees import layer_mask, leaf_names
-from fedjax_pfl.core.types import ExampleLoss, Mask, Params
+from fedjax_pfl.core.types import Batch, ExampleLoss, Mask, Outputs, Params
+from fedjax_pfl.models.module_functions import ModuleFunctions
 
 # What a class or a function may be called with to make a module.
 WORDS = ('num_classes', 'input_shape', 'rngs')
@@ -86,16 +87,25 @@ def _words_of(code: Callable) -> set[str]:
 
 
 def check_module(
-  name: str, begin: Callable, num_classes: int, x: Any
+  functions: ModuleFunctions, begin: Callable, num_classes: int, x: Any
 ) -> tuple[Params, int]:
   """Return the shapes of the parameters, and how many labels an example has.
 
   Refused is a module that has no task. Its logits must be head(features):
   training would end in it otherwise.
   """
+
+  def run() -> tuple[Outputs, Params]:
+    key = jax.random.key(0)  # inside: nothing compiles
+    outputs, params = begin(key)
+    if functions.has_train:
+      batch = Batch(jnp.zeros(x.shape, x.dtype), None, jnp.ones(2, float))
+      functions.train_outputs(params, batch, key)
+    return outputs, params
+
+  name = functions.name
   try:
-    # The key inside: nothing compiles.
-    outputs, params = jax.eval_shape(lambda: begin(jax.random.key(0)))
+    outputs, params = jax.eval_shape(run)
   except BadInput:
     raise
   except Exception as error:  # somebody's program: anything
@@ -104,7 +114,7 @@ def check_module(
       name,
       got=f'{type(error).__name__} for inputs {x.dtype}{list(x.shape)}: {text}',
       expected='features(x, mask), and head(features), to run on a batch of 2 '
-      'examples',
+      'examples, in testing and in training',
       cause='layers for examples of another shape or dtype, other arguments, '
       'or no layer `head` in `setup`: is the last one called "head"? (one in '
       '@nn.compact is not found)',

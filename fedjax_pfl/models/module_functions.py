@@ -35,6 +35,7 @@ class ModuleFunctions(NamedTuple):
   apply: Callable[..., Any]
   norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
   batch_norms: set[tuple[str, ...]] = frozenset()  # those of `layers`
+  has_train: bool = False  # `features` differs in training
 
   # As the functions of a task of these names.
   def features(self, params: Params, x: Array, mask: Array) -> Array:
@@ -58,19 +59,23 @@ def functions_of(module: Any) -> ModuleFunctions:
     return _linen_functions(module)
   from flax import nnx  # takes a second to import
 
-  if callable(module) and not isinstance(module, nnx.Module):
+  is_class = inspect.isclass(module) and issubclass(module, nn.Module)
+  if callable(module) and not isinstance(module, nnx.Module) and not is_class:
     return _nnx_functions(module)
   raise _no_module(module)
 
 
 def _no_module(found: Any) -> BadInput:
+  is_class = inspect.isclass(found)
+  name = found.__name__ if is_class else type(found).__name__
   return bad_input(
     'module',
-    got=f'an instance of {type(found).__name__}',
+    got=f'{"the class" if is_class else "an instance of"} {name}',
     expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
-    choices=['lambda rngs: MyNet(10, rngs=rngs)'],
-    cause='a module of flax.nnx with its parameters in it (a run draws those '
-    'of every seed itself), or a function without a return',
+    choices=['MyNet(10)', 'lambda rngs: MyNet(10, rngs=rngs)'],
+    cause='a class of flax.linen in the place of an instance, a module of '
+    'flax.nnx with its parameters in it (a run draws those of every seed '
+    'itself), or a function without a return',
   )
 
 
@@ -106,7 +111,7 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
       how['rngs'] = dict.fromkeys(streams, key)
     return module.apply({'params': params}, x, mask, **how)
 
-  return ModuleFunctions(name, begin, apply, norms, batch_norms)
+  return ModuleFunctions(name, begin, apply, norms, batch_norms, has_train)
 
 
 def with_statistics(params: Params, batch_norms: set) -> Params:
@@ -152,7 +157,7 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
 
   kinds = tuple(getattr(nnx, kind) for kind in NORMS)
   norms = {_words(at) for at, part in parts.items() if isinstance(part, kinds)}
-  return ModuleFunctions(name, begin, apply, norms)
+  return ModuleFunctions(name, begin, apply, norms, has_train=has_train)
 
 
 def _words(path: tuple) -> tuple[str, ...]:

@@ -7,8 +7,8 @@ The precision of its arithmetic is the setting `precision`:
   tf32      inputs of products have 10 bits after the point where the device
             has such products (TensorFloat-32; three bfloat16 passes on a TPU)
   mixed     parameters are float32; activations and products are bfloat16.
-            Statistics of BatchNorm, logits, losses, gradients of parameters
-            and their updates are float32
+            Statistics of BatchNorm, losses and updates of parameters are
+            float32; so are logits and gradients, but of bfloat16 values
 
 On a CPU float32 and tf32 are the same. float64 parameters stay float64 in the
 first two.
@@ -152,7 +152,7 @@ def task_from_module(
     return batch_loss(logits, batch, loss)
 
   params, num_labels = checks.check_module(
-    functions.name, begin, num_classes, example
+    functions, begin, num_classes, example
   )
   if running_statistics:
     checks.check_batch_norms(functions.name, functions.batch_norms)

@@ -12,7 +12,7 @@ from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import client_data, partition
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.held_out import hold_out, order_clients
-from fedjax_pfl.data.images import Dataset, Images, digest, scale_images
+from fedjax_pfl.data.images import Dataset, Images, make_dataset, scale_images
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training.build_checks import check_data, check_scoring
@@ -61,6 +61,7 @@ def build_data(
   dataset = dataset or load_images(settings.data, settings.system.quick, log)
   check_data(settings, dataset)
   division, splits = divide(settings.data, settings.seed, dataset), {}
+  _check_training(settings.data, division['train'])
   pools = {'train': dataset.train, 'test': dataset.test}
   is_split = settings.data.test_partition in partition.OF_OWN
   for name, rows in division.items():
@@ -163,6 +164,21 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   return {name: rows[:number] for name, rows in division.items()} | unseen
 
 
+def _check_training(data: DataSettings, train: list) -> None:
+  """Refuse clients of which none has an example to train on."""
+  if any(map(len, train)):
+    return
+  raise bad_input(
+    'test_partition',
+    got=f'{data.test_partition}, with a test_fraction of {data.test_fraction}: '
+    f'none of {len(train)} clients keeps a training example',
+    expected='clients with several examples, of which some stay for training',
+    choices=['fewer clients', 'a smaller test_fraction'],
+    cause='clients of one example, or a share for training in the place of '
+    'that for testing',
+  )
+
+
 def _labels_of(kind: str | Callable, dataset: Dataset) -> list[np.ndarray]:
   """Return the labels [P] by which examples are dealt, of both splits.
 
@@ -227,9 +243,13 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   cut = dataset._replace(train=train, test=test)
   if clients:
     owners = zip(clients, rows, strict=True)
-    return cut._replace(clients=tuple(whose[own] for whose, own in owners))
+    cut = cut._replace(clients=tuple(whose[own] for whose, own in owners))
+  # Of a prepared set the clients are always the same.
+  if not (dataset.name == 'npz' if clients else is_sorted):
+    return cut
   # The rows alone may equal those of the first images: other data, other keys.
-  return cut._replace(fingerprint=digest(*train, *test)) if is_sorted else cut
+  new = make_dataset(dataset.name, train, test, dataset.num_classes)
+  return cut._replace(fingerprint=new.fingerprint)
 
 
 def _lies_by_class(labels: np.ndarray) -> bool:

@@ -14,6 +14,7 @@ from fedjax_pfl.data.client_data import (
 )
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
+from fedjax_pfl.training.evaluators import as_one_client
 
 
 def pool(size=10):
@@ -69,12 +70,15 @@ def test_counts_of_labels_leave_the_padding_out():
 # ---- rows of accelerators
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 1), np.uint8)
+Y = np.zeros(6, int)
 
 
 def test_rows_of_accelerators_look_like_images():
   assert isinstance(pool_of(IMAGES), jax.Array)
   with compiling_for('gpu'):
     pool = pool_of(IMAGES)
+    assert pool_of(IMAGES[:0]).shape == (0, 8, 8, 1)
+    assert isinstance(as_one_client(Images(IMAGES, Y)).x, ImagePool)
   assert pool_of(pool).rows.shape == (6, 64)
   assert (pool.shape, pool.dtype, pool.ndim) == ((6, 8, 8, 1), np.uint8, 4)
   assert len(pool) == 6

@@ -1,3 +1,6 @@
+import os
+import shutil
+
 import numpy as np
 import pytest
 from helpers import refused
@@ -48,6 +51,22 @@ def test_generic_layout(tmp_path):
     again = load_dataset('folder', **places, log_fn=heard.append)
     assert again.fingerprint == dataset.fingerprint
   assert len(heard) == 1 and str(root) in heard[0]
+  shutil.rmtree(root / 'test')
+  for _ in range(2):
+    assert load(root).test.x.shape == (0, 6, 5, 3)
+
+
+def test_a_relative_folder_is_that_of_this_directory(tmp_path, monkeypatch):
+  for place in ('a', 'b'):
+    root = tmp_path / place / 'pets'
+    generic(root)
+    save(root / DOG, np.full((6, 5, 3), ord(place), np.uint8))
+    for file in root.glob('*/*/*'):
+      file.write_bytes(file.read_bytes().ljust(999, b' '))
+      os.utime(file, (0, 0))
+    monkeypatch.chdir(root.parent)
+    found = load_dataset('folder', data_dir='pets', cache_dir=str(tmp_path))
+    assert found.train.x[4].max() == ord(place)
 
 
 def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):

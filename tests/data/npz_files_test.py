@@ -42,6 +42,8 @@ def test_a_file_with_clients_and_a_split(file):
     np.testing.assert_array_equal(dataset.clients[k], CLIENTS[own])
   assert (dataset.num_classes, dataset.name) == (3, 'npz')
   assert dataset.fingerprint == digest(*dataset.train, *dataset.test)
+  other = load(store(file.parent / 'b.npz', split=SPLIT, num_classes=9))
+  assert other.fingerprint != dataset.fingerprint
   assert peek('npz', place) == Shape((4, 5, 3), 3)
   assert is_available('npz', place)
 

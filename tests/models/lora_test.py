@@ -10,6 +10,7 @@ from helpers import KEY, assert_same_bits, normal, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.core.trees import leaf_names
+from fedjax_pfl.models.char_lstm import CharLSTM
 from fedjax_pfl.models.lora import A, B
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -78,3 +79,7 @@ def test_targets():
   message = refused(leaves, 'head')
   assert 'lora_targets: got head' in message.replace("'", '')
   assert 'attention/query' in message
+  sizes = {'image_shape': (6,), 'num_classes': 4, 'input_dtype': int}
+  lstm = pfl.with_lora(CharLSTM(4), 2)
+  message = refused(lambda module: pfl.task_from_module(module, **sizes), lstm)
+  assert message.startswith('lora_rank: got 2')

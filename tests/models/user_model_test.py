@@ -185,6 +185,15 @@ class AlwaysDropping(Text):
     return super().features(x, mask, True)
 
 
+class NoRate(Text):
+  def features(self, x, mask, train=True):
+    return super().features(x, mask, False) * (self.rate if train else 1)
+
+
+def as_instance(code):
+  return pfl.task_from_module(code, image_shape=(16, 2), num_classes=Y)
+
+
 def with_loss(loss):
   return line_task(loss=loss)
 
@@ -197,10 +206,12 @@ SENTENCES = [
   (line_task, Needy, 'Needy, which needs width'),
   (line_task, failing, 'user_model_test.py, line '),
   (line_task, nn.Dense(Y), 'no method `features`'),
+  (as_instance, Line, 'the class Line'),
   (line_task, lambda: 5, '<lambda>, which makes int'),
   # Of flax.nnx.
   (text_task, Running, 'no parameters: norm/mean, norm/var'),
   (text_task, AlwaysDropping, 'features without an argument `train`'),
+  (text_task, NoRate, 'AttributeError for inputs int32[2, 6]'),
   (text_task, Line, 'of another shape than (2, 6)'),
   # Losses.
   (with_loss, lambda z, y: z.mean(), 'that returns float32[]'),

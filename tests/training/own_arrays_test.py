@@ -68,6 +68,12 @@ def test_fewer_examples_are_the_first_of_every_client(config):
   for k, (own, count) in enumerate(zip(train.index, train.count, strict=True)):
     want = X[rows[CLIENTS[rows] == k]][: int(count)]
     np.testing.assert_array_equal(train.x[own[: int(count)], ..., 0], want)
+  config['partition'] = 'iid'  # rows of the same numbers, but other images
+  found = set()
+  for clients in (CLIENTS, CLIENTS[::-1]):
+    store(config['data_dir'], clients=clients)
+    found.add(pfl.build_experiment(config).data_id)
+  assert len(found) == 2
 
 
 def test_a_file_without_tests(config):
@@ -75,6 +81,8 @@ def test_a_file_without_tests(config):
   assert 'test_partition=split' in refused(pfl.build_experiment, config)
   config['test_partition'] = 'split'
   assert sizes(config) == SIZES
+  each = {**config, 'partition': 'iid', 'num_clients': P}
+  assert f'none of {P} clients keeps' in refused(pfl.build_experiment, each)
   config['eval_global_model'] = True
   message = refused(pfl.build_experiment, config)
   assert 'no test examples of its own' in message

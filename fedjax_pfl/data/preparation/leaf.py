@@ -74,6 +74,9 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
           'files of two runs of preprocess.sh in one folder',
         )
       users[user] = _read_user(name, data[user], size, f'{file}, user {user}')
+  if not users:
+    cause = "too large a number of examples for -k of LEAF's preprocess.sh"
+    raise _refusal(f'{folder}, whose files list no user', cause)
   return users
 
 

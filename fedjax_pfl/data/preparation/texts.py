@@ -17,6 +17,7 @@ has. What follows a role's last character is a 0 without a label.
 
 import functools
 import pathlib
+import re
 import string
 
 import numpy as np
@@ -46,13 +47,13 @@ def read_play(files: list[pathlib.Path]) -> Owned:
   """Return (train, test, who holds their examples) of the file of a play."""
   (file,) = files
   try:
-    content = file.read_text()
+    content = file.read_text(encoding='utf-8-sig')
   except (OSError, UnicodeDecodeError) as error:
     cause = 'another path, or a file that is no text'
     raise refuse(got=f'{file}: {error}', cause=cause) from error
   roles: dict[str, str] = {}
-  for speech in filter(None, content.strip().split('\n\n')):
-    role, _, said = speech.strip('\n').partition('\n')
+  for speech in filter(None, re.split(r'\n(?:[ \t]*\n)+', content.strip())):
+    role, _, said = speech.partition('\n')
     if not role.endswith(':'):
       raise refuse(
         got=f'{file} with a speech of no role: {role[:40]!r}',

@@ -75,6 +75,7 @@ def test_a_user_of_two_files_is_refused(tmp_path):
 @pytest.mark.parametrize(
   ('change', 'words'),
   [
+    ({'users': ()}, 'whose files list no user'),
     ({'kept': ('ann',)}, 'the user bob, of whom it has no data'),
     ({'name': 'sent140'}, 'files of another set than femnist'),
   ],

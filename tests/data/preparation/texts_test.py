@@ -40,6 +40,24 @@ def test_a_client_of_one_example_trains_on_it():
   assert [one.tolist() for one in owners] == [[0, 1, 2, 2, 2, 2], [1, 2]]
 
 
+def test_marks_of_editors_make_no_role(tmp_path):
+  play = (
+    'ROMEO:',
+    400 * 'o',
+    '',
+    'JULIET:',
+    900 * 'e',
+    '',
+    'ROMEO:',
+    500 * 'o',
+  )
+  files = [tmp_path / name for name in 'ab']
+  files[0].write_text('\n'.join(play))
+  files[1].write_text('\ufeff' + '\n'.join(line or ' ' for line in play))
+  want, found = (texts.read_play([file]) for file in files)
+  np.testing.assert_array_equal(found[0].x, want[0].x)
+
+
 @pytest.mark.parametrize(
   ('text', 'words'),
   [
