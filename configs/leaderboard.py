@@ -7,8 +7,8 @@
 For every partition and method: a training for each learning rate of `rates`
 and each of the first `tuning_seeds` seeds; the rate with the best accuracy on
 validation examples; a training with that rate for the other seeds. All methods
-have the same rounds, cohorts and passes of a client over its data in a round;
-`second_budgets` says what that is for methods that do not count so.
+have the same rounds, cohorts and local epochs; some train more in them, as
+FedPAC its head. `second_budgets` is for methods that do not count so.
 """
 
 import math
@@ -19,7 +19,8 @@ from fedjax_pfl.leaderboard.form import BASELINES, make_form
 
 RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of all forms
 # What the grid replaces, where that is not the rate of training and fine-tuning
-# alone: the rate of the steps that see the data.
+# alone: the rate of the steps that see the data. FedPAC's head and FedAS's
+# alignment keep their own rates at every point of the grid.
 RATE_FIELDS = {
   'lg_fedavg': ('learning_rate', 'finetune.learning_rate', 'hp.learning_rate'),
   'pfedme': ('hp.inner_lr',),  # learning_rate is that of the server's pull

@@ -12,7 +12,8 @@ as w, and alpha_i; both change only in rounds in which it takes part. Only w_i
 is uploaded, and v_i has no effect on it: the global model is FedAvg's. The view
 'personal' mixes v_i with the newest w.
 
-order 'sequential': the authors' later code.
+order 'sequential': w_i steps first, as in the authors' later code. That mixes
+logits, and adapts alpha_i with a penalty; here it is as above.
 protocol 'released': APFL in the last public code of SuPerFed.
 
 New client: v_i begins as w and alpha_i as for all; both learn for one round,
@@ -60,7 +61,8 @@ RULES = {
   'private_decay': rules.at_least(0, rules.SIGN),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2003.13461'
-FEDAVG_EQUIVALENT = {}  # always, on its global model
+FEDAVG_EQUIVALENT = {}  # always
+FEDAVG_WHERE = 'its global model'
 PRIVATE_LEAVES = ('private', 'alpha')
 
 
@@ -168,7 +170,7 @@ def alpha_optimiser(hp: HParams, clock: Array) -> optax.GradientTransformation:
   return sgd
 
 
-# ---- The authors' later code: order 'sequential' -----------------------------
+# ---- The order of the authors' later code: 'sequential' ----------------------
 
 
 def fit_in_turns(task, hp, server, client, data, rng):

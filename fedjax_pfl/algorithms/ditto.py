@@ -5,7 +5,8 @@
   v_i <- v_i - eta (grad L_i(v_i) + lam (v_i - w))     w as the round began
 
 A client keeps v_i, which begins as w. The pull lam (v - w) joins the gradient,
-and its momentum, if `personal_momentum` is above 0.
+and its momentum, if `personal_momentum` is above 0. With Adam that is beta_1 of
+v_i, by default 0.
 
 protocol 'released': FedAvg with such a pull in its local training, and no v_i,
 as in the public code of the FedBABU paper.
@@ -24,7 +25,7 @@ import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.types import Array, Params, Task
 
@@ -49,7 +50,8 @@ RULES = {
   ),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2012.04221'
-FEDAVG_EQUIVALENT = {}  # always, on its global model
+FEDAVG_EQUIVALENT = {'protocol': 'paper'}
+FEDAVG_WHERE = 'its global model'
 PRIVATE_LEAVES = ()
 
 
@@ -88,12 +90,15 @@ def paper_algorithm(task: Task, hp: HParams) -> Algorithm:
 
 
 def pull(anchor: Params, rate: float | Array) -> optax.GradientTransformation:
-  """Return updates + rate (params - anchor)."""
-  return optax.stateless(
-    lambda updates, params: jax.tree.map(
+  """Return updates + rate (params - anchor), but of running statistics."""
+
+  def pulled(updates, params):
+    moved = jax.tree.map(
       lambda update, v, w: update + rate * (v - w), updates, params, anchor
     )
-  )
+    return norm_stats.taken_from(updates, moved)
+
+  return optax.stateless(pulled)
 
 
 # ---- The public code of the FedBABU paper ------------------------------------

@@ -6,6 +6,7 @@
   w   <- sum_i a_i w_i / sum_i a_i                      a_i = 1 or n_i
 
 The products are elementwise; W_i begins at 1, and L_i is the loss of a batch.
+Running statistics have no gradient: they are those of w.
 A client keeps w_i and W_i. In a client's first mixture W_i is trained for
 epochs until the losses of the last batches of ten of them have a standard
 deviation below `threshold`, for MOST_EPOCHS at most; later for one epoch. In
@@ -37,7 +38,7 @@ from fedjax_pfl.client import (
   own_examples,
   personalization,
 )
-from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import batches_of_epoch, steps_of_epoch
@@ -74,6 +75,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedALA."""
   rules.check(hp, RULES)
   part = trees.part_mask(task, hp.part, 'hp.part')
+  averages = norm_stats.mask(part)
+  part = jax.tree.map(lambda own, is_mean: own and not is_mean, part, averages)
 
   def local_update(down, client, data, rng):
     mixed = mix(task, hp, part, down, client, data, jax.random.fold_in(rng, 1))

@@ -93,7 +93,8 @@ RULES = {
   'classifier_decay': rules.at_least(0, rules.SIGN),
 }
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
-FEDAVG_EQUIVALENT = {'clusters': 1}  # in its first stage
+FEDAVG_EQUIVALENT = {'clusters': 1}
+FEDAVG_WHERE = 'in its first stage'
 PRIVATE_LEAVES = ()
 ONE_LABEL = True  # not one for each token: clients would keep all features
 # A client tests encoders of other clusters, of which it keeps no statistics.
@@ -318,7 +319,7 @@ def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
 
 def _check_noise(task: Task, data: ClientData) -> None:
   """Refuse inputs of whole numbers: models are asked about noise in [0, 1]."""
-  inputs = jax.eval_shape(task.normalise, data.x, jax.random.key(0))
+  inputs = jax.eval_shape(task.normalise, data.x[:1], jax.random.key(0))
   if jnp.issubdtype(inputs.dtype, jnp.floating):
     return
   raise bad_input(

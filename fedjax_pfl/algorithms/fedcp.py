@@ -26,6 +26,7 @@ Differs from the paper: the weights a_i are 1 by default; momentum, where
 keep the h and v of their last round; here all download them anew.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -53,6 +54,7 @@ FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2307.01217'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()  # p_i stays, but (h + p_i) / 2 tells it
 BANDWIDTHS = (10, 15, 20, 50)
+matmul = partial(jnp.matmul, precision='highest')  # float32 on every device
 Gate = dict[str, Array]  # v
 
 
@@ -189,7 +191,7 @@ def context_of(head: Params) -> Array:
 def share(gate: Gate, f: Array, context: Array, noise: Array | float) -> Array:
   """Return r [B, F] of features f [B, F], with noise [B, 2, F] or 0."""
   norm = jnp.sqrt(jnp.maximum(jnp.sum(context**2), 1e-24))
-  z = f * (context / norm) @ gate['kernel'] + gate['bias']
+  z = matmul(f * (context / norm), gate['kernel']) + gate['bias']
   z = z - z.mean(1, keepdims=True)
   z = z / jnp.sqrt(jnp.square(z).mean(1, keepdims=True) + 1e-5)
   z = jax.nn.relu(gate['scale'] * z + gate['shift'])
@@ -202,9 +204,10 @@ def discrepancy(f: Array, received: Array, batch: Batch) -> Array:
   weights = batch.mask / jnp.maximum(batch.mask.sum(), 1)
 
   def mean_kernel(u, w):
-    squares = jnp.sum(u**2, 1)[:, None] + jnp.sum(w**2, 1) - 2 * u @ w.T
+    products = matmul(2 * u, w.T)
+    squares = jnp.sum(u**2, 1)[:, None] + jnp.sum(w**2, 1) - products
     kernel = sum(jnp.exp(-squares / (2 * s)) for s in BANDWIDTHS)
-    return weights @ kernel @ weights
+    return matmul(matmul(weights, kernel), weights)
 
   within = mean_kernel(f, f) + mean_kernel(received, received)
   return within - 2 * mean_kernel(f, received)

@@ -133,7 +133,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def respond(server, heads, up, senders):
     is_there = senders.masked(senders.counts) > 0
     weights = head_weights(up.shares, up.variance, is_there)
-    mixed = trees.mixed(up.head, weights)
+    # Who keeps running statistics puts those of the body into its holes.
+    mixed = trees.mixed(trees.select(up.head, task.is_head), weights)
     return jax.vmap(trees.choose)(is_there, mixed, heads)
 
   algorithm = averaging._replace(
@@ -200,7 +201,8 @@ def simplex_minimum(matrix: Array, is_there: Array) -> Array:
     mu = jnp.maximum(0.1 * jnp.sum(x * s) / number, smallest)
     ratio = jnp.where(is_there, s / x, 0)
     system = a + jnp.diag(ratio) + still
-    right = there * (y - a @ x + mu / jnp.where(is_there, x, 1))
+    product = jnp.matmul(a, x, precision='highest')
+    right = there * (y - product + mu / jnp.where(is_there, x, 1))
     both = jnp.linalg.solve(system, jnp.stack([right, there], axis=1))
     dy = (1 - jnp.sum(x) - jnp.sum(both[:, 0])) / jnp.sum(both[:, 1])
     dx = both[:, 0] + dy * both[:, 1]

@@ -6,9 +6,9 @@
 
 A client keeps its model w_i; all begin as the same w_0. There is no pull to a
 mean that is not known yet, and c_k stays where nobody in the cohort has class
-k. c_ik is taken in batches of random order, which matters to BatchNorm. In the
-view `personal` the head of w_i predicts, in the view `prototypes` the
-nearest c_k.
+k. Clients send n_ik c_ik and n_ik, which the server adds up. c_ik is taken in
+batches of random order, which matters to BatchNorm. In the view `personal` the
+head of w_i predicts, in the view `prototypes` the nearest c_k.
 
 protocol 'released': the authors' code. The pull is lam / F; c_ik is of the last
 epoch, of features in the forward passes of its steps, while w_i moves; c_k is
@@ -72,8 +72,10 @@ class Client(NamedTuple):
 
 
 class Up(NamedTuple):
-  means: Array  # [Y, F] c_ik
-  counts: Array  # [Y] n_ik
+  """What the server adds up; with `dp.clip` it has nothing but the sum."""
+
+  sums: Array  # [Y, F] n_ik c_ik; released: c_ik
+  weights: Array  # [Y] n_ik; released: 1 of a class that the client has
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
@@ -84,8 +86,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     params, (sums, counts), info = gather(task, hp, down, client, data, rng)
-    means = sums / jnp.maximum(counts, 1)[:, None]
-    return Client(params), Up(means, counts), info.metrics()
+    if is_released:
+      sums = sums / jnp.maximum(counts, 1)[:, None]
+      counts = (counts > 0).astype(sums.dtype)
+    return Client(params), Up(sums, counts), info.metrics()
 
   def init_server(rng):
     params = task.init(rng)
@@ -94,10 +98,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     return Server(jnp.zeros((), jnp.int32), params, means, none)
 
   def aggregate(server, up, senders):
-    weights = up.counts
-    if is_released:
-      weights = (up.counts > 0).astype(up.means.dtype)
-    total, sums = senders.sum((weights, weights[..., None] * up.means))
+    sums, total = senders.sum(up)
     found = total > 0
     means = sums / jnp.where(found, total, 1)[:, None]
     means = jnp.where(found[:, None], means, server.means)

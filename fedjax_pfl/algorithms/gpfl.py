@@ -9,7 +9,7 @@
 
 E [Y, F] are embeddings e_k of the classes, drawn from N(0, 1); e_k in p_i, in g
 and in the last term are those that the client received. E and v have the decay
-`mu` besides that of `train`. A client keeps its head h_i; it begins as the
+`mu` added to that of `train`. A client keeps its head h_i; it begins as the
 initial one. The view `personal` is h_i(C(f, p_i)).
 
 protocol 'released': the authors' code. The last term is the norm of the whole
@@ -26,6 +26,7 @@ last batch, in testing and in p_i, too, and do not shuffle; here all examples
 count.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -55,6 +56,7 @@ RULES = {
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('head',)
+matmul = partial(jnp.matmul, precision='highest')  # float32 on every device
 Valve = dict[str, dict[str, Array]]  # v: the layers gamma and beta
 
 
@@ -118,14 +120,15 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       embeddings = jnp.where(took_part, client.embeddings, server.previous)
     counts = label_counts(data, task.num_classes)
     shares = counts / jnp.maximum(counts.sum(), 1)
-    return shares @ embeddings, embeddings.mean(0)
+    return matmul(shares, embeddings), embeddings.mean(0)
 
   def local_update(down, client, data, rng):
     params = trees.combine(client.head, down.params)
     start = {'model': params, 'decayed': (down.embeddings, down.valve)}
-    sgd = hp.train.sgd(down.round)
-    decayed = optax.chain(optax.add_decayed_weights(hp.mu), sgd)
-    steps = {'model': sgd, 'decayed': decayed}
+    decay = hp.train.weight_decay + hp.mu
+    decayed = hp.train._replace(weight_decay=decay)
+    steps = {'model': hp.train, 'decayed': decayed}
+    steps = {part: train.sgd(down.round) for part, train in steps.items()}
     tx = optax.partition(steps, {part: part for part in steps})
     loss = objective(task, hp, down, *conditions(down, client, data))
     tree, info = hp.train.fit(task, start, data, rng, down.round, loss, tx)
@@ -175,7 +178,7 @@ def objective(
     logits = task.classify(tree['model'], conditioned(valve, f, personal))
     cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
     of_all = conditioned(valve, f, generic)  # [B, F]
-    cosines = unit(of_all) @ unit(embeddings).T  # [B, Y]
+    cosines = matmul(unit(of_all), unit(embeddings).T)  # [B, Y]
     guide = losses.masked_cross_entropy(cosines, batch)
     apart = of_all - down.embeddings[batch.y]
     if hp.protocol == 'released':
@@ -209,7 +212,7 @@ def conditioned(valve: Valve, f: Array, condition: Array) -> Array:
   """Return C(f, c) of rows f [B, F] and one condition c [F]."""
 
   def layer(of):
-    z = jax.nn.relu(condition @ of['kernel'] + of['bias'])
+    z = jax.nn.relu(matmul(condition, of['kernel']) + of['bias'])
     z = (z - z.mean()) / jnp.sqrt(z.var() + 1e-5)
     return of['scale'] * z + of['shift']
 

@@ -5,8 +5,9 @@
   w_k <- sum_{i: k_i = k} a_i w_i / sum_{i: k_i = k} a_i     a_i = 1 or n_i
 
 A client downloads M models and uploads one, with k_i. A model that no client
-chose stays. Also known as HypCluster (Mansour et al. 2020). L_i is the task's
-loss, in batches of `batch_size`; of equal losses the first model is taken.
+chose stays; the momentum of a `server_optimizer` moves it on. Also known as
+HypCluster (Mansour et al. 2020). L_i is the task's loss, in batches of
+`batch_size`; of equal losses the first model is taken.
 
 Random models may all lose to one: then every client chooses that, and this is
 FedAvg. The metric `cluster` shows k_i.
@@ -17,10 +18,11 @@ others do, and fine-tunes it.
 Differs from the paper: SGD has momentum. On FEMNIST the paper's clusters share
 all layers but the last; here they share none, and begin with random models.
 The public code for CIFAR-10 draws its models again until the first choices of
-the clients are good enough; here they are drawn once. A run cannot be the start
-of M models: they would be equal.
+the clients are good enough; here they are drawn once. A start with a head, such
+as a run, is refused: its M models would be equal.
 """
 
+import operator
 from typing import NamedTuple
 
 import jax
@@ -56,13 +58,15 @@ class Up(NamedTuple):
   cluster: Array  # [] k_i
 
 
-def check_start(hp: HParams, start: str) -> None:
-  """Refuse a whole model: clients could not choose among M copies of it."""
-  if start and not start.endswith('.safetensors') and hp.clusters > 1:
+def check_apart(task: Task, models: list[Params]) -> None:
+  """Refuse models with the head of one start: clients could not choose."""
+  heads = [jax.tree.leaves(trees.select(one, task.is_head)) for one in models]
+  # By identity, which tracing has: what is drawn is a new array each time.
+  if len(heads) > 1 and all(map(operator.is_, *heads[:2])):
     raise bad_input(
       'init_from',
-      got=start,
-      expected=f"'': the {hp.clusters} models have to begin apart",
+      got='a model with its head',
+      expected=f"'': the {len(heads)} models have to begin apart",
       choices=['a .safetensors file without a head, which is drawn for each'],
       cause='a run of another method to go on with',
     )
@@ -75,6 +79,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def init_server(rng):
     keys = [jax.random.fold_in(rng, k) for k in range(1, hp.clusters)]
     models = [task.init(key) for key in (rng, *keys)]
+    check_apart(task, models)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
     return global_model.Server(jnp.zeros((), jnp.int32), stacked)  # [M, ...]
 

@@ -44,7 +44,8 @@ RULES = {
   'scale': rules.above(0, 'a sign, or 0, by which distances are divided'),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2111.09360'
-FEDAVG_EQUIVALENT = {}  # always, on its global model
+FEDAVG_EQUIVALENT = {}  # always
+FEDAVG_WHERE = 'its global model'
 PRIVATE_LEAVES = ()
 ONE_LABEL = True  # not one for each token: it keeps features of all examples
 

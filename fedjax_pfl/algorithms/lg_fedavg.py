@@ -55,7 +55,8 @@ RULES = {
   'protocol': rules.protocol(),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'
-FEDAVG_EQUIVALENT = {'train_fedavg': True}  # in its first stage
+FEDAVG_EQUIVALENT = {'train_fedavg': True}
+FEDAVG_WHERE = 'in its first stage'
 PRIVATE_LEAVES = ('body',)  # in the second
 SAME_CLIENTS_AS_START = True
 

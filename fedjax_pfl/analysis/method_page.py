@@ -131,7 +131,7 @@ def traffic(name: str, traced: Sequence[Traced]) -> str:
     f'{markdown(header, rows)}\n\n'
     f'Bytes of `{MODEL}` on CIFAR-10, a client and a round. Leaves that are '
     f'never uploaded, by declaration: {private}. It is FedAvg when: '
-    f'{condition(module.FEDAVG_EQUIVALENT)}.'
+    f'{condition(module)}.'
   )
 
 

@@ -8,6 +8,7 @@ a line of its own.
 
 import re
 from collections.abc import Mapping, Sequence
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -85,7 +86,7 @@ def method_table(
       label = f', {reading}' if reading else ''
       link = f'[{title["name"]}](methods/{name}.md){label}'
       first, sizes = (family(name), link, title['paper']), last.sizes()[:3]
-      when = condition(method.FEDAVG_EQUIVALENT)
+      when = condition(method)
       rows.append((*first, *sizes, when, origins[name]))
   return markdown(HEADER, rows)
 
@@ -106,9 +107,11 @@ def in_kilobytes(num_bytes: int) -> str:
   return f'{num_bytes / 1000:,.1f} kB' if num_bytes else 'nothing'
 
 
-def condition(hyperparameters: Mapping[str, Any] | None) -> str:
-  """Return the hyperparameters with which the method is FedAvg."""
-  if hyperparameters is None:
+def condition(method: ModuleType) -> str:
+  """Return the hyperparameters with which the method is FedAvg, and where."""
+  if method.FEDAVG_EQUIVALENT is None:
     return 'never'
-  settings = [f'`{name}={value!r}`' for name, value in hyperparameters.items()]
-  return ', '.join(settings) or 'always'
+  items = method.FEDAVG_EQUIVALENT.items()
+  settings = ', '.join(f'`{name}={value!r}`' for name, value in items)
+  where = getattr(method, 'FEDAVG_WHERE', '')
+  return (settings or 'always') + f' ({where})' * bool(where)

@@ -9,7 +9,7 @@ from functools import partial
 from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Algorithm
-from fedjax_pfl.core.types import Array, Task, linear_head
+from fedjax_pfl.core.types import Array, Task
 
 
 def head_averaging(
@@ -33,7 +33,7 @@ def head_averaging(
       f = batch.x
       if not is_cached:
         f = task.features(down.params, batch.x, batch.mask)
-      logits = linear_head({'head': head}, f)
+      logits = task.classify({'head': head}, f)
       return losses.batch_loss(logits, batch, task.example_loss)
 
     args = task, down.params['head'], data, rng, down.round

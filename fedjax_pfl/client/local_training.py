@@ -16,7 +16,7 @@ from jax import lax
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.running_statistics import moving
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.rules import equals
+from fedjax_pfl.core.rules import equals, one_of
 from fedjax_pfl.core.types import (
   Array,
   Batch,
@@ -88,6 +88,7 @@ class LocalTraining(NamedTuple):
     The norm is that of all leaves that the optimiser trains: a method with an
     optimiser for each of two parts clips each.
     """
+    RULES['optimizer'].check('optimizer', self.optimizer)
     rate, beta = self.learning_rate(clock), self.momentum
     decay, parts = self.weight_decay, []
     if self.clip_norm:
@@ -132,6 +133,7 @@ class LocalTraining(NamedTuple):
 
   def weights(self, counts: Array) -> Array:
     """Return the weights a_i of a cohort with n_i = `counts`: [C]."""
+    RULES['aggregation'].check('aggregation', self.aggregation)
     if self.aggregation == 'uniform':
       counts = (counts > 0).astype(counts.dtype)
     # Without any example no client has trained: avoid 0 / 0.
@@ -139,6 +141,10 @@ class LocalTraining(NamedTuple):
 
 
 AGGREGATIONS = ('uniform', 'examples')
+RULES = {
+  'optimizer': one_of(optimisers.OPTIMISERS, 'an optimiser of local training'),
+  'aggregation': one_of(AGGREGATIONS, 'a way to weigh clients'),
+}
 
 
 class FitInfo(NamedTuple):

@@ -14,7 +14,8 @@ is FedAvgM (Hsu et al. 2019).
 
 It is a wrapper of any method whose server has a model `params`, of which D is 0
 where nothing is uploaded. A method of one stage that never changes `params` has
-no such model, and is refused when its first round is traced. A stage begins
+no such model, and is refused when its first round is traced. Momentum moves it
+where D is 0, too: also a model of IFCA that nobody chose. A stage begins
 with a new m and v where its model is another one. Running statistics of
 BatchNorm are the mean itself.
 """

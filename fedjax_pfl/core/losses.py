@@ -109,5 +109,6 @@ def with_gradient(leaf: Array, gradient: Array) -> Array:
   A fit carries what is no parameter so, such as a running mean: with an
   optimiser that adds it to the leaf.
   """
-  product = jnp.vdot(lax.stop_gradient(gradient), leaf)
+  gradient = lax.stop_gradient(gradient)
+  product = jnp.vdot(gradient, leaf, precision='highest')
   return product - lax.stop_gradient(product)

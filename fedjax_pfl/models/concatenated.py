@@ -21,7 +21,6 @@ from fedjax_pfl.core.types import (
   Params,
   PyTree,
   Task,
-  linear_head,
 )
 
 POOL_BATCH = 500  # images whose features are computed at a time
@@ -38,6 +37,9 @@ def widen(task: Task, number: int) -> Task:
       'head': fresh_head(task, number, head_key),
     }
 
+  def classify(params: Params, rows: Array) -> Array:
+    return task.classify({'head': params['head']}, rows)
+
   def features(params: Params, x: Array, mask: Array) -> Array:
     return _concatenated(
       lambda model: task.features(model, x, mask), task, params
@@ -47,7 +49,7 @@ def widen(task: Task, number: int) -> Task:
     rows = _concatenated(
       lambda model: task.train_outputs(model, batch, key).features, task, params
     )
-    return Outputs(rows, linear_head(params, rows))
+    return Outputs(rows, classify(params, rows))
 
   def loss(params, batch, key) -> Array:
     logits = train_outputs(params, batch, key).logits
@@ -57,11 +59,10 @@ def widen(task: Task, number: int) -> Task:
   return task._replace(
     init=init,
     features=features,
-    logits=lambda params, x, mask: linear_head(
-      params, features(params, x, mask)
-    ),
+    logits=lambda params, x, mask: classify(params, features(params, x, mask)),
     loss=loss,
     train_outputs=train_outputs,
+    classify=classify,
     is_head=trees.layer_mask(shapes, ['head']),
     norm_leaves=task.norm_leaves
     and {

@@ -19,6 +19,8 @@ from helpers import (
 
 from fedjax_pfl.client import clustering
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.target import compiling_for
+from fedjax_pfl.data.client_data import pool_of
 from fedjax_pfl.federated.rounds import begin, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -114,6 +116,8 @@ def test_a_client_takes_three_steps_at_most():
   ],
 )
 def test_clusters_that_clients_cannot_fill(hp, words):
-  """Of the seven clients one has no examples."""
-  assert words in refused(small(**hp)[0].validate_clients, DATA)
+  """Of the seven clients one has no examples; on an accelerator, too."""
+  with compiling_for('gpu'):
+    data = DATA._replace(x=pool_of(DATA.x))
+  assert words in refused(small(**hp)[0].validate_clients, data)
   small(cap_factor=1.2)[0].validate_clients(DATA)

@@ -4,10 +4,19 @@ import importlib
 import sys
 
 import pytest
-from helpers import ALGORITHMS, TRAIN, build, refused
+from helpers import (
+  ALGORITHMS,
+  KEY,
+  TRAIN,
+  build,
+  make_task,
+  params_of,
+  refused,
+)
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.algorithms import load
+from fedjax_pfl.training import warm_start
 
 
 @pytest.mark.parametrize('name', ALGORITHMS)
@@ -39,14 +48,19 @@ def test_what_no_rule_of_one_number_says():
   load('superfed').check_start(None, '')
   message = refused(load('superfed').check_start, None, 'runs/a')
   assert message.startswith("init_from: got 'runs/a'")
-  ifca = load('ifca')
-  for start, clusters in (('', 2), ('runs/a', 1), ('a.safetensors', 2)):
-    ifca.check_start(ifca.HParams(clusters=clusters), start)
-  message = refused(ifca.check_start, ifca.HParams(clusters=2), 'runs/a')
+  params = params_of(make_task())
+  begin_ifca(params, 1)
+  begin_ifca({**params, 'head': {'kernel': None, 'bias': None}}, 2)
+  message = refused(begin_ifca, params, 2)
   assert 'the 2 models have to begin apart' in message
   hp = {'train': TRAIN._replace(rounds=0), 'distributions': 'true'}
   message = refused(lambda hp: build('fedconcat', **hp), hp)
   assert message.startswith('rounds: got 0, expected 1 round or more')
+
+
+def begin_ifca(start, clusters):
+  task = warm_start.Start('', start, '', '').begin(make_task())
+  build('ifca', task, clusters=clusters)[0].algorithm.init_server(KEY(0))
 
 
 def test_load_returns_the_file_of_that_name():

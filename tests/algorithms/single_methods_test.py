@@ -14,10 +14,13 @@ from helpers import (
   assert_same_bits,
   build,
   client_of,
+  long,
   make_data,
   make_task,
   play,
+  round_of,
 )
+from norm_task import norm_task
 
 from configs import common
 from fedjax_pfl.algorithms import (
@@ -34,6 +37,7 @@ from fedjax_pfl.core.losses import sum_squares
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.evaluation.new_clients import first_state
 from fedjax_pfl.federated.cohort import all_send
+from fedjax_pfl.federated.rounds import stage_shapes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
@@ -140,6 +144,56 @@ def test_the_fits_of_ditto_draw_for_themselves():
   assert jnp.abs(own['head']['kernel'] - up['head']['kernel']).max() > 1e-3
 
 
+def test_the_server_of_fedproto_needs_the_sum_of_uploads_alone():
+  """With noise it has no more: copies of their mean."""
+  algorithm, server = begun('fedproto')
+  ids = jnp.array([1, 4])
+  senders = all_send(ids, DATA.count[ids], DATA)
+
+  @jax.jit
+  def both(server):
+    client = algorithm.init_client(server, None, None)
+    rows = [
+      algorithm.local_update(server, client, client_of(DATA, i), KEY(0))[1]
+      for i in ids.tolist()
+    ]
+    up = jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    mean = jax.tree.map(lambda leaf: 0 * leaf + leaf.mean(0), up)
+    return [
+      algorithm.aggregate(server, one, senders).means for one in (up, mean)
+    ]
+
+  assert_close(*both(server))
+
+
+def test_the_decay_of_gpfl_is_not_clipped():
+  """Three steps of almost no gradient, with eta mu = 0.05 * 0.1."""
+  train = PLAIN._replace(
+    epochs=1, momentum=0.0, weight_decay=0.0, clip_norm=1e-6
+  )
+  algorithm, server = begun('gpfl', QUIET, train=train)
+  client = algorithm.init_client(server, None, None)
+  _, up, _ = jax.jit(algorithm.local_update)(
+    server, client, client_of(NINE, 0), KEY(0)
+  )
+  assert_close(up.embeddings, 0.995**3 * server.embeddings)
+
+
+@pytest.mark.parametrize(
+  'name', ['fedcp', *map(long, ('fedconcat', 'fedpac', 'gpfl'))]
+)
+def test_products_beside_the_model_are_float32_on_every_device(name):
+  shape, classes = (4, 4, 1), 2
+  data, key = make_data(shape=shape, classes=classes), KEY(0)
+  for stage, *states in stage_shapes(build(name, norm_task(shape)), data):
+    rows = jax.eval_shape(stage.prepare_data, states[0], data)
+    program = str(
+      jax.make_jaxpr(round_of(stage))(*states, jnp.arange(2), rows, key)
+    )
+    # Of each product both operands.
+    assert program.count('HIGHEST') == 2 * program.count('dot_general[') > 0
+
+
 # ---- Examples that a partition has sorted by class ---------------------------
 
 
@@ -209,7 +263,7 @@ def test_class_means_are_not_those_of_batches_of_one_class(name):
     client = algorithm.init_client(server, data, KEY(0))
     down = algorithm.download(server, client)
     _, up, _ = jax.jit(algorithm.local_update)(down, client, data, KEY(0))
-    found = [up.means] if name == 'fedproto' else [up.sums, up.shares]
+    found = [up.sums] if name == 'fedproto' else [up.sums, up.shares]
   for means in found:
     first, second = means[:2] / jnp.abs(means).max()
     assert jnp.abs(first - second).max() > 0.5

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from helpers import refused
 
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
@@ -47,6 +48,14 @@ def test_steps_left_out_change_neither_parameters_nor_momentum():
     update, state = tx.update(jnp.ones(()), state)
     moves.append(float(update))
   assert moves == [0.0, -1.0, 0.0, -1.5]
+
+
+def test_a_word_of_local_training_that_is_none_is_refused():
+  train = LocalTraining(optimizer='Adam', aggregation='mean')
+  assert refused(train.sgd, 0).startswith("optimizer: got 'Adam', expected")
+  assert refused(train.weights, jnp.ones(2)).startswith(
+    "aggregation: got 'mean'"
+  )
 
 
 @pytest.mark.parametrize('name', optimisers.OPTIMISERS)

@@ -3,6 +3,7 @@
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
@@ -16,6 +17,7 @@ from helpers import (
   make_data,
   play,
   refused,
+  round_of,
 )
 from norm_task import norm_task
 from small_runs import make_settings
@@ -79,6 +81,19 @@ def test_with_running_local_no_statistics_are_uploaded(name):
       *(sent.down, sent.state, client_of(DATA, 0), KEY(0)),
     )
     assert jax.tree.structure(after[0]) == jax.tree.structure(sent.state)
+    rows = jax.eval_shape(stage.prepare_data, server, DATA)
+    args = server, clients, jnp.array(COHORT), rows, KEY(0)
+    jax.eval_shape(round_of(stage), *args)
+
+
+def test_they_are_neither_pulled_nor_mixed():
+  """By Ditto, whose pull may be clipped, nor by the weights of FedALA."""
+  tx = load('ditto').pull({'w': 0.0, norm_stats.VAR: 0.0}, 0.5)
+  ones, twos = (dict.fromkeys(('w', norm_stats.VAR), n) for n in (1.0, 2.0))
+  assert tx.update(ones, tx.init(twos), twos)[0] == ones | {'w': 2.0}
+  (stage,) = build('fedala', task(), part='full')
+  for _, _, clients in stage_shapes((stage,), DATA):
+    assert not norm_stats.names_of(clients.mixture)
 
 
 def test_clients_that_keep_them_are_tested_by_their_own():

@@ -66,7 +66,8 @@ def check_ifca(case):
   algorithm = build(case, 'ifca', clusters=case['clusters'])
 
   def init_server(key):
-    first = algorithm.init_server(key)
+    # Of one model: several with the given one are refused.
+    first = build(case, 'ifca', clusters=1).init_server(key)
     params = jax.tree.map(lambda leaf: leaf[0], first.params)
     head = jax.tree.map(lambda leaf: leaf[..., ::-1], params['head'])
     pair = params, {**params, 'head': head}
