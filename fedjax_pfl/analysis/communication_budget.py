@@ -1,10 +1,10 @@
 """Bytes that a config sends, and the rounds of FedAvg that send as many.
 
-  R = [sum over stages of f T (up + down) + once] / (f 2 P)
+  R = [sum over stages of f T ((1 - d) up + down) + once] / (f 2 P)
 
-Bytes to and from one client, with f of the clients in a round of T, and P the
-bytes of the config's model. Counted in the messages of the method; nothing is
-trained.
+Bytes to and from one client, with f of the clients in a round of T, of which d
+drop out, and P the bytes of the config's model. Counted in the messages of the
+method; nothing is trained.
 """
 
 from typing import NamedTuple
@@ -33,28 +33,31 @@ class StageBudget(NamedTuple):
   name: str
   rounds: int
   client_fraction: float
+  dropout_rate: float
   sizes: communication.Communication
 
   @property
   def total(self) -> float:
     """Return the bytes to and from one client, on average."""
-    each = self.sizes.up + self.sizes.down
+    each = (1 - self.dropout_rate) * self.sizes.up + self.sizes.down
     return self.client_fraction * self.rounds * each + self.sizes.initial
 
 
 def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
   shape = peek_shape(settings.data)
-  num_clients = settings.data.num_seen_clients
+  training, num_clients = settings.training, settings.data.num_seen_clients
   task = outline(build_task(settings, shape))
-  data = shapes_of_clients(shape, num_clients, settings.training.batch_size)
-  fraction = settings.num_drawn / num_clients
-  senders = settings.training.buffer_size or settings.num_drawn
+  data = shapes_of_clients(shape, num_clients, training.batch_size)
+  fraction = training.client_fraction  # of a random cohort, on average
+  if training.sampling == 'fixed':
+    fraction = settings.num_drawn / num_clients
+  part = training.buffer_size / num_clients or fraction, training.dropout_rate
   budgets = []
   for stage, *states in stage_shapes(build_stages(settings, task), data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))
-    own = 1.0 if stage.full_participation else senders / num_clients
-    budgets.append(StageBudget(stage.name, stage.rounds, own, sent))
+    own = (1.0, 0.0) if stage.full_participation else part
+    budgets.append(StageBudget(stage.name, stage.rounds, *own, sent))
   model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   total = sum(budget.total for budget in budgets)
   return budgets, total / (fraction * 2 * trees.num_bytes(model))

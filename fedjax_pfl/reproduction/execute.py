@@ -175,7 +175,7 @@ def _begin(
   settings = _with_start(training.settings, training, results)
   experiment = build_experiment(settings, progress.log)
   first = training.init_from
-  start = results.key_of(first) if first else ''
+  start = keys.model_key(results.key_of(first), first.settings) if first else ''
   key = keys.training_key(settings, experiment.data_id, start)
   dataset = settings.data.dataset.replace('/', '_')  # emnist/byclass
   name = f'{settings.algorithm}_{dataset}_seed{settings.seed}_{key}'

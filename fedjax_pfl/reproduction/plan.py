@@ -45,7 +45,8 @@ def training_of(
   first = training_of(init_from, None, seed) if init_from else None
   start = {'init_from': INIT_FROM} if init_from else {}
   settings = parse_config({**config, 'seed': seed, **start})
-  identity = keys.training_key(settings, '', first.identity if first else '')
+  begins = keys.model_key(first.identity, first.settings) if first else ''
+  identity = keys.training_key(settings, '', begins)
   return PlannedRun(settings, identity, first)
 
 

@@ -43,7 +43,7 @@ class StoredRun(NamedTuple):
   path: pathlib.Path
   key: str  # of the training
   setting: str  # the key without the data
-  start: str  # key of the training that it started from, or ''
+  start: str  # key of the model that it started from, or ''
   settings: Settings
   stored: dict[str, Any]  # config.json
   result: dict[str, Any]  # result.json
@@ -148,7 +148,8 @@ class Results:
       check_agree(old, new)
     self._read[path] = read
     if result['rounds']:  # else its model is that of another run
-      self._models[run_dir.model_digest(path)] = key
+      model = keys.model_key(key, settings)
+      self._models[run_dir.model_digest(path)] = model
 
   def set_rows(self, rows: Iterable[Row]) -> None:
     """Take the rows of summary.csv; they answer what no run here answers."""
@@ -188,7 +189,8 @@ class Results:
     if first is not None:
       data, start = self.data.get(seed, ()), self.key_of(first)
       others = (keys.training_key(first.settings, one) for one in data)
-      starts = [start] if start else [*others]
+      trained = [start] if start else others
+      starts = [keys.model_key(one, first.settings) for one in trained]
     for start, one in itertools.product(starts, data):
       key = keys.training_key(training.settings, one, start)
       if key in self.paths or key in self.row_of:

@@ -148,9 +148,12 @@ def _compare(
   for old, new in ((stored, now), may_differ):
     for name in new:
       if name != 'config' and old.get(name) != new[name]:
+        effect = 'if numbers differ, then in their last digits'
+        if name in ('version', 'commit'):
+          effect = 'what moved numbers is in CHANGELOG.md'
         log(
           f'{path} was started with {name} {old.get(name)}, this is '
-          f'{new[name]}: if numbers differ, then in their last digits.'
+          f'{new[name]}: {effect}.'
         )
 
 

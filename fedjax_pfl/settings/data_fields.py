@@ -61,7 +61,10 @@ class DataSettings:
     'cifar10', one_of(NAMES, 'an image set; your own under "folder" or "npz"')
   )
   data_dir: str = field(
-    '', path('a path as a string; "" is the default place'), NOTHING
+    '',
+    path('a path as a string; "" is the default place'),
+    NOTHING,
+    resumable=True,  # a run has the fingerprint of what is there
   )
   max_train_examples: int = field(
     0, count('training images', 'a fraction instead of a number', 0)

@@ -8,6 +8,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings.schema import FIELDS, Settings
+from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 
 # The loss of every step, and the numbers of every round, are kept in memory.
 MAX_EPOCHS = 100_000
@@ -19,6 +20,7 @@ Refuse = Callable[..., None]  # `_refuse_if` with the fields
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
   refuse_if = partial(_refuse_if, flat)
+  _check_parts(settings, flat, refuse_if)
   _check_rounds(settings, refuse_if)
   _check_evaluation(settings, refuse_if)
   _check_buffer(settings, refuse_if)
@@ -40,6 +42,39 @@ def _refuse_if(
     got = flat[name] if got is None else got
     raise bad_input(
       name, got=got, expected=expected, choices=choices, cause=cause
+    )
+
+
+def _check_parts(
+  settings: Settings, flat: Mapping[str, Any], refuse_if: Refuse
+) -> None:
+  """Refuse a field that does nothing, because what it is a part of is off."""
+  training = settings.training
+  has_optimizer = training.server_optimizer != 'none'
+  is_compressed = training.compression != 'none'
+  for name, is_on, main in (
+    ('server_learning_rate', has_optimizer, 'server_optimizer=sgd'),
+    ('server_momentum', has_optimizer, 'server_optimizer=sgd'),
+    ('compression_levels', is_compressed, 'compression=qsgd'),
+    ('compression_share', is_compressed, 'compression=topk'),
+    (
+      'speed_sigma',
+      training.client_speeds == DRAWN_SPEEDS,
+      'client_speeds=lognormal',
+    ),
+    ('late_clients', training.deadline, 'deadline=20'),
+    (
+      'server_trainable',
+      training.server_data_fraction,
+      'server_data_fraction=0.05',
+    ),
+  ):
+    default = FIELDS[name].default
+    refuse_if(
+      not is_on and flat[name] != default,
+      name,
+      f'{default} without {main.partition("=")[0]}: alone it does nothing',
+      (main, f'{name}={default}'),
     )
 
 

@@ -8,7 +8,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import jax
+
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data.held_out import halves
@@ -24,6 +27,7 @@ from fedjax_pfl.federated.placement import (
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, flat_config, parse_config
+from fedjax_pfl.settings.schema import SystemSettings
 from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 from fedjax_pfl.training import build_checks, build_method
 from fedjax_pfl.training.build_data import UnseenClients, build_data
@@ -123,6 +127,7 @@ def build_experiment(
   """
   settings = parse_config(config)
   check_loaded(flat_config(settings))
+  check_alone(settings.system)
   make_mesh(settings.system.devices)  # refuses more than there are
   # Model and method first: they cost nothing, data may cost half a minute.
   shape = build_method.peek_shape(settings.data)
@@ -134,6 +139,7 @@ def build_experiment(
     start = warm_start.load_start(
       settings.init_from, settings.model.name, shape.image_shape, task, log
     )
+    start.check_head(task, settings.model)
     task = start.begin(task)
   stages, budget = stages_and_budget(settings, task, shape, log)
   data = build_data(settings, log)
@@ -190,6 +196,21 @@ def build_timing(
     return sim_time.make_buffers(stages, train, speeds, *how, log)
   how = training.deadline, training.late_clients
   return sim_time.make_timing(stages, train, speeds, *how, log)
+
+
+def check_alone(system: SystemSettings) -> None:
+  """Refuse several devices or processes where one trains all clients."""
+  is_host = system.clients_placement == 'host'
+  number = max(system.devices, jax.process_count())
+  if number > 1 and (is_host or system.debug):
+    name = 'clients_placement=host' if is_host else 'debug=True'
+    raise bad_input(
+      'devices',
+      got=f'{number} devices or processes, with {name}',
+      expected='one, which then trains all clients of a round',
+      choices=['devices=1, in one process', f'no {name}'],
+      cause='two ways to save memory or time that do not go together',
+    )
 
 
 def placed(experiment: Experiment) -> Experiment:

@@ -150,7 +150,9 @@ def check_own_method(
         ('server', 'client'), after, states, strict=True
       ):
         if any(map(_is_key, jax.tree.leaves(new))):
-          words = 'jax.random.key_data(key) is kept, wrap_key_data gives the key'
+          words = (
+            'jax.random.key_data(key) is kept, wrap_key_data gives the key'
+          )
           refuse(f'a key of jax.random in the {who} of {stage.name}', words)
         if trees.kinds(new) != trees.kinds(old):
           odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}

@@ -7,7 +7,7 @@ left out like any other field.
 
   training_key    the fields that change the numbers of training, the
                   fingerprint of the data, the number of rounds, and, for a run
-                  that starts from the model of another, the key of that run
+                  that starts from the model of another, the key of that one
   evaluation_key  the fields that change the numbers of evaluation: what a
                   client adapts on and how, its tests, their scoring
   result_key      both, and the views: all that a run's result depends on
@@ -86,10 +86,19 @@ def row_key(training: str, evaluation: str, own: str) -> str:
   return training if evaluation == own else f'{training}_{evaluation}'
 
 
+def model_key(training: str, settings: Settings) -> str:
+  """Return the key of the model that a training ends with.
+
+  `select` is a field of evaluation, but says of which round the model is.
+  """
+  select = settings.evaluation.select
+  return training if select == 'last' else _hash([training, select])
+
+
 def run_key(
   workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
-  """Return the training key of a run directory; see `start_key`.
+  """Return the key of the model of a run directory; see `start_key`.
 
   Of a file that a run began with, its digest.
   """
@@ -101,18 +110,18 @@ def run_key(
     settings = parse_config(stored['config'])
   except BadInput as error:  # a run of another version
     raise BadInput(f'{workdir}: {error}') from error
-  return training_key(settings, stored['data'], start)
+  return model_key(training_key(settings, stored['data'], start), settings)
 
 
 def start_key(
   workdir: str | os.PathLike, known: Mapping[str, str] | None = None
 ) -> str:
-  """Return the training key of the run whose model this one started from.
+  """Return the key of the model that this run started from.
 
   '' for a fresh model. The fingerprint of the data ends with the digest of the
   initial model. Its run is the one at `init_from`, if the model there still has
-  this digest, or one that is `known` ({digest of the final model: training
-  key}), or is in the same folder as this one.
+  this digest, or one that is `known` ({digest of the final model: its key}),
+  or is in the same folder as this one.
   """
   stored, path = load_config(workdir), pathlib.Path(workdir)
   digest = stored['data'].partition('+')[2]

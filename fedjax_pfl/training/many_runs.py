@@ -87,22 +87,38 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   than rounding; the images are those of the first.
   """
   first = experiments[0]
-  assert len({own.dataset.fingerprint for own in experiments}) == 1
+  return [
+    _map_data(_widen, with_images_of(own, first), *experiments)._replace(
+      task=first.task
+    )
+    for own in experiments
+  ]
+
+
+def with_images_of(experiment: Experiment, first: Experiment) -> Experiment:
+  """Return the experiment on the arrays of images that the first has."""
+  assert experiment.dataset.fingerprint == first.dataset.fingerprint
+
+  def move(data, of_first):
+    return of_first._replace(index=data.index, count=data.count)
+
+  moved = _map_data(move, experiment, first)
+  return moved._replace(dataset=first.dataset)
+
+
+def _map_data(
+  fn: Callable[..., ClientData], experiment: Experiment, *others: Experiment
+) -> Experiment:
+  """Return the experiment with the data that `fn` returns of all of them."""
   splits = [
-    {name: getattr(own, name) for name in SPLITS} for own in experiments
+    {name: getattr(own, name) for name in SPLITS}
+    for own in (experiment, *others)
   ]
 
   def is_data(node):
     return isinstance(node, ClientData)
 
-  return [
-    own._replace(
-      dataset=first.dataset,
-      task=first.task,
-      **jax.tree.map(_widen, data, *splits, is_leaf=is_data),
-    )
-    for own, data in zip(experiments, splits, strict=True)
-  ]
+  return experiment._replace(**jax.tree.map(fn, *splits, is_leaf=is_data))
 
 
 def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
@@ -112,7 +128,7 @@ def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
   if missing:
     pad = np.pad if isinstance(index, np.ndarray) else jnp.pad
     index = pad(index, ((0, 0), (0, missing)))
-  return of_all[0]._replace(index=index, count=data.count)
+  return data._replace(index=index)
 
 
 def static_key(settings: Settings) -> str:
@@ -171,7 +187,7 @@ def _divide(experiments: Sequence[Experiment]) -> list[list[int]]:
   parts: dict[tuple, list[int]] = {}
   for place in range(len(experiments)):
     constants = tuple(
-      own[place]
+      (name, own[place])
       for name, own in values.items()
       if name not in arguments or (name in decisive and own[place] in (0, 1))
     )

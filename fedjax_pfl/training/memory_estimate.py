@@ -84,14 +84,19 @@ def check_room(experiment: Experiment) -> None:
   From shapes: nothing is compiled.
   """
   for stage, *states in stage_shapes(experiment.stages, experiment.train):
-    check_fits(_known(experiment, stage, states))
+    known = _known(experiment, stage, states)
+    check_fits(known, experiment.placement.num_devices)
 
 
-def check_fits(memory: Memory) -> None:
+def check_fits(memory: Memory, num_devices: int = 1) -> None:
   """Refuse a run that needs more than the device has, or the host."""
+  on_host = memory.host + memory.best
+  if target() == 'cpu':  # it is the memory of all devices, too
+    shared = memory.images + memory.rows + memory.server
+    on_host += shared + num_devices * (memory.peak - shared)
   for place, need, has in (
     ('the device', memory.peak, room_on_device()),
-    ('the host', memory.host + memory.best, room_on_host()),
+    ('the host', on_host, room_on_host()),
   ):
     if has is not None and need > has:
       raise bad_input(

@@ -87,7 +87,7 @@ class Program:
       self.stages(numbers)[place], server
     )
     training = settings.training
-    return with_failures(
+    algorithm = with_failures(
       stage,
       training.dropout_rate,
       settings.system.on_divergence == 'exclude',
@@ -95,6 +95,14 @@ class Program:
       aggregates_nothing=settings.dp.clip > 0,
       has_deadline=training.deadline > 0,
     ).algorithm
+
+    def local_update(*args):
+      client, up, metrics = algorithm.local_update(*args)
+      # A run reads no arrays: the loss of every step stays with its client.
+      scalars = {name: own for name, own in metrics.items() if not own.ndim}
+      return client, up, scalars
+
+    return algorithm._replace(local_update=local_update)
 
   def _make_rounds(self, place: int, server: Server) -> Callable:
     """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""

@@ -21,7 +21,7 @@ WHO = FINITE, HAS_SENT, JOINED, SERVER_FINITE  # metrics that are no numbers
 
 
 def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
-  """Return the means of the scalars over those who trained and sent [T, C].
+  """Return the means over those who trained and sent [T, C].
 
   `counts` [T, C] are examples. NaN where nobody who trained sent anything;
   where no client trained, all count: their means are 0.
@@ -31,7 +31,7 @@ def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
   return {
     name: float(np.mean(values[used])) if used.any() else math.nan
     for name, values in metrics.items()
-    if values.ndim == 2 and name not in WHO
+    if name not in WHO
   }
 
 

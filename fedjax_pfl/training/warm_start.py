@@ -17,6 +17,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
+from fedjax_pfl.settings.training_fields import ModelSettings
 
 
 class Start(NamedTuple):
@@ -33,6 +34,23 @@ class Start(NamedTuple):
     if trees.leaf_names(params) == trees.leaf_names(task.is_head):
       return task._replace(init=lambda key: params)
     return task._replace(init=lambda key: trees.combine(params, task.init(key)))
+
+  def check_head(self, task: Task, settings: ModelSettings) -> None:
+    """Refuse a way to begin the head where the start brings one."""
+    brought = {*trees.leaf_names(self.params)}
+    if not any(
+      own and name in brought for name, own in trees.named(task.is_head).items()
+    ):
+      return
+    for name in ('head_init', 'head_bias'):
+      if (given := getattr(settings, name)) != 'default':
+        raise bad_input(
+          name,
+          got=given,
+          expected=f'default with init_from: the head is that of {self.path}',
+          choices=[f'{name}=default', 'init_from=""'],
+          cause='the config of a run with a head of its own',
+        )
 
   def identify(self, algorithm: str, data: Any) -> str:
     """Return the fingerprint of the data and of the first parameters.

@@ -11,7 +11,13 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training.build_method import outline_stages
+from fedjax_pfl.training.build import stages_and_budget
+from fedjax_pfl.training.build_method import (
+  build_task,
+  outline_stages,
+  peek_shape,
+)
+from fedjax_pfl.training.many_runs import static_key
 from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.choose import BestSetting
 from fedjax_pfl.tuning.combinations import Combination
@@ -23,9 +29,11 @@ def plan_sweep(
 ) -> list[list[Settings]]:
   """Return the settings [config][seed]; refuse what could not be trained.
 
-  Every setting is checked, and its method built, before the first is trained.
+  Every setting is checked and its method built, and every program traced on
+  shapes, before the first is trained. Examples, and the run to start from, are
+  not read.
   """
-  rows = []
+  rows, traced = [], set()
   for own in map(parse_config, configs):
     if tunes and not own.data.validation_fraction:
       raise bad_input(
@@ -35,7 +43,12 @@ def plan_sweep(
         choices=['--config.validation_fraction=0.1'],
         cause='the field was forgotten; the tests choose nothing',
       )
-    outline_stages(own)
+    if (key := static_key(own)) in traced:
+      outline_stages(own)
+    else:
+      shape = peek_shape(own.data)
+      stages_and_budget(own, build_task(own, shape), shape, lambda text: None)
+      traced.add(key)
     rows.append([replace(own, seed=seed) for seed in range(seeds)])
   if tunes:
     _check_same_examples([row[0] for row in rows])

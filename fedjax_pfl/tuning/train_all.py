@@ -11,14 +11,18 @@ from pathlib import Path
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.runs import identity, run_dir
-from fedjax_pfl.settings import Settings, parse_config, to_config
+from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.build import (
   Experiment,
   build_experiment,
   with_numbers_of,
 )
-from fedjax_pfl.training.many_runs import static_key, train_many
+from fedjax_pfl.training.many_runs import (
+  static_key,
+  train_many,
+  with_images_of,
+)
 
 Log = Callable[[str], None]
 
@@ -40,11 +44,13 @@ def train_all(
   A training that diverges ends alone, without a result (`is_diverged`). One
   that diverged before is not repeated. Runs that differ in seeds and traced
   numbers share a program; finished ones among them count for its shapes, so
-  that a repeated sweep has the bits of an unbroken one.
+  that a repeated sweep has the bits of an unbroken one. Settings that differ in
+  fields which change no number are one run, with the first of them.
   """
   data_of = keys.make_data_of(log)
   paths = [Path(folder) / _name(own, data_of(own)) for own in settings]
   groups: dict[str, dict[Path, Settings]] = {}
+  known: dict[Path, Settings] = {}
   todo = set()
   for own, path in zip(settings, paths, strict=True):
     if sentence := divergence.sentence_of(path):
@@ -53,7 +59,7 @@ def train_all(
         f'{divergence.NAME} in its directory it is). {sentence}'
       )
       continue
-    own = _as_started(own, path)
+    own = known.setdefault(path, _as_started(own, path))
     groups.setdefault(static_key(own), {})[path] = own
     if not run_dir.is_finished(path):
       todo.add(path)
@@ -64,7 +70,9 @@ def train_all(
       built: dict[int, Experiment] = {}  # by seed: the same images
       for own in runs.values():
         if own.seed not in built:
-          built[own.seed] = build_experiment(own, log)
+          new = build_experiment(own, log)
+          first = next(iter(built.values()), new)
+          built[own.seed] = with_images_of(new, first)
       experiments = [
         with_numbers_of(built[own.seed], own) for own in runs.values()
       ]
@@ -88,11 +96,12 @@ def _name(settings: Settings, data: str) -> str:
 def _as_started(settings: Settings, path: Path) -> Settings:
   """Return the settings; of a stopped run its own.
 
-  They may differ in fields that do not change the result. Code of the user's
-  own is that of the settings: a run directory only has its name.
+  They may differ in fields that do not change the result. What may differ
+  between two parts of a run is that of the settings; and so is code of the
+  user's own, of which a run directory only has the name.
   """
   if not (path / identity.CONFIG).is_file():
     return settings
   given = to_config(settings)
-  code = {field: given[field] for field in user_code.FIELDS}
-  return parse_config({**run_dir.load_config(path)['config'], **code})
+  new = {name: given[name] for name in (*RESUMABLE, *user_code.FIELDS)}
+  return parse_config({**run_dir.load_config(path)['config'], **new})

@@ -23,6 +23,11 @@ def test_fedavg_sends_as_much_as_fedavg_and_fedbabu_less():
   buffers = {'client_speeds': 'lognormal', 'buffer_size': 1}
   _, fewer = communication_budget(settings_of('fedavg', **buffers))
   assert fewer == pytest.approx(rounds / 5, rel=1e-4)  # 5 of 20 in a round
+  # Nobody is drawn less than once, but by chance; who drops out sends nothing.
+  lost = {'sampling': 'poisson', 'client_fraction': 0.01, 'dropout_rate': 0.5}
+  (stage,), fewer = communication_budget(settings_of('fedavg', **lost))
+  assert fewer == pytest.approx(0.75 * rounds, rel=1e-4)
+  assert stage.client_fraction == 0.01
   (stage,), rounds = communication_budget(settings_of('fedbabu'))
   assert stage.sizes.up < stage.sizes.down
   assert 0 < rounds < stage.rounds

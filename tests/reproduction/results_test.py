@@ -8,6 +8,7 @@ from finished_runs import COUNT, TRAIN_COUNT, make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.reproduction.plan import training_of
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.runs import run_dir
@@ -54,13 +55,18 @@ def test_runs_of_another_machine_may_not_disagree(tmp_path):
   assert str(bad) in message and str(run) in message
 
 
-def test_runs_that_started_from_another(tmp_path):
+@pytest.mark.parametrize(
+  'fields', [{}, {'validation_fraction': 0.1, 'select': 'validation'}]
+)
+def test_runs_that_started_from_another(tmp_path, fields):
   """The first is found wherever it is; the others follow it."""
-  first = make_run(tmp_path / 'runs' / 'z', model=b'1')
+  first = make_run(tmp_path / 'runs' / 'z', model=b'1', **fields)
   digest = run_dir.model_digest(first)
   begun = {'data': f'images-clients+{digest}', 'init_from': str(first)}
   make_run(tmp_path / 'runs' / 'a', **begun)
   results = Results(tmp_path)
+  planned = training_of(make_settings(), make_settings(**fields), 0)
+  assert results.path_of(planned) == tmp_path / 'runs' / 'a'
   second = make_run(tmp_path / 'b' / 'b', seed=1, **begun)
   first.rename(tmp_path / 'away')
   results.add_run(second)

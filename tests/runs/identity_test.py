@@ -89,12 +89,18 @@ def test_another_version_devices_and_resumable_fields_are_logged(tmp_path):
   path, logged = tmp_path / 'config.json', []
   stored = json.loads(path.read_text())
   before = {'jax': '0.1.2', 'devices': ['8 x gpu NVIDIA H100']}
+  before['version'] = '0.1'
   path.write_text(json.dumps({**stored, **before}))
   begin_on(2, logged.append)
   assert logged == [
-    f'{tmp_path} was started with {name} {old}, this is {new}: if numbers '
-    'differ, then in their last digits.'
+    f'{tmp_path} was started with {name} {old}, this is {new}: '
+    + (
+      'what moved numbers is in CHANGELOG.md.'
+      if name == 'version'
+      else 'if numbers differ, then in their last digits.'
+    )
     for name, old, new in (
+      ('version', '0.1', stored['version']),
       ('jax', '0.1.2', stored['jax']),
       ('devices', ['8 x gpu NVIDIA H100'], stored['devices']),
       ('devices', 1, 2),

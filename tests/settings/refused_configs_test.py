@@ -72,6 +72,9 @@ NO_DATA_NEEDED = [
     'got 5, expected a divisor of 12, the clients',
   ),
   (BANDED | {'client_fraction': 0.3}, 'and 3.33333, 1 / client_fraction: '),
+  ({'server_learning_rate': 0.1}, 'got 0.1, expected 1.0 without server_opt'),
+  ({'client_speeds': 'x', 'speed_sigma': 2.0}, 'expected 1.0 without client_s'),
+  ({'devices': 2, 'debug': True}, "got '2 devices or processes, with debug"),
 ]
 # Found in the labels alone; more of them are in data/partition_test.py.
 PARTITIONS = [

@@ -230,7 +230,8 @@ def test_a_field_states_what_it_changes():
     *('metrics', 'select', 'test_fraction'),
     *(name for name in FIELDS if name.startswith('finetune.')),
   }
-  assert RESUMABLE == ('devices', 'clients_placement', 'tracker', 'debug')
+  resumable = {'data_dir', 'devices', 'clients_placement', 'tracker', 'debug'}
+  assert {*RESUMABLE} == resumable
 
 
 def test_the_page_is_that_of_the_code():

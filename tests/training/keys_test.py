@@ -115,6 +115,12 @@ def test_the_run_that_another_started_from(tmp_path):
   second = make_run(tmp_path / 'second', model=b'2', **begun)
   expected = training('images-clients', start, init_from='elsewhere')
   assert keys.run_key(second) == expected
+  kept = {'validation_fraction': 0.1}  # of which round its model is
+  last, best = (
+    make_run(tmp_path / select, select=select, **kept)
+    for select in ('last', 'validation')
+  )
+  assert keys.run_key(last) != keys.run_key(best)
   moved = first.rename(tmp_path / 'moved')
   assert keys.run_key(second) == expected
   shutil.rmtree(moved)

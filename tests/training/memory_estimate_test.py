@@ -80,3 +80,11 @@ def test_what_memory_cannot_hold_is_a_sentence(room, words, tmp_path):
     message = refused(train, experiment, tmp_path / 'run')
   assert message.startswith('memory: got ') and words in message
   assert not (tmp_path / 'run').exists()
+
+
+def test_a_cpu_has_one_memory_for_devices_and_host():
+  room = memory_estimate.room_on_host()
+  each = dict.fromkeys(memory_estimate.Memory._fields[:7], 0)
+  half = memory_estimate.Memory(**{**each, 'clients': room, 'best': room // 2})
+  message = refused(memory_estimate.check_fits, half)
+  assert message.startswith(f"memory: got '{1.5 * room / 2**30:.2f} GiB")

@@ -62,6 +62,11 @@ def test_a_run_begins_with_the_model_of_another(start):
   assert build(other, rounds=0, **OTHER_PARTITION).data_id != experiment.data_id
 
 
+def test_a_head_that_begins_otherwise(start):
+  message = refused(lambda: build(start()[0], head_init='similar'))
+  assert "head_init: got 'similar', expected default with init_from" in message
+
+
 def test_a_model_of_another_shape(start):
   message = refused(build, start(num_classes=62)[0])
   assert 'a convnet3 for 62 classes of 8x8x1 images, ' in message

@@ -39,6 +39,7 @@ def plan(*combinations, seeds=1, tunes=False, **fields):
     ({'hp.mu': '-1.0'}, 'a number, 0 or more'),
     ({'learning_rate': 'fast'}, "got 'fast', expected a learning rate above 0"),
     ({'local_epochs': '0.5'}, 'a whole number of epochs'),
+    ({'views': "('nothing',)"}, 'expected a view of this method'),
   ],
 )
 def test_what_no_setting_can_be_is_refused_before_training(fields, words):

@@ -33,22 +33,32 @@ def ignore(text):
 
 
 def test_every_setting_is_trained_once(tmp_path):
-  settings = [make(learning_rate=0.02), make(seed=1), make(), make(rounds=1)]
+  # Fields that change no number find the same run.
+  same = make(save_clients=())
+  settings = [make(learning_rate=0.02), make(seed=1), same, make(rounds=1)]
   paths = train_all(settings, tmp_path, ignore)
   assert paths[0] == paths[2]  # 0.02 is that of small_runs
   assert len({*paths}) == len([*tmp_path.iterdir()]) == 3
   assert all(map(run_dir.is_finished, paths))
   assert run_dir.load_result(paths[3])['rounds'] == 1
   before = small_runs.snapshot(tmp_path)
-  # Fields that change no number find the same runs.
   again = [make(save_clients=()), make(seed=1)]
   assert train_all(again, tmp_path, ignore) == paths[:2]
   assert small_runs.snapshot(tmp_path) == before
   # One that was stopped goes on: nothing but its result is missing.
   whole = small_runs.numbers_of(paths[3])
   (paths[3] / run_dir.RESULT).unlink()
+  moved = module._as_started(make(rounds=1, data_dir='/new'), paths[3])
+  assert moved.data.data_dir == '/new'
   assert train_all(settings[3:], tmp_path, ignore) == paths[3:]
   assert small_runs.numbers_of(paths[3]) == whole
+
+
+def test_seeds_share_the_array_of_their_images(tmp_path, monkeypatch):
+  found = []
+  monkeypatch.setattr(module, 'train_many', lambda runs, *_: found.extend(runs))
+  train_all([make(), make(seed=1)], tmp_path, ignore)
+  assert found[0].train.x is found[1].train.x
 
 
 def test_a_grid_with_two_seeds_compiles_a_round_once(tmp_path):
