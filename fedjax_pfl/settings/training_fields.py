@@ -241,7 +241,7 @@ class PrivacySettings:
   Attributes:
     clip: largest norm of what a client changes in a round; 0: no privacy
     clip_quantile: the clip follows this quantile of the norms; 0: it stays
-    noise_multiplier: deviation of the noise in a sum, in clips; 0: as
+    noise_multiplier: deviation of the new noise in a sum, in clips; 0: as
       dp.epsilon needs
     epsilon: budget of the run, from which its noise follows
     delta: of the budget; far below 1 / num_clients

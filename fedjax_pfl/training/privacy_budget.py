@@ -96,7 +96,11 @@ def make_budget(
   log(
     'Privacy of clients ({neighbours}): epsilon {epsilon:.3g} at delta '
     '{delta:g} after all rounds, noise of {noise_multiplier:.4g} clips of '
-    '{clip:g} in a sum.'.format(**budget.summary())
+    '{clip:g} in a sum{bands}.'.format(
+      **budget.summary(),
+      bands=', and of what it takes back from the rounds before'
+      * (dp.bands > 1),
+    )
   )
   if whole:
     log(f'Clipped as it is, being no change of a model: {", ".join(whole)}.')
