@@ -140,10 +140,9 @@ class LocalTraining(NamedTuple):
     return jnp.where(jnp.any(counts > 0), counts, 1)
 
 
-AGGREGATIONS = ('uniform', 'examples')
 RULES = {
   'optimizer': one_of(optimisers.OPTIMISERS, 'an optimiser of local training'),
-  'aggregation': one_of(AGGREGATIONS, 'a way to weigh clients'),
+  'aggregation': one_of(('uniform', 'examples'), 'a way to weigh clients'),
 }
 
 

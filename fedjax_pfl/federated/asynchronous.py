@@ -7,8 +7,8 @@
 A round is a buffer B of C uploads. When a client finishes depends on its steps
 and its speed, not on the weights: the events are simulated beforehand, and the
 compiled rounds are those of any method, with the buffer as their cohort. The
-server keeps its last versions, as many as the schedule needs, and hands a
-client the one that it downloaded.
+server keeps the versions from which a client at work, or in the buffer, has
+begun, and hands a client the one that it downloaded.
 
 `buffered` wraps a method of one stage whose upload is (a part of) a model: the
 method aggregates w + d_i / sqrt(1 + tau_i) in the place of w_i, with its own
@@ -76,13 +76,32 @@ def make_schedule(
   return Schedule(*map(np.array, zip(*rows, strict=True)))
 
 
+def places_of_versions(staleness: np.ndarray) -> np.ndarray:
+  """Return where the server keeps version v = 0 .. T, of tau [T, C]: [T + 1].
+
+  The first place that is free, until the last round that needs it; of a version
+  that none needs, as the last, one past the others.
+  """
+  until = np.full(len(staleness) + 1, -1)
+  for number, late in enumerate(staleness):
+    until[number - late[late > 0]] = number
+  places, ends = np.full(len(until), -1), []
+  for version, last in enumerate(until):
+    if last >= 0:
+      free = [place for place, end in enumerate(ends) if end < version]
+      place = free[0] if free else len(ends)
+      ends[place : place + 1] = [last]
+      places[version] = place
+  return np.where(places < 0, max(1, len(ends)), places)
+
+
 # ---- A method in buffers -----------------------------------------------------
 
 
 class Buffered(NamedTuple):
   round: Array
   own: Server  # of the method
-  versions: Params  # [L, ...], version v in place v mod L
+  versions: Params  # [L, ...], by `places_of_versions`
 
 
 class Worker(NamedTuple):
@@ -92,7 +111,8 @@ class Worker(NamedTuple):
 
 def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
   """Return the stage whose rounds are the buffers of a schedule."""
-  method, length = stage.algorithm, int(schedule.staleness.max()) + 1
+  method, places = stage.algorithm, places_of_versions(schedule.staleness)
+  length = int(places[-1])
   table = np.zeros((len(schedule.cohorts), num_clients), np.int32)
   np.put_along_axis(table, schedule.cohorts, schedule.staleness, 1)
 
@@ -107,7 +127,8 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
 
   def download(server, client):
     own, tau = _own(server), staleness(server, client.id)
-    old = trees.gather(server.versions, (server.round - tau) % length)
+    place = jnp.asarray(places)[server.round - tau]
+    old = trees.gather(server.versions, place)
     params = trees.choose(tau == 0, own.params, old)
     own = own._replace(params=params, round=own.round - tau)
     return method.download(own, client.own)
@@ -129,7 +150,7 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
 
   def post_aggregate(server, data, rng):
     own = method.post_aggregate(_own(server), data, rng)
-    place = server.round % length
+    place = jnp.asarray(places)[server.round]
     versions = trees.scatter(server.versions, place, own.params)
     return Buffered(server.round, own, versions)
 

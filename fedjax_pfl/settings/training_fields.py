@@ -1,7 +1,6 @@
 """The sections `model`, `training`, `dp`: what is trained, and how."""
 
-from fedjax_pfl.client.local_training import AGGREGATIONS
-from fedjax_pfl.client.optimisers import OPTIMISERS
+from fedjax_pfl.client.local_training import RULES
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
@@ -184,15 +183,11 @@ class TrainingSettings:
     rules.interval('(0, 1]', 'what is taken off: 0.005 for 0.995'),
     traced=True,
   )
-  optimizer: str = field(
-    'sgd', one_of(OPTIMISERS, 'an optimiser of local training')
-  )
+  optimizer: str = field('sgd', RULES['optimizer'])
   momentum: float = field(0.9, MOMENTUM, traced=True)
   weight_decay: float = field(0.0, rules.at_least(0, rules.SIGN), traced=True)
   clip_norm: float = field(0.0, rules.at_least(0, 'a sign; 0 clips nothing'))
-  aggregation: str = field(
-    'uniform', one_of(AGGREGATIONS, 'a way to weigh clients')
-  )
+  aggregation: str = field('uniform', RULES['aggregation'])
   server_optimizer: str = field(
     'none',
     one_of(

@@ -19,6 +19,7 @@ from fedjax_pfl.federated.asynchronous import (
   buffered,
   check_method,
   make_schedule,
+  places_of_versions,
 )
 from fedjax_pfl.federated.rounds import begin
 
@@ -50,6 +51,12 @@ def test_no_client_works_twice_and_at_most_m_at_a_time(at_work, size):
   equal = make_schedule(np.ones(K), orders, at_work, at_work)
   assert not equal.staleness.any()
   assert equal.cohorts.tolist() == [sorted(o[:at_work]) for o in orders]
+
+
+def test_a_version_is_kept_until_the_last_client_that_began_with_it():
+  late = np.array([[0], [1], [0], [3], [1], [1]])  # versions 0, 0, 3 and 4
+  assert places_of_versions(late).tolist() == [0, 2, 2, 1, 0, 2, 2]
+  assert places_of_versions(late * 0).tolist() == [1] * 7
 
 
 def test_without_staleness_it_is_the_method():
