@@ -26,7 +26,6 @@ Differs from the paper: the weights a_i are 1 by default; momentum, where
 keep the h and v of their last round; here all download them anew.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -36,7 +35,7 @@ from jax.random import gumbel
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Batch, Key, Params, Task
+from fedjax_pfl.core.types import Array, Batch, Key, Params, Task, matmul
 
 
 class HParams(NamedTuple):
@@ -54,7 +53,6 @@ FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2307.01217'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()  # p_i stays, but (h + p_i) / 2 tells it
 BANDWIDTHS = (10, 15, 20, 50)
-matmul = partial(jnp.matmul, precision='highest')  # float32 on every device
 Gate = dict[str, Array]  # v
 
 

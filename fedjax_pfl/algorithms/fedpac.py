@@ -40,7 +40,7 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Params, Task
+from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.data.batching import num_labels
 
 
@@ -175,7 +175,7 @@ def head_weights(shares: Array, variance: Array, is_there: Array) -> Array:
 
   def weights(own):
     apart = own - flat
-    gram = jnp.matmul(apart, apart.T, precision='highest')
+    gram = matmul(apart, apart.T)
     x = simplex_minimum(jnp.diag(variance) + gram, is_there)
     x = jnp.where(x < SMALLEST_WEIGHT, 0, x)
     return x / jnp.maximum(jnp.sum(x), SMALLEST_WEIGHT)
@@ -201,7 +201,7 @@ def simplex_minimum(matrix: Array, is_there: Array) -> Array:
     mu = jnp.maximum(0.1 * jnp.sum(x * s) / number, smallest)
     ratio = jnp.where(is_there, s / x, 0)
     system = a + jnp.diag(ratio) + still
-    product = jnp.matmul(a, x, precision='highest')
+    product = matmul(a, x)
     right = there * (y - product + mu / jnp.where(is_there, x, 1))
     both = jnp.linalg.solve(system, jnp.stack([right, there], axis=1))
     dy = (1 - jnp.sum(x) - jnp.sum(both[:, 0])) / jnp.sum(both[:, 1])

@@ -26,7 +26,6 @@ last batch, in testing and in p_i, too, and do not shuffle; here all examples
 count.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -36,7 +35,7 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Key, Params, Task
+from fedjax_pfl.core.types import Array, Key, Params, Task, matmul
 from fedjax_pfl.data.label_counts import label_counts
 
 
@@ -56,7 +55,6 @@ RULES = {
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('head',)
-matmul = partial(jnp.matmul, precision='highest')  # float32 on every device
 Valve = dict[str, dict[str, Array]]  # v: the layers gamma and beta
 
 

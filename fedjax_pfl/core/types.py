@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 Array = jax.Array
 Key = jax.Array  # a typed key: jax.random.key(seed)
@@ -66,6 +67,14 @@ class Outputs(NamedTuple):
 
   features: Array  # [B, F] the input of the head
   logits: Array  # [B, Y]
+
+
+def matmul(a: Array, b: Array) -> Array:
+  """Return a @ b, with float32 on every device: for products of a method.
+
+  Those of a model have its precision.
+  """
+  return jnp.matmul(a, b, precision='highest')
 
 
 def linear_head(params: Params, features: Array) -> Array:
