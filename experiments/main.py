@@ -84,7 +84,7 @@ def log_memory(experiment, log):
   forecasts = memory_estimate.forecasts(experiment)
   log(align(memory_estimate.as_table(forecasts)))
   for _, forecast in forecasts:
-    memory_estimate.check_fits(forecast)
+    memory_estimate.check_fits(forecast, experiment)
 
 
 if __name__ == '__main__':

@@ -36,7 +36,7 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, Params, Task
 
 
@@ -58,18 +58,28 @@ class Up(NamedTuple):
   cluster: Array  # [] k_i
 
 
+def check_start(hp: HParams, start: str) -> None:
+  """Refuse a run: clients could not choose among M copies of its model."""
+  if start and not start.endswith('.safetensors') and hp.clusters > 1:
+    raise _equal(hp.clusters, start)
+
+
 def check_apart(task: Task, models: list[Params]) -> None:
-  """Refuse models with the head of one start: clients could not choose."""
+  """Refuse a file with a head, for the same reason."""
   heads = [jax.tree.leaves(trees.select(one, task.is_head)) for one in models]
   # By identity, which tracing has: what is drawn is a new array each time.
   if len(heads) > 1 and all(map(operator.is_, *heads[:2])):
-    raise bad_input(
-      'init_from',
-      got='a model with its head',
-      expected=f"'': the {len(heads)} models have to begin apart",
-      choices=['a .safetensors file without a head, which is drawn for each'],
-      cause='a run of another method to go on with',
-    )
+    raise _equal(len(heads), 'a model with its head')
+
+
+def _equal(number: int, start: str) -> BadInput:
+  return bad_input(
+    'init_from',
+    got=start,
+    expected=f"'': the {number} models have to begin apart",
+    choices=['a .safetensors file without a head, which is drawn for each'],
+    cause='a run of another method to go on with',
+  )
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:

@@ -101,7 +101,7 @@ def places_of_versions(staleness: np.ndarray) -> np.ndarray:
 class Buffered(NamedTuple):
   round: Array
   own: Server  # of the method
-  versions: Params  # [L, ...], by `places_of_versions`
+  kept: Params  # [L, ...], versions by `places_of_versions`
 
 
 class Worker(NamedTuple):
@@ -122,13 +122,13 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
     )
 
   def begin(own: Server) -> Buffered:
-    versions = jax.tree.map(lambda leaf: jnp.stack([leaf] * length), own.params)
-    return Buffered(own.round, own, versions)
+    kept = jax.tree.map(lambda leaf: jnp.stack([leaf] * length), own.params)
+    return Buffered(own.round, own, kept)
 
   def download(server, client):
     own, tau = _own(server), staleness(server, client.id)
     place = jnp.asarray(places)[server.round - tau]
-    old = trees.gather(server.versions, place)
+    old = trees.gather(server.kept, place)
     params = trees.choose(tau == 0, own.params, old)
     own = own._replace(params=params, round=own.round - tau)
     return method.download(own, client.own)
@@ -151,8 +151,8 @@ def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
   def post_aggregate(server, data, rng):
     own = method.post_aggregate(_own(server), data, rng)
     place = jnp.asarray(places)[server.round]
-    versions = trees.scatter(server.versions, place, own.params)
-    return Buffered(server.round, own, versions)
+    kept = trees.scatter(server.kept, place, own.params)
+    return Buffered(server.round, own, kept)
 
   def initialize(server, clients, data):
     own, rows = stage.initialize(_own(server), clients.own, data)

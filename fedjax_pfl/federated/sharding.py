@@ -148,14 +148,15 @@ class PerSize:
     self, make_fn: Callable[[Mesh | None], Callable], mesh: Mesh | str | None
   ):
     self.mesh = mesh
-    self._fn_of = cache(make_fn)
+    self._fn_of = cache(lambda size, mesh: make_fn(mesh))
 
   def __call__(self, server, clients, ids, *args):
     ids, mesh = jnp.asarray(ids), self.mesh
+    size = ids.shape[-1]
     if mesh == 'auto':
-      mesh = make_mesh(choose_devices(ids.shape[-1]))
+      mesh = make_mesh(choose_devices(size))
       clients = _divided_by_none_but(mesh, clients)
-    return self._fn_of(mesh)(server, clients, ids, *args)
+    return self._fn_of(size, mesh)(server, clients, ids, *args)
 
 
 def is_divided(leaf: Any) -> bool:

@@ -157,8 +157,7 @@ def first_and_after(
   after = chosen_by_tests(known, result) or last
   if 'select' in result:
     after = result[result['select']]['view']
-  has_before = INITIAL in known and after != INITIAL
-  return INITIAL if has_before else None, after
+  return INITIAL if INITIAL in known and after != INITIAL else None, after
 
 
 def chosen_by_tests(

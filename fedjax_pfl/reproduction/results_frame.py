@@ -65,7 +65,8 @@ def load_results(
     per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
                 and seconds, images_per_second and bytes of the training
     origin      key (of the training), evaluation (key of how it was
-                evaluated), data, version, commit, devices, processor, path
+                evaluated), data, start (key of the model to begin with),
+                version, commit, devices, processor, path
   """
   import pandas
 
@@ -124,6 +125,7 @@ def _origin(one: StoredEvaluation) -> dict[str, str]:
     'key': one.run.key,
     'evaluation': one.key,
     'data': one.stored['data'],
+    'start': one.run.start,
     **{name: stored.get(name) or '' for name in ('version', 'commit')},
     'devices': ', '.join(stored.get('devices') or ()),
     'processor': stored.get('processor') or '',

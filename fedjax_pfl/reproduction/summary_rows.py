@@ -85,7 +85,8 @@ def read_rows(results: Results, configs: Configs) -> None:
 def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
   run, settings = one.run, one.settings
   if run.start:  # named by its key, as the run itself below
-    settings = replace(settings, init_from=f'runs/{run.start}')
+    first = run.start.partition('-')[0]  # the training of that model
+    settings = replace(settings, init_from=f'runs/{first}')
   name, fields = nearest(settings, configs)
   words = [
     f'{field}={_text(value)}'

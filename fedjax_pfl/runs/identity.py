@@ -147,7 +147,8 @@ def _compare(
   # The devices that there are, and the field of that name, are two things.
   for old, new in ((stored, now), may_differ):
     for name in new:
-      if name != 'config' and old.get(name) != new[name]:
+      # Of another folder's data the fingerprint was compared.
+      if name not in ('config', 'data_dir') and old.get(name) != new[name]:
         effect = 'if numbers differ, then in their last digits'
         if name in ('version', 'commit'):
           effect = 'what moved numbers is in CHANGELOG.md'

@@ -1,6 +1,6 @@
 """Settings that are right each, but not beside one another."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -8,19 +8,52 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings.schema import FIELDS, Settings
-from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 
 # The loss of every step, and the numbers of every round, are kept in memory.
 MAX_EPOCHS = 100_000
 MAX_ROUNDS = 1_000_000
 
+# Fields that do nothing alone, each with a value of another with which they do.
+PARTS = {
+  'server_learning_rate': ('server_optimizer', 'sgd'),
+  'server_momentum': ('server_optimizer', 'sgd'),
+  'compression_levels': ('compression', 'qsgd'),
+  'compression_share': ('compression', 'topk'),
+  'speed_sigma': ('client_speeds', 'lognormal'),
+  'late_clients': ('deadline', 20),
+  'server_trainable': ('server_data_fraction', 0.05),
+}
+ONLY = 'compression', 'client_speeds'  # no other value will do
+
 Refuse = Callable[..., None]  # `_refuse_if` with the fields
+
+
+def check_parts(flats: Sequence[Mapping[str, Any]]) -> None:
+  """Refuse a field that does nothing in any of these flat configs.
+
+  Of what is typed: a finished run that has one can be read all the same.
+  """
+  for name, (main, value) in PARTS.items():
+    default, off = FIELDS[name].default, FIELDS[main].default
+    given = [flat[name] for flat in flats if flat[name] != default]
+    is_only = main in ONLY
+    if given and not any(
+      flat[main] == value if is_only else flat[main] != off for flat in flats
+    ):
+      needed = f'{main}={value}'
+      raise bad_input(
+        name,
+        got=given[0],
+        expected=f'{default} without {needed if is_only else main}: alone it '
+        'does nothing',
+        choices=[needed, f'{name}={default}'],
+        cause='one of two settings was forgotten',
+      )
 
 
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
   refuse_if = partial(_refuse_if, flat)
-  _check_parts(settings, flat, refuse_if)
   _check_rounds(settings, refuse_if)
   _check_evaluation(settings, refuse_if)
   _check_buffer(settings, refuse_if)
@@ -42,39 +75,6 @@ def _refuse_if(
     got = flat[name] if got is None else got
     raise bad_input(
       name, got=got, expected=expected, choices=choices, cause=cause
-    )
-
-
-def _check_parts(
-  settings: Settings, flat: Mapping[str, Any], refuse_if: Refuse
-) -> None:
-  """Refuse a field that does nothing, because what it is a part of is off."""
-  training = settings.training
-  has_optimizer = training.server_optimizer != 'none'
-  is_compressed = training.compression != 'none'
-  for name, is_on, main in (
-    ('server_learning_rate', has_optimizer, 'server_optimizer=sgd'),
-    ('server_momentum', has_optimizer, 'server_optimizer=sgd'),
-    ('compression_levels', is_compressed, 'compression=qsgd'),
-    ('compression_share', is_compressed, 'compression=topk'),
-    (
-      'speed_sigma',
-      training.client_speeds == DRAWN_SPEEDS,
-      'client_speeds=lognormal',
-    ),
-    ('late_clients', training.deadline, 'deadline=20'),
-    (
-      'server_trainable',
-      training.server_data_fraction,
-      'server_data_fraction=0.05',
-    ),
-  ):
-    default = FIELDS[name].default
-    refuse_if(
-      not is_on and flat[name] != default,
-      name,
-      f'{default} without {main.partition("=")[0]}: alone it does nothing',
-      (main, f'{name}={default}'),
     )
 
 

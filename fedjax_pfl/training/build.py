@@ -27,6 +27,7 @@ from fedjax_pfl.federated.placement import (
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, flat_config, parse_config
+from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
 from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 from fedjax_pfl.training import build_checks, build_method
@@ -126,6 +127,8 @@ def build_experiment(
   ((4,), 1)
   """
   settings = parse_config(config)
+  if settings is not config:  # typed
+    check_parts([flat_config(settings)])
   check_loaded(flat_config(settings))
   check_alone(settings.system)
   make_mesh(settings.system.devices)  # refuses more than there are

@@ -149,7 +149,8 @@ def check_own_method(
       for who, new, old in zip(
         ('server', 'client'), after, states, strict=True
       ):
-        if any(map(_is_key, jax.tree.leaves(new))):
+        dtypes = [leaf.dtype for leaf in jax.tree.leaves(new)]
+        if any(jnp.issubdtype(one, jax.dtypes.extended) for one in dtypes):
           words = (
             'jax.random.key_data(key) is kept, wrap_key_data gives the key'
           )
@@ -183,10 +184,6 @@ def check_own_method(
     refuse(f'build that returns {describe(stages)}', cause)
   cause = 'a mistake in that file, or a state of another kind than before'
   call('algorithm', trace, of=method, cause=cause)
-
-
-def _is_key(leaf):
-  return jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
 
 
 def _trace_round(algorithm, states, data):
@@ -254,11 +251,13 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
       expected='False: the data set has no test examples of its own',
       choices=[
         'eval_global_model=False',
-        'test_partition=split' if is_merged else "the words 'test' in `split`",
+        'test_partition=split'
+        if is_merged
+        else "the words 'test' in `split`, or a folder test/",
       ],
       cause='test_partition=merged, which deals them to the clients'
       if is_merged
-      else 'own arrays whose clients are tested on training images',
+      else 'own arrays, or a folder, tested on a part of the training images',
     )
   name, x = settings.model.name, dataset.train.x
   if not is_code(name) and MODELS[name].tokens:

@@ -92,7 +92,7 @@ def model_key(training: str, settings: Settings) -> str:
   `select` is a field of evaluation, but says of which round the model is.
   """
   select = settings.evaluation.select
-  return training if select == 'last' else _hash([training, select])
+  return training if select == 'last' else f'{training}-{select}'
 
 
 def run_key(

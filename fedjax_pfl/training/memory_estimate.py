@@ -84,16 +84,16 @@ def check_room(experiment: Experiment) -> None:
   From shapes: nothing is compiled.
   """
   for stage, *states in stage_shapes(experiment.stages, experiment.train):
-    known = _known(experiment, stage, states)
-    check_fits(known, experiment.placement.num_devices)
+    check_fits(_known(experiment, stage, states), experiment)
 
 
-def check_fits(memory: Memory, num_devices: int = 1) -> None:
+def check_fits(memory: Memory, experiment: Experiment) -> None:
   """Refuse a run that needs more than the device has, or the host."""
   on_host = memory.host + memory.best
   if target() == 'cpu':  # it is the memory of all devices, too
     shared = memory.images + memory.rows + memory.server
-    on_host += shared + num_devices * (memory.peak - shared)
+    devices = experiment.placement.num_devices // jax.process_count()
+    on_host += shared + devices * (memory.peak - shared)
   for place, need, has in (
     ('the device', memory.peak, room_on_device()),
     ('the host', on_host, room_on_host()),

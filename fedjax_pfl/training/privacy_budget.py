@@ -93,14 +93,11 @@ def make_budget(
   # By the names of a method's uploads; what arrives of them is the same.
   plain = make_stages(replace(settings, compression='none'), task)
   whole = privacy.check(around(plain), shapes, settings.algorithm)
+  more = ', and of what it takes back from the rounds before' * (dp.bands > 1)
   log(
     'Privacy of clients ({neighbours}): epsilon {epsilon:.3g} at delta '
     '{delta:g} after all rounds, noise of {noise_multiplier:.4g} clips of '
-    '{clip:g} in a sum{bands}.'.format(
-      **budget.summary(),
-      bands=', and of what it takes back from the rounds before'
-      * (dp.bands > 1),
-    )
+    '{clip:g} in a sum{more}.'.format(**budget.summary(), more=more)
   )
   if whole:
     log(f'Clipped as it is, being no change of a model: {", ".join(whole)}.')

@@ -99,7 +99,9 @@ class Program:
     def local_update(*args):
       client, up, metrics = algorithm.local_update(*args)
       # A run reads no arrays: the loss of every step stays with its client.
-      scalars = {name: own for name, own in metrics.items() if not own.ndim}
+      scalars = {
+        name: own for name, own in metrics.items() if not jnp.ndim(own)
+      }
       return client, up, scalars
 
     return algorithm._replace(local_update=local_update)

@@ -36,21 +36,19 @@ class Start(NamedTuple):
     return task._replace(init=lambda key: trees.combine(params, task.init(key)))
 
   def check_head(self, task: Task, settings: ModelSettings) -> None:
-    """Refuse a way to begin the head where the start brings one."""
-    brought = {*trees.leaf_names(self.params)}
-    if not any(
-      own and name in brought for name, own in trees.named(task.is_head).items()
-    ):
-      return
-    for name in ('head_init', 'head_bias'):
-      if (given := getattr(settings, name)) != 'default':
-        raise bad_input(
-          name,
-          got=given,
-          expected=f'default with init_from: the head is that of {self.path}',
-          choices=[f'{name}=default', 'init_from=""'],
-          cause='the config of a run with a head of its own',
-        )
+    """Refuse a way to draw the head where the start brings one.
+
+    A bias of zero, the default of some configs, is replaced in silence.
+    """
+    brings = jax.tree.leaves(trees.select(self.params, task.is_head))
+    if brings and settings.head_init != 'default':
+      raise bad_input(
+        'head_init',
+        got=settings.head_init,
+        expected=f'default with init_from: the head is that of {self.path}',
+        choices=['head_init=default', 'init_from=""'],
+        cause='the config of a run with a head of its own',
+      )
 
   def identify(self, algorithm: str, data: Any) -> str:
     """Return the fingerprint of the data and of the first parameters.

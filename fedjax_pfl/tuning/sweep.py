@@ -10,7 +10,8 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import Settings, parse_config, replace
+from fedjax_pfl.settings import Settings, flat_config, parse_config, replace
+from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.training.build import stages_and_budget
 from fedjax_pfl.training.build_method import (
   build_task,
@@ -34,7 +35,9 @@ def plan_sweep(
   not read.
   """
   rows, traced = [], set()
-  for own in map(parse_config, configs):
+  each = [*map(parse_config, configs)]
+  check_parts([*map(flat_config, each)])
+  for own in each:
     if tunes and not own.data.validation_fraction:
       raise bad_input(
         '--tune',

@@ -11,11 +11,13 @@ from helpers import make_data, make_task, refused
 
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
+from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.keys import training_key
+from fedjax_pfl.training.program import Program
 
 CONFIG = 'configs/digits.py:fedavg,quick'
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'howto' / 'own_method.md'
@@ -69,6 +71,19 @@ def test_it_runs_from_the_command_line(method, quick_compiler):
   step = jax.tree.map(jnp.subtract, server.params, before.params)
   assert abs(norm(step) / norm(server.velocity) - 1) < 1e-4
   assert norm(before.velocity) > 0
+
+
+def test_a_metric_may_be_a_number_of_python(method):
+  text = METHOD.replace('algorithm),)', 'with_metric(algorithm)),)')
+  text = text.replace("'finite': jnp.zeros(())", "'rate': 0.1")
+  pathlib.Path(method.partition(':')[0]).write_text(text)
+  experiment = build(method)
+  ((_, *states),) = stage_shapes(experiment.stages, experiment.train)
+  algorithm = Program(experiment)._algorithm(0, {}, states[0])
+  round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
+  rest = jnp.array([3]), experiment.train, jax.random.key(0)
+  *_, metrics = jax.eval_shape(round_fn, *states, *rest)
+  assert metrics['rate'].shape == (1,)
 
 
 def test_it_is_called_by_its_name_and_known_by_its_content(method):

@@ -48,6 +48,10 @@ def test_what_no_rule_of_one_number_says():
   load('superfed').check_start(None, '')
   message = refused(load('superfed').check_start, None, 'runs/a')
   assert message.startswith("init_from: got 'runs/a'")
+  ifca = load('ifca')
+  for clusters, start in ((1, 'runs/a'), (2, ''), (2, 'a.safetensors')):
+    ifca.check_start(ifca.HParams(clusters=clusters), start)
+  assert 'begin apart' in refused(ifca.check_start, ifca.HParams(), 'runs/a')
   params = params_of(make_task())
   begin_ifca(params, 1)
   begin_ifca({**params, 'head': {'kernel': None, 'bias': None}}, 2)

@@ -8,7 +8,8 @@ from small_runs import settings_of
 
 from configs import fedbabu_cifar10
 from fedjax_pfl.analysis.export import choose
-from fedjax_pfl.settings import parse_config
+from fedjax_pfl.settings import flat_config, parse_config
+from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.training.build import build_experiment
 
 BANDED = {'sampling': 'cyclic', 'dp__bands': 5, 'dp__clip': 1.0}
@@ -74,6 +75,7 @@ NO_DATA_NEEDED = [
   (BANDED | {'client_fraction': 0.3}, 'and 3.33333, 1 / client_fraction: '),
   ({'server_learning_rate': 0.1}, 'got 0.1, expected 1.0 without server_opt'),
   ({'client_speeds': 'x', 'speed_sigma': 2.0}, 'expected 1.0 without client_s'),
+  ({'compression': 'topk', 'compression_levels': 3}, '7 without compression=q'),
   ({'devices': 2, 'debug': True}, "got '2 devices or processes, with debug"),
 ]
 # Found in the labels alone; more of them are in data/partition_test.py.
@@ -98,6 +100,16 @@ def test_the_config_is_refused_before_anything_is_compiled(
   settings = settings_of(**changes)
   assert words in refused(build_experiment, settings, said.append)
   assert not said and not compiled
+
+
+def test_a_part_may_be_of_some_settings_of_a_sweep_or_of_a_stored_run():
+  slow = {'client_speeds': 'lognormal', 'late_clients': 'partial'}
+  flats = [
+    flat_config(parse_config(settings_of(**slow, deadline=deadline)))
+    for deadline in (0, 20)
+  ]
+  check_parts(flats)
+  assert "late_clients: got 'partial'" in refused(check_parts, flats[:1])
 
 
 def test_whole_batches_that_no_tests_of_a_client_fill(compiled):

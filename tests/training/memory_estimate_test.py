@@ -86,5 +86,5 @@ def test_a_cpu_has_one_memory_for_devices_and_host():
   room = memory_estimate.room_on_host()
   each = dict.fromkeys(memory_estimate.Memory._fields[:7], 0)
   half = memory_estimate.Memory(**{**each, 'clients': room, 'best': room // 2})
-  message = refused(memory_estimate.check_fits, half)
+  message = refused(memory_estimate.check_fits, half, make_experiment())
   assert message.startswith(f"memory: got '{1.5 * room / 2**30:.2f} GiB")
