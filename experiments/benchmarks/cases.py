@@ -50,10 +50,14 @@ MODELS = {
     'MobileNet', (Case('mobilenet', 4, 2, 50),), is_evaluated=True
   ),
   'simple_cnn': Model(
-    'simple_cnn', (Case('simple_cnn', 8, 8, 64), Case('simple_cnn', 8, 20, 10))
+    'simple_cnn',
+    (Case('simple_cnn', 8, 8, 64), Case('simple_cnn', 8, 20, 10)),
+    limit=1.6,
   ),
-  'superfed_cnn': Model('superfed_cnn', (Case('superfed_cnn', 8, 8, 20),)),
-  'vgg9': Model('VGG-9', (Case('vgg9', 4, 2, 64),)),
+  'superfed_cnn': Model(
+    'superfed_cnn', (Case('superfed_cnn', 8, 8, 20),), limit=1.6
+  ),
+  'vgg9': Model('VGG-9', (Case('vgg9', 4, 2, 64),), limit=1.6),
   'fedavg_cnn': Model(
     'plain FedAvgCNN',
     (

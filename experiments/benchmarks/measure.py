@@ -18,6 +18,7 @@ import contextlib
 import functools
 import importlib.util
 import math
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -111,8 +112,14 @@ def as_typed(case: Case) -> Iterator[Run]:
   """Give a round as README writes it, warm, in a process of its own."""
   numbers = case.clients, case.steps, case.batch, case.momentum
   command = [sys.executable, str(PROGRAM), case.model, *map(str, numbers)]
+  environ = {**os.environ}
+  environ.pop('GLIBC_TUNABLES', None)  # PyTorch's huge pages
   with subprocess.Popen(
-    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    command,
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    env=environ,
+    text=True,
   ) as process:
 
     def run():
