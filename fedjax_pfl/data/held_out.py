@@ -70,7 +70,7 @@ def hold_out(
   ([8, 1], [2, 0])
   """
   counts = np.array([len(rows) for rows in indices])  # [K]
-  rounded = np.floor(fraction * counts + 0.5).astype(int)
+  rounded = np.floor(fraction * counts + 0.5 + 1e-9).astype(int)
   sizes = np.where(counts >= 2, np.maximum(rounded, 1), 0)
   emptied = (sizes > 0) & (sizes >= counts)
   if emptied.any() or not sizes.any():

@@ -1,6 +1,5 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
-import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -137,7 +136,7 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
     kind = _function_of(kind)
   else:
     names = partition.settings_of(kind)
-  labels = _labels_of(kind, dataset)
+  labels = _labels_of(kind, data.test_partition, dataset)
   train, test = partition.partition(
     kind,
     *labels,
@@ -179,7 +178,9 @@ def _check_training(data: DataSettings, train: list) -> None:
   )
 
 
-def _labels_of(kind: str | Callable, dataset: Dataset) -> list[np.ndarray]:
+def _labels_of(
+  kind: str | Callable, tests: str, dataset: Dataset
+) -> list[np.ndarray]:
   """Return the labels [P] by which examples are dealt, of both splits.
 
   Zeros where each token has one: no class is that of an example.
@@ -194,6 +195,14 @@ def _labels_of(kind: str | Callable, dataset: Dataset) -> list[np.ndarray]:
       expected='a partition that asks for no class of an example',
       choices=[*WITHOUT_CLASSES, 'a function of your own'],
       cause='the field was left out: its default deals images by class',
+    )
+  if tests == 'independent':
+    raise bad_input(
+      'test_partition',
+      got=f'independent for {dataset.name}, whose tokens have a label each',
+      expected='a division of the tests that asks for no class of an example',
+      choices=['same', 'whole', 'iid', 'split'],
+      cause='the config of an image set',
     )
   return [np.zeros(len(y), int) for y in labels]
 
@@ -228,13 +237,15 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   size = len(dataset.train.y)
   if not 0 < limit < size:
     return dataset
-  share, both = limit / size, (dataset.train, dataset.test)
+  both = dataset.train, dataset.test
   labels, clients = tuple(images.y for images in both), dataset.clients
   is_sorted = any(map(_lies_by_class, labels))
   if clients or is_sorted:
-    rows = [_first_of_each(owners, share) for owners in clients or labels]
+    rows = [_first_of_each(owners, limit, size) for owners in clients or labels]
   else:
-    num_tests = max(dataset.num_classes, round(share * len(dataset.test.y)))
+    num_tests = max(
+      dataset.num_classes, round(limit / size * len(dataset.test.y))
+    )
     rows = [slice(limit), slice(num_tests)]
   train, test = (
     Images(images.x[own], images.y[own])
@@ -264,8 +275,8 @@ def _lies_by_class(labels: np.ndarray) -> bool:
   return 1 < num_classes == num_blocks < len(labels)
 
 
-def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
-  """Return whether a row is in the first `share` of its owner's, rounded up.
+def _first_of_each(owners: np.ndarray, limit: int, size: int) -> np.ndarray:
+  """Return whether a row is in the first limit / size of its owner's.
 
   Rounded up: every owner, a client or a class, keeps an example.
   """
@@ -273,5 +284,5 @@ def _first_of_each(owners: np.ndarray, share: float) -> np.ndarray:
   is_kept = np.zeros(len(owners), bool)
   _, firsts = np.unique(owners[order], return_index=True)
   for rows in np.split(order, firsts[1:]):
-    is_kept[rows[: math.ceil(share * len(rows))]] = True
+    is_kept[rows[: -(-limit * len(rows) // size)]] = True
   return is_kept

@@ -216,6 +216,8 @@ def test_the_validation_part_of_fedfomo_has_all_classes():
   data = data._replace(index=many, count=jnp.array(len(many)))
   held, _ = divided(data, 0.2)
   assert held.index[: held.count].tolist() == [*range(4, len(many), 5)]
+  held, _ = divided(data._replace(count=jnp.array(100)), 0.3)
+  assert held.count == 30
 
 
 def test_running_statistics_are_no_part_of_the_distance_of_fedfomo():
