@@ -130,6 +130,8 @@ def _open(file: pathlib.Path) -> np.ndarray:
         raise ValueError(f'its mode is {image.mode}')
       grey = image.mode in ('1', 'L')
       x = np.asarray(image.convert('L' if grey else 'RGB'))
+  except PermissionError:
+    raise
   except Exception as error:  # Pillow raises half a dozen kinds
     raise bad_input(
       'data_dir',

@@ -88,7 +88,7 @@ def partition(
     seed: of all draws.
     clients: for 'natural': who holds each training example [P], and each test
       example, whole numbers from 0; `Dataset.clients`.
-    **settings: keywords of that function, such as `shards_per_client`.
+    **settings: of the partition of that name, such as `shards_per_client`.
 
   Returns:
     (train, test): for each client a vector of rows of the training set, and one
@@ -108,6 +108,8 @@ def partition(
   WHOLE.check('test_shards_per_client', test_shards_per_client)
   WHOLE.check('seed', seed)
   _check_labels(train_labels, test_labels, num_classes, test_partition)
+  if clients is not None:
+    _check_owners(clients, train_labels, test_labels)
   if test_partition == 'merged':
     train_labels = np.concatenate([train_labels, test_labels])
     clients = clients and (np.concatenate(clients), clients[1][:0])
@@ -171,6 +173,14 @@ def _find(
 ) -> Callable[..., Deals]:
   """Return the partition of this name with these settings."""
   if callable(name):
+    if settings:
+      raise bad_input(
+        'partition',
+        got=f'a function with {", ".join(settings)}',
+        expected='no setting beside a function',
+        choices=['functools.partial(function, ...), which has them'],
+        cause='a setting of a partition that has a name',
+      )
     return functools.partial(own, function=name)
   one_of(PARTITIONS, 'a known partition').check('partition', name)
   known, of = settings_of(name), f'a setting of the partition {name}'
@@ -191,6 +201,19 @@ def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
     f'training, {num_test} for testing)',
     'a data set that was shrunk without fewer clients',
   ).check('num_clients', num_clients)
+
+
+def _check_owners(clients: Owners, *labels: np.ndarray) -> None:
+  sizes = [len(one) for one in labels]
+  shapes = [np.shape(one) for one in clients]
+  if [*shapes] != [(size,) for size in sizes]:
+    raise bad_input(
+      'clients',
+      got=f'shapes {shapes}',
+      expected=f'a pair: an owner for each of {sizes[0]} training and '
+      f'{sizes[1]} test examples',
+      cause='the clients of another data set, or one vector for both splits',
+    )
 
 
 def _check_labels(

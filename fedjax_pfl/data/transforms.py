@@ -131,7 +131,8 @@ def make_transforms(
     raise bad_input(
       'image_shape',
       got=image_shape,
-      expected=f'(height, width, {len(recipe.mean)}) for {name}',
+      expected='(height, width, '
+      f'{"channels" if len(recipe.mean) == 1 else 3}) for {name}',
       choices=['folder', 'none'],
       cause='the shape of another image set; own images go under `folder`',
     )

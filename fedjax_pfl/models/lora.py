@@ -122,8 +122,11 @@ def _with_leaves(
   for place, (name, path) in enumerate(found.items()):
     if not any(fnmatchcase(name, pattern) for pattern in targets):
       continue
-    *inputs, outputs = flat[*path, 'kernel'].shape
-    size, dtype = math.prod(inputs), flat[*path, 'kernel'].dtype
+    # An attention's query is [in, heads, out of each], as its bias shows.
+    kernel, bias = (flat.get((*path, leaf)) for leaf in ('kernel', 'bias'))
+    ends = 1 if bias is None else bias.ndim
+    size = math.prod(kernel.shape[:-ends])
+    outputs, dtype = math.prod(kernel.shape[-ends:]), kernel.dtype
     own = jax.random.fold_in(key, place)
     draw = layers.uniform(size)
     flat[*path, A] = draw(own, (size, rank)).astype(dtype)

@@ -144,6 +144,9 @@ def check_own_method(
   def trace():
     other = 'a function that returns something else than core/algorithm.py says'
     for stage, *states in stage_shapes(stages, data):
+      if not hasattr(states[0], '_replace'):
+        kind = type(states[0]).__name__
+        refuse(f'a server that is a {kind}', 'a dataclass: write a NamedTuple')
       algorithm = with_clock(stage.algorithm)
       *after, metrics = _trace_round(algorithm, states, data)
       for who, new, old in zip(
@@ -259,13 +262,15 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
       if is_merged
       else 'own arrays, or a folder, tested on a part of the training images',
     )
-  name, x = settings.model.name, dataset.train.x
+  name = settings.model.name
   if not is_code(name) and MODELS[name].tokens:
     known = max(MODELS[name].tokens, dataset.num_classes)
-    if not 0 <= x.min() <= x.max() < known:
+    inputs = [part.x for part in (dataset.train, dataset.test) if part.x.size]
+    low, high = min(map(np.min, inputs)), max(map(np.max, inputs))
+    if not 0 <= low <= high < known:
       raise bad_input(
         'data_dir',
-        got=f'inputs from {x.min()} to {x.max()}',
+        got=f'inputs from {low} to {high}',
         expected=f'symbols that {name} knows: whole numbers from 0 to '
         f'{known - 1}',
         cause='num_classes that is less than the size of the vocabulary',

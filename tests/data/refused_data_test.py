@@ -58,7 +58,7 @@ CASES = [
   ),
   (lambda: make_transforms('cifar', (32, 32, 3)), 'did you mean cifar10?'),
   (lambda: make_transforms('cifar10', (32, 32, 1)), 'width, 3) for cifar10'),
-  (lambda: make_transforms('mnist', (28, 28)), 'width, 1) for mnist'),
+  (lambda: make_transforms('mnist', (28, 28)), 'width, channels) for mnist'),
   # Clients.
   (stacked, "indices: got 'no client', expected for one client or more"),
   (lambda: stacked([0, 10]), "got 'rows from 0 to 10'"),
@@ -91,16 +91,17 @@ CASES = [
   (lambda: natural(None), 'dataset=npz with an array `clients`'),
   (lambda: natural(OWNERS, 100), 'num_clients: got 100, expected 3, the'),
   (lambda: natural((OWNERS[0] + 1, OWNERS[1])), 'client 0 has no training'),
-  (lambda: natural((OWNERS[0] - 1, OWNERS[1])), 'client 0 has no training'),
+  (lambda: natural((OWNERS[0] - 1, OWNERS[1])), 'natural, with client -1'),
   (
     lambda: natural((OWNERS[0][1:], OWNERS[1])),
-    'clients: got 7, expected 8, an',
+    'expected a pair: an owner for each of 8 training',
   ),
   (lambda: own(lambda y, k, r: [[0, 1]] * k), 'returns row 0 a second time'),
   (lambda: own(lambda y, k, r: [[0], [1], [2], [40]]), "40', expected a list"),
   (lambda: own(lambda y, k, r: [[0], [], [2], [3]]), 'client 1 without a'),
   (lambda: own(lambda y, k, r: [[0], [1]]), "list, of 2', expected a list of"),
   (lambda: own(lambda y, k, r: None), 'partition: got '),
+  (lambda: divide(print, share=0.5), 'a function with share'),
   (lambda: own(lambda y, k, r: [1 / 0]), 'refused_data_test.py, line '),
 ]
 

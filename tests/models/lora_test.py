@@ -55,6 +55,8 @@ def test_a_module_with_adapters(module, kernels):
   places = [path[:-1] for path in params if path[-1] == A]
   assert len(places) == kernels
   assert ('head',) not in places
+  if (query := ('attention', 'query')) in places:  # two heads of 4
+    assert params[*query, A].shape == params[*query, B].T.shape == (8, 2)
   shared = {p: leaf for p, leaf in params.items() if p[-1] not in (A, B)}
   assert_same_bits(unflatten_dict(shared), plain)
   logits = jax.jit(task.logits)(unflatten_dict(params), X, MASK)

@@ -38,21 +38,16 @@ def _check_owners(sizes: Sizes) -> list[np.ndarray]:
       cause='an image set without clients, or `clients` that was left out',
     )
   owners = [np.asarray(one) for one in sizes.owners]
-  rows = int(np.sum(sizes.class_counts))
-  Rule(
-    lambda value: value == rows,
-    f'{rows}, an owner for each training example',
-    'the clients of another data set',
-  ).check('clients', len(owners[0]))
   train = np.unique(owners[0])
   held = owners if sizes.test_partition == 'same' else owners[:1]
   number = 1 + max(int(one.max(initial=0)) for one in held)
   if not np.array_equal(train, np.arange(number)):
     # The first number that is skipped.
     gap = int(np.argmax(np.append(train, number) != np.arange(len(train) + 1)))
+    what = f'and client {gap} has no training example'
     raise bad_input(
       'partition',
-      got=f'natural, and client {gap} has no training example',
+      got=f'natural, {what if train[0] >= 0 else f"with client {train[0]}"}',
       expected=f'one for each client, 0 to {number - 1}',
       choices=['np.unique(clients, return_inverse=True)[1] leaves no gap'],
       cause='gaps, or numbers from 1, or a client with test examples only',

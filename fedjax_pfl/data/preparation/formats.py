@@ -93,7 +93,7 @@ def read_svhn(files: Files) -> Splits:
 
 
 def read_tiny_imagenet(files: Files) -> Splits:
-  """Return (train, val), sorted by class and by name; its tests have no labels.
+  """Return (train, val): by class and name, and by name; tests lack labels.
 
   Classes are numbered in the order of their names.
   """

@@ -84,7 +84,7 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
   """Return the examples of one user, checked."""
   try:
     x, y = data['x'], data['y']
-    pairs = [READERS[name](*pair, place) for pair in zip(x, y, strict=True)]
+    pairs = [READERS[name](*pair) for pair in zip(x, y, strict=True)]
     shape, classes, *_ = PREPARED[name]
     images = Images(
       np.array([x for x, _ in pairs]).reshape(len(pairs), *shape),
@@ -92,20 +92,20 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
     )
     if len(pairs) != size or not size or images.y.max() >= classes:
       raise ValueError(f'{len(pairs)} examples, or a label above {classes - 1}')
-  except BadInput:
-    raise
   except (KeyError, IndexError, TypeError, ValueError) as error:
     cause = f'files of another set than {name}'
     raise _refusal(f'{place}: {error!r}', cause) from error
   return images
 
 
-def _character(x: str, y: str, place: str) -> tuple[np.ndarray, np.ndarray]:
-  numbers, label = (texts.encode(text, place) for text in (x, y))
+def _character(x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
+  numbers, label = map(texts.known_or_none, (x, y))
+  if min(numbers.min(), label.min()) < 0:
+    raise ValueError('a symbol outside of ASCII')
   return numbers, _last_of(label.item(), len(x), len(x))
 
 
-def _tweet(x: Any, y: Any, place: str) -> tuple[np.ndarray, np.ndarray]:
+def _tweet(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
   (length,) = PREPARED['sent140'].image_shape
   text = texts.known_or_none((x if isinstance(x, str) else x[4])[:length])
   padded = np.zeros(length, np.int32)
@@ -120,7 +120,7 @@ def _last_of(label: int, place: int, length: int) -> np.ndarray:
   return labels
 
 
-def _drawing(x: list[float], y: Any, place: str) -> tuple[np.ndarray, int]:
+def _drawing(x: list[float], y: Any) -> tuple[np.ndarray, int]:
   pixels = np.rint(255 * np.asarray(x, float))
   if not (pixels >= 0).all() or not (pixels <= 255).all():
     raise ValueError('pixels outside of [0, 1]')

@@ -1,12 +1,11 @@
 """Prepare image sets: download, check, and write what runs read."""
 
-import contextlib
 import os
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
+from fedjax_pfl.core.errors import BadInput, bad_input, expand_home, may_read
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data import prepared
 from fedjax_pfl.data.images import digest, make_dataset
@@ -34,6 +33,7 @@ OWN = {
 }
 
 
+@may_read('data_dir')
 def prepare(
   names: Iterable[str],
   data_dir: str = '',
@@ -111,9 +111,12 @@ def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
   if not place.is_dir():
     return False
   state, is_sound = 'damaged, and is written again', False
-  with contextlib.suppress(BadInput):
+  try:
     dataset = prepared.read(name, root)
     is_sound = digest(*dataset.train, *dataset.test) == dataset.fingerprint
+  except BadInput as error:
+    if isinstance(error.__cause__, PermissionError):
+      raise
   if is_sound:
     state = 'there already; without that folder it is prepared anew'
   log(f'{name} in {place} is {state}.')

@@ -23,6 +23,7 @@ images where they are read, the rest as XLA's sum over rows: a sum of products
 it takes for a matrix product, under a client axis 50 times as slow.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -56,6 +57,11 @@ def stored(x: Array, dtype: DTypeLike) -> Array:
   return lax.optimization_barrier(x.astype(dtype))
 
 
+def beside(x: Array, mask: Array) -> Array:
+  """Return the mask [B] with the axes of x [B, ..], of length 1."""
+  return mask.reshape(-1, *[1] * (x.ndim - 1))
+
+
 Running = tuple[Array, Array]  # [C] running_mean and running_var
 
 
@@ -66,22 +72,22 @@ def masked_batch_norm(
   mask: Array,
   running: Running | None = None,
 ) -> Array:
-  """Return the normalised images [B, H, W, C]; rows outside of the mask are 0.
+  """Return the normalised images [B, .., C]; rows outside of the mask are 0.
 
   By the definition: `replace_layers` has others in its place. Running
   statistics have no effect on it; their gradients are `lags`.
   """
   dtype, x = x.dtype, wide(x)
-  rows = mask.reshape(-1, 1, 1, 1).astype(x.dtype)
+  axes, rows = tuple(range(x.ndim - 1)), beside(x, mask).astype(x.dtype)
+  number = rows.sum() * math.prod(x.shape[1:-1])
   # At least 1: a batch without examples must not divide by 0.
-  weight = rows / jnp.maximum(rows.sum() * x.shape[1] * x.shape[2], 1)
-  mean = (weight * x).sum((0, 1, 2))
-  var = (weight * (x - mean) ** 2).sum((0, 1, 2))
+  weight = rows / jnp.maximum(number, 1)
+  mean = (weight * x).sum(axes)
+  var = (weight * (x - mean) ** 2).sum(axes)
   y = (x - mean) * (scale * lax.rsqrt(var + EPSILON)) + bias
   y = (rows * y).astype(dtype)
   if running is None:
     return y
-  number = rows.sum() * x.shape[1] * x.shape[2]
   return _follow(y, running, lags(running, mean, var, number))
 
 
@@ -125,7 +131,7 @@ def normalise_by(
   mean, var = map(wide, running)
   a = wide(scale) * lax.rsqrt(var + EPSILON)
   y = (wide(x) - mean) * a + wide(bias)
-  return (y * mask.reshape(-1, 1, 1, 1)).astype(x.dtype)
+  return (y * beside(x, mask)).astype(x.dtype)
 
 
 class Moments(NamedTuple):

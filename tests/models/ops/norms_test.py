@@ -58,6 +58,16 @@ def strided(*args):
   return separable(*args, stride=2)
 
 
+def test_lines_and_rows_are_images_of_one_pixel_width():
+  params = {'params': {'scale': normal(4), 'bias': normal(4)}}
+  lines, mask = normal(5, 6, 4), jnp.array([1, 1, 0, 1, 0.0])
+  apply = layers.BatchNorm().apply
+  want = apply(params, lines[:, :, None], mask)[:, :, 0]
+  np.testing.assert_allclose(apply(params, lines, mask), want, atol=1e-6)
+  want = apply(params, lines[:, :1, None], mask)[:, 0, 0]
+  np.testing.assert_allclose(apply(params, lines[:, 0], mask), want, atol=1e-6)
+
+
 IMAGES = 4, 6, 4, 4
 LAYERS = {  # and the shapes of its arguments after the mask, scale and bias
   relu: (IMAGES,),
