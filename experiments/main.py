@@ -51,8 +51,9 @@ def main(overrides):
   if COORDINATOR.value:  # each process is given its share of the machine
     devices = settings.get('devices')  # not checked yet
     machine.divide_cpu((type(devices) is int and devices) or 1)
-  elif WORKDIR.value:  # as many as the run was started on, on fewer cores, too
-    machine.divide_cpu(run_dir.devices_of(WORKDIR.value) or 0)
+  elif WORKDIR.value and (began := run_dir.devices_of(WORKDIR.value)):
+    # As many as the run was started on, on fewer cores, too.
+    machine.divide_cpu(max(began, machine.num_cores()))
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
   with multihost.ending():
     run_experiment(settings)

@@ -84,8 +84,8 @@ def read_combinations(overrides):
     parse_ranges,
   )
 
-  check_fixed(overrides)
   grids, ranges = parse_grids(GRID.value), parse_ranges(RANGE.value)
+  check_fixed(overrides, {*grids, *ranges})
   check_together(grids, ranges, RANDOM.value)
   return combine(grids, ranges, RANDOM.value or 0)
 

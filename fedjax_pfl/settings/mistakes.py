@@ -22,8 +22,12 @@ PARTS = {
   'speed_sigma': ('client_speeds', 'lognormal'),
   'late_clients': ('deadline', 20),
   'server_trainable': ('server_data_fraction', 0.05),
+  'lora_alpha': ('lora_rank', 8),
+  'lora_targets': ('lora_rank', 8),
+  'test_shards_per_client': ('test_partition', 'independent'),
 }
-ONLY = 'compression', 'client_speeds'  # no other value will do
+# No other value will do.
+ONLY = 'compression', 'client_speeds', 'test_partition'
 
 Refuse = Callable[..., None]  # `_refuse_if` with the fields
 

@@ -58,7 +58,8 @@ class FinetuneSettings:
   """Fine-tuning of the global model by each client, for evaluation.
 
   Attributes:
-    epochs: several: one fine-tuning, evaluated at each of them
+    epochs: several: one fine-tuning, with a view for each of them: name
+      finetuned_1, .., finetuned (the last) in `views`
     trainable: full, body, head, or layers: 'conv1+bn1'
     learning_rate: of SGD, constant
     momentum: of SGD

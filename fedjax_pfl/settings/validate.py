@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl import algorithms
@@ -115,11 +116,17 @@ def from_flat(flat: Mapping[str, Any]) -> Settings:
     if isinstance(field.default, tuple):
       value = tuple(value)
     elif name == 'hp':
-      value = MappingProxyType(dict(value))
+      value = {name: _plain(one) for name, one in value.items()}
+      value = MappingProxyType(value)
     sections[field.section][field.attribute] = value
   own = sections.pop('')
   made = {name: SECTIONS[name](**given) for name, given in sections.items()}
   return Settings(**own, **made)
+
+
+def _plain(value: Any) -> Any:
+  """Return Python's number for one of numpy."""
+  return value.item() if isinstance(value, np.generic) else value
 
 
 # ---- numbers of a compiled program -------------------------------------------

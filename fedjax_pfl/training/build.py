@@ -235,4 +235,6 @@ def placed(experiment: Experiment) -> Experiment:
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
   """Return the experiment of settings that differ in traced numbers alone."""
   stages = experiment.stages_of(settings)
+  for stage in stages:
+    stage.validate_clients(experiment.train)
   return experiment._replace(settings=settings, stages=stages)

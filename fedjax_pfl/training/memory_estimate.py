@@ -203,12 +203,12 @@ def _with_work(
     # On the host, they are arguments and results.
     cohort=moved + here * (up if known.host else 2 * own + up),
     work=min(chunk, here) * per_client,
-    evaluation=_evaluation(experiment, stage, states, size),
+    evaluation=_evaluation(experiment, stage, states),
   )
 
 
 def _evaluation(
-  experiment: Experiment, stage: Stage, states: tuple[Server, Client], size: int
+  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
 ) -> int:
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]
@@ -230,7 +230,7 @@ def _evaluation(
       jax.eval_shape(jax.random.key, 0),
     )
   )
-  block = block_size(size)
+  block = block_size(experiment.cohort_size)
   chunk = chunking.evaluation_chunk(settings.system.clients_per_chunk, block)
   here = min(chunk, -(-block // experiment.placement.num_devices))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes

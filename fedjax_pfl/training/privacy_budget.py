@@ -1,5 +1,6 @@
 """The privacy of a run: its noise, and what its rounds spend."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -25,8 +26,8 @@ class Budget(NamedTuple):
 
   def around(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
     """Return the method with this noise."""
-    mechanisms = self.mechanisms()
-    return tuple(map(privacy.private, stages, mechanisms, self.changes))
+    each = zip(stages, self.mechanisms(), self.changes, strict=True)
+    return tuple(itertools.starmap(privacy.private, each))
 
   def mechanisms(self) -> list[privacy.Mechanism]:
     """Return what each stage does to uploads."""

@@ -135,7 +135,7 @@ def _parse(
   return found
 
 
-def _check_field(flag: str, field: str, found: Collection[str] = ()) -> None:
+def _check_field(flag: str, field: str, found: Collection[str]) -> None:
   if field in found or field == 'seed':
     raise bad_input(
       flag,
@@ -147,10 +147,10 @@ def _check_field(flag: str, field: str, found: Collection[str] = ()) -> None:
     )
 
 
-def check_fixed(fields: Iterable[str]) -> None:
-  """Refuse the seed among the fields that all combinations share."""
+def check_fixed(fields: Iterable[str], varied: Collection[str]) -> None:
+  """Refuse the seed, and what varies, among the fields that all share."""
   for field in fields:
-    _check_field('--config', field)
+    _check_field('--config', field, varied)
 
 
 def check_together(

@@ -44,7 +44,8 @@ def train_all(
   A training that diverges ends alone, without a result (`is_diverged`). One
   that diverged before is not repeated. Runs that differ in seeds and traced
   numbers share a program; finished ones among them count for its shapes, so
-  that a repeated sweep has the bits of an unbroken one. Settings that differ in
+  that a repeated sweep has the bits of an unbroken one (of which no setting
+  diverged; else they are equal up to rounding). Settings that differ in
   fields which change no number are one run, with the first of them.
   """
   data_of = keys.make_data_of(log)
@@ -68,14 +69,15 @@ def train_all(
   for runs in groups.values():
     if todo & {*runs}:
       built: dict[int, Experiment] = {}  # by seed: the same images
+      experiments = []
       for own in runs.values():
-        if own.seed not in built:
+        # A budget and times are those of the steps of one setting.
+        is_bound = own.dp.clip or own.training.client_speeds != 'none'
+        if is_bound or own.seed not in built:
           new = build_experiment(own, log)
           first = next(iter(built.values()), new)
           built[own.seed] = with_images_of(new, first)
-      experiments = [
-        with_numbers_of(built[own.seed], own) for own in runs.values()
-      ]
+        experiments.append(with_numbers_of(built[own.seed], own))
       train_many(experiments, list(runs), log)
   return paths
 

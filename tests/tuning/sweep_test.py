@@ -46,11 +46,14 @@ def test_what_no_setting_can_be_is_refused_before_training(fields, words):
   assert words in refused(plan, {'learning_rate': '0.1'}, fields)
 
 
-def test_a_seed_of_all_combinations_is_refused(monkeypatch):
+@pytest.mark.parametrize('field', ['seed', 'hp.mu'])
+def test_seeds_and_varied_fields_of_all_combinations_are_refused(
+  field, monkeypatch
+):
   main, file = load_command(monkeypatch, 'sweep.py')
-  words = file, f'--config={DIGITS}', '--grid=hp.mu=much', '--config.seed=3'
+  words = file, f'--config={DIGITS}', '--grid=hp.mu=much', f'--config.{field}=3'
   sentence = refused(main, commandline.parse_words(words)[0])
-  assert "got 'seed', expected every field once, and no seed" in sentence
+  assert f"got '{field}', expected every field once, and no seed" in sentence
 
 
 def test_tuning_needs_validation_examples():
