@@ -72,7 +72,7 @@ def numbers_of(name: str) -> list[dict[str, str]]:
       rows = [*csv.DictReader(file)]
     for row in rows:
       method = row.get('algorithm', '')  # '': layers of FedBABU
-      if row['ours_mean'] and re.fullmatch(f'{name}(_[a-z]+)?', method):
+      if row.get('ours_mean') and re.fullmatch(f'{name}(_[a-z]+)?', method):
         fields = [*row][: [*row].index('seeds')]
         setting = ', '.join(
           f'{key}={row[key]}'

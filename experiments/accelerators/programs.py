@@ -197,4 +197,12 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
       cause='a config for more clients than fit; their rounds get rows from '
       'the host, which is not compiled here',
     )
+  if settings.training.buffer_size:
+    raise bad_input(
+      'buffer_size',
+      got=settings.training.buffer_size,
+      expected='0: rounds that wait',
+      choices=['--config.buffer_size=0'],
+      cause="buffers follow from the clients' speeds, which are not made here",
+    )
   return build_blank(settings)

@@ -76,8 +76,8 @@ class Server(NamedTuple):
 
 class Client(NamedTuple):
   head: Params
-  embeddings: Array  # [Y, F] E_i after its last training; released
-  round: Array  # [] the clock after it; released
+  embeddings: Array | tuple[()] = ()  # [Y, F] E_i as last trained; released
+  round: Array | tuple[()] = ()  # [] the clock after that; released
 
 
 class Conditioned(NamedTuple):
@@ -107,6 +107,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def init_client(server, data, rng):
     head = trees.select(server.params, task.is_head)
+    if not is_released:
+      return Client(head)
     never = jnp.full((), -1, jnp.int32)
     return Client(head, jnp.zeros_like(server.embeddings), never)
 

@@ -8,7 +8,7 @@
 z and f are the logits and features under w, and the k nearest are those of all
 training examples of the client in |f(x) - f(x_j)|.
 
-Views: those of FedAvg, and 'neighbours' with p.
+Views: those of a global model, and 'neighbours' with p.
 
 New client: it needs no training, its examples alone.
 

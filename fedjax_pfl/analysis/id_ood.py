@@ -32,8 +32,10 @@ from fedjax_pfl.report.figure_file import check_output, format_number, save
 from fedjax_pfl.report.finished_runs import first_and_after
 from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.report.text_table import align, mean_and_std
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams
+from fedjax_pfl.training.views import final_views
 
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 BLOCK = 10  # clients evaluated between two updates of the progress bar
@@ -72,16 +74,14 @@ def analyse(
       numbers = [
         {'mean': v.mean(), 'std': v.std()} if v.size else None for v in used
       ]
-      lines.append(
-        (style_of(run.label).name, view, *map(mean_and_std, numbers))
-      )
+      lines.append((name, view, *map(mean_and_std, numbers)))
       for client, pair in enumerate(zip(*split, strict=True)):
         rows.append([run.label, view, client, *map(format_number, pair)])
     for title, values in zip(TITLES, split, strict=True):
       if left_out := np.isnan(values).sum():
         log(
           f'{name}: {left_out} of {values.size} clients have no test '
-          f'image of {title}, and are left out there.'
+          f'image of {title}, or none for training, and are left out there.'
         )
   log(align(lines))
   views = dict.fromkeys(' and '.join(one) for one in splits.values())
@@ -108,14 +108,20 @@ def measure(
   train, test = first(experiment.train), first(experiment.test)
   few = experiment._replace(train=train, test=test)
   states = trees.gather(states, np.arange(number))
-  compared = first_and_after(run.settings.evaluation.views, {})
+  known, result = final_views(run.settings), run_dir.load_result(run.path)
+  compared = first_and_after(known, result if 'select' in result else {})
+  if compared[1] not in known:  # with other views than the run's
+    compared = first_and_after(known, {})
   views = tuple(filter(None, compared))
   key = random_streams(run.settings.seed)['evaluation']
   title = f'evaluation {display_name(run.label)}'
   with progress.progress(title, number, unit='client') as bar:
     scores, owned = score_by_class(few, server, states, views, key, bar.update)
+  count = np.asarray(train.count)
   return {
-    view: Split(*map(accuracies, split_scores(score, owned)))
+    view: Split(
+      *(accuracies(side, count) for side in split_scores(score, owned))
+    )
     for view, score in scores.items()
   }
 

@@ -14,7 +14,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
-from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.core.rules import count, one_of
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
@@ -100,6 +100,8 @@ def make_evaluate(
   >>> scores['initial'].count.tolist()
   [2, 2, 2]
   """
+  chunk = count('clients', "'auto', which make_round has")
+  chunk.check('clients_per_chunk', clients_per_chunk)
   score_fn = with_metrics(score_fn or score_view, metrics)
 
   def one_client(shared, client, client_id, place):
@@ -107,6 +109,7 @@ def make_evaluate(
     data, held_out = client_of(train, place), client_of(test, place)
     rng = jax.random.fold_in(key, client_id)
     found = algorithm.personalize(server, client, data, rng)
+    check_views(views, found)
     models = {name: found[name] for name in views}
     scores = {
       name: score_fn(algorithm.predict, model, held_out, normalise, batch_size)

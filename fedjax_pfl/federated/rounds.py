@@ -146,7 +146,7 @@ def make_round(
   Args:
     algorithm: the functions of the method.
     clients_per_chunk: how many clients run at the same time, chunk after
-      chunk. 'auto': as many as fit into memory, one on a CPU.
+      chunk. 'auto': as many as fit into memory, one on a CPU or a TPU.
     mesh: the devices over which clients and their states are divided (see
       placement.py); None for one device. 'auto': on a CPU a device a core
       where that is faster (sharding.py), else all devices.

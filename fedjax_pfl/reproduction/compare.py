@@ -10,7 +10,7 @@ The standard error e of a mean:
   several runs     deviation over the seeds (ddof 1) / sqrt(S); of two seeds,
                    whose deviation may be small by chance, not below that of
                    their clients or images
-  last ten rounds  their deviation, undivided: they are one run, not ten
+  last ten rounds  of print: their deviation, undivided: they are one run
   none published   0
   none of ours     agreement is unknown
 """

@@ -94,7 +94,8 @@ def list_costs(
   progress.log(align(lines))
   progress.log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
-    f'{duration(total)} of training, estimated from a few steps.'
+    f'{duration(total)} of training on one device, estimated from a few '
+    'steps.'
   )
 
 

@@ -33,6 +33,7 @@ from fedjax_pfl.runs import checkpoint, identity, run_dir
 from fedjax_pfl.settings import (
   RESUMABLE,
   Settings,
+  defaults,
   parse_config,
   replace,
   to_config,
@@ -142,9 +143,13 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   scores = scores_of(experiment, workdir, readings)
   path, settings = workdir / EVALUATIONS / evaluation.key, experiment.settings
   path.mkdir(parents=True, exist_ok=True)
-  given = {'data': experiment.data_id, 'resumable': RESUMABLE}
   run = run_dir.open_run(
-    path, to_config(settings), log=lambda text: None, **given
+    path,
+    to_config(settings),
+    log=lambda text: None,
+    data=experiment.data_id,
+    resumable=RESUMABLE,
+    defaults=defaults(),
   )
   if run.result():
     scores = {**run_dir.load_clients(path).scores, **scores}

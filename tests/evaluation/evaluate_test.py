@@ -7,6 +7,7 @@ privacy_test.py.
 import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
@@ -20,6 +21,7 @@ from helpers import (
   make_data,
   make_task,
   params_of,
+  refused,
 )
 
 from fedjax_pfl.core import trees
@@ -36,6 +38,15 @@ ALGORITHM = build('fedavg')[0].algorithm
 EVALUATE = make_evaluate(
   ALGORITHM, TASK.normalise, VIEWS, batch_size=4, keep_models=True
 )
+
+
+def test_views_and_chunks_are_checked():
+  given = ALGORITHM, TASK.normalise, VIEWS
+  message = refused(lambda: make_evaluate(*given, clients_per_chunk='auto'))
+  assert message.startswith("clients_per_chunk: got 'auto'")
+  evaluate = make_evaluate(ALGORITHM, TASK.normalise, ['finetund'], mesh=None)
+  message = refused(evaluate, *states(), jnp.arange(1), TRAIN, TEST, KEY(0))
+  assert '(did you mean finetuned?)' in message
 
 
 @functools.cache

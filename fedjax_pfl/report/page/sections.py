@@ -72,10 +72,10 @@ def _over_bytes(shown: Sequence[Line]) -> list[Panel]:
   """Draw lines over the bytes that all clients have sent and received."""
   found = []
   for group, name, rounds, accuracy in shown:
-    at, down = group.first.curve('bytes_down')  # seeds send alike
-    _, up = group.first.curve('bytes_up')
-    if len(at) and len(down) == len(up):
-      sent = _until(rounds, at, np.cumsum(down + up))
+    at, down = group.curve('bytes_down')
+    same, up = group.curve('bytes_up')
+    if len(at) and np.array_equal(at, same):
+      sent = _until(rounds, at, np.cumsum((down + up).mean(0)))
       found += [(group, name, sent, accuracy)] * bool(sent.any())
   largest = max((float(sent.max()) for *_, sent, _ in found), default=0)
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
@@ -220,7 +220,9 @@ def examples(groups: Sequence[Group]) -> Section:
     if run.clients.train_classes is None:
       unknown.append(group.label)
     else:
-      found.setdefault(run.record.get('data'), (run, []))[1].append(group.label)
+      # Without the model that the run began with.
+      data = str(run.record.get('data')).partition('+')[0]
+      found.setdefault(data, (run, []))[1].append(group.label)
   panels, words = [], []
   for run, labels in found.values():
     suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''

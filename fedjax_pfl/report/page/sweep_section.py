@@ -18,6 +18,7 @@ from fedjax_pfl.report.charts.svg import Panel, Section
 from fedjax_pfl.report.finished_runs import either
 from fedjax_pfl.report.page.groups import UNTRAINED, Group, without_digests
 from fedjax_pfl.report.page.sections import ACCURACY
+from fedjax_pfl.settings import FIELDS
 
 LEAST = 3  # settings that are a sweep
 MOST_CURVES = 24
@@ -65,6 +66,13 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
     return None
   runs = [run for group in groups for run in group.runs]
   on_validation = all(run.clients.validation is not None for run in runs)
+  # Of other clients, or other examples, validation chooses nothing.
+  on_validation &= not any(
+    name in FIELDS
+    and FIELDS[name].section == 'data'
+    and name != 'preprocessing'
+    for name in shown
+  )
   settings = []
   for place, group in enumerate(groups):
     own = {field: values[place] for field, values in shown.items()}

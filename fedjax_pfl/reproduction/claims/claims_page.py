@@ -41,8 +41,8 @@ def progress(folder: pathlib.Path) -> str:
   for path in sorted((folder / FOLDER).glob('*.csv')):
     with open(path, newline='') as stream:
       rows = [*csv.DictReader(stream)]
-    means = [row['ours_mean'] for row in rows if row['published_mean']]
-    number += sum(mean not in ('', DIVERGED) for mean in means)
+    means = [row.get('ours_mean') for row in rows if row.get('published_mean')]
+    number += sum(mean not in ('', None, DIVERGED) for mean in means)
   return f'Of {len(load()):,} published numbers {number:,} were run.'
 
 
