@@ -19,7 +19,6 @@ view 'finetuned'.
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
@@ -68,12 +67,9 @@ def make_optimiser(
   of_head = train._replace(
     learning_rate=lambda clock: ratio * train.learning_rate(clock)
   )
-  labels = jax.tree.map(
-    lambda is_head: 'head' if is_head else 'body', task.is_head
-  )
 
   def make_tx(clock):
-    transforms = {'body': train.sgd(clock), 'head': of_head.sgd(clock)}
-    return optax.partition(transforms, labels)
+    by_head = {False: train.sgd(clock), True: of_head.sgd(clock)}
+    return optax.partition(by_head, task.is_head)
 
   return make_tx

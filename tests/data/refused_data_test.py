@@ -58,6 +58,7 @@ CASES = [
   ),
   (lambda: make_transforms('cifar', (32, 32, 3)), 'did you mean cifar10?'),
   (lambda: make_transforms('cifar10', (32, 32, 1)), 'width, 3) for cifar10'),
+  (lambda: make_transforms('mnist', (9, 9, 1), 'unti'), 'did you mean unit?'),
   (lambda: make_transforms('mnist', (28, 28)), 'width, channels) for mnist'),
   # Clients.
   (stacked, "indices: got 'no client', expected for one client or more"),

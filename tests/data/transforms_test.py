@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import refused
 
 from fedjax_pfl.data.transforms import (
   FEDCONCAT,
@@ -145,11 +144,6 @@ def test_rotation_is_pils(shape):
   assert (got != want).mean() < 1e-3  # PIL's angles are fixed-point numbers
   assert (got[0] == x[0]).all()
   assert (got[1] == 0).any()
-
-
-def test_an_unknown_recipe_is_refused():
-  message = refused(make_transforms, 'cifar10', CIFAR, 'sigend')
-  assert 'did you mean signed?' in message
 
 
 def test_none_changes_nothing():

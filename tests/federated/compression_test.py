@@ -94,19 +94,6 @@ def test_real_bits_are_counted(name):
 # ---- around a method
 
 
-@pytest.mark.parametrize(
-  'method', ['scaffold', long('fedper'), long('lg_fedavg')]
-)
-def test_top_of_all_numbers_is_the_method(method):
-  """Clients remember what they have not sent; that is nothing here."""
-  stages = build(method)
-  want, clients, _ = play(stages, DATA)
-  all_of_it = Compression('topk', share=1.0)
-  got, own, _ = play(compressed(stages, all_of_it), DATA)
-  assert_close((*got[:-1],), (*want,))
-  assert_close(own.own, clients)
-
-
 def test_what_no_compressor_reads_goes_as_it_is():
   """SCAFFOLD's variates, of 43 numbers; the model is 20, 15, 5 and 3."""
   stages = compressed(build('scaffold'), HOW['qsgd'])

@@ -152,10 +152,6 @@ def few_tries():
     yield
 
 
-def test_every_partition_has_settings_here():
-  assert SETTINGS.keys() == PARTITIONS.keys()
-
-
 @every_way
 @given(data=st.data())
 def test_rows_are_dealt_once_and_clients_are_as_documented(name, data):

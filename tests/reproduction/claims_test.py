@@ -90,14 +90,6 @@ def test_seeds_in_common_are_compared(folder):
   assert 'shown, 2 seeds: diverged with other seeds (FedAvg) |' in text
 
 
-def test_ours_is_put_beside_print(folder):
-  """Print has 60 and 55, with a deviation of 9 over 10 clients."""
-  one, _ = judge_one(folder)
-  assert one.printed[0] == 5
-  for _, compared in one.cells:
-    assert compared.difference == 10 and compared.agrees
-
-
 def test_damaged_or_absent_results_are_a_sentence(folder):
   """Nor is anything written into results."""
   before = sorted(folder.rglob('*'))
