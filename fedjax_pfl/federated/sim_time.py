@@ -32,7 +32,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
-from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.data.held_out import generator
 from fedjax_pfl.federated import asynchronous
 from fedjax_pfl.federated.chunking import shapes_of
@@ -132,7 +132,8 @@ def make_timing(
     if not stage.full_participation:
       steps = planned_steps(stage, *states, data)
       work = shares(steps, speeds, deadline, policy)
-      _check_work(stage.name, work, steps, speeds, deadline, policy)
+      done = steps_function(stage, *states, data)
+      _check_work(stage.name, done, data.count, work, steps, speeds, deadline)
       late = (work < 1).sum()
       log(f'{stage.name}: {late:,} of {len(work):,} clients miss the deadline')
     works.append(work)
@@ -186,37 +187,53 @@ def planned_steps(
 ) -> np.ndarray:
   """Return the gradient steps of each client in a round without deadline: [K].
 
-  `server` and `clients` are shapes: the metric `num_steps` of a local update is
-  computed from the number of examples, and the compiler leaves out the rest.
+  `server` and `clients` are shapes, as below.
+  """
+  steps_of = steps_function(stage, server, clients, data)
+  counts, places = np.unique(np.asarray(data.count), return_inverse=True)
+  return np.array([int(steps_of(count, np.float32(1))) for count in counts])[
+    places
+  ]
+
+
+def steps_function(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> Callable[[int, float], Array]:
+  """Return (examples, share of the steps) -> steps that a client does.
+
+  The metric `num_steps` of a local update is computed from these two, and the
+  compiler leaves out the rest.
   """
   pool = jax.eval_shape(stage.prepare_data, server, shapes_of(data))
 
   @jax.jit
-  def steps_of(count):
+  def steps_of(count, work):
     client, index = trees.gather(trees.zeros((clients, pool.index)), 0)
-    own = ClientData(*trees.zeros((pool.x, pool.y)), index, count)
+    own = ClientData(*trees.zeros((pool.x, pool.y)), index, count, work)
     down = stage.algorithm.download(trees.zeros(server), client)
     *_, metrics = stage.algorithm.local_update(
       down, client, own, jax.random.key(0)
     )
     return metrics['num_steps']
 
-  counts, places = np.unique(np.asarray(data.count), return_inverse=True)
-  return np.array([int(steps_of(count)) for count in counts])[places]
+  return steps_of
 
 
-def _check_work(name, work, steps, speeds, deadline, policy) -> None:
+def _check_work(name, done, counts, work, steps, speeds, deadline) -> None:
+  """Refuse a deadline by which nobody has done a step that is sent.
+
+  A method may do its steps in groups: then time for one is for none.
+  """
   has_steps = steps > 0
-  if not has_steps.any() or (work[has_steps] > 0).any():
+  first = [k for k in np.argsort(-work * steps) if work[k] * steps[k] > 0]
+  if not has_steps.any() or any(done(counts[k], work[k]) > 0 for k in first):
     return
-  least = steps if policy == 'drop' else np.ones_like(steps)
-  seconds = (least / speeds)[has_steps].min()
-  what = 'all its local steps' if policy == 'drop' else 'a single step'
+  seconds = (steps / speeds)[has_steps].min()
   raise bad_input(
     'deadline',
     got=deadline,
-    expected=f'{seconds:.3g} or more: the first client has done {what} '
-    f'of {name} after so many seconds, and nobody would send anything',
+    expected=f'more: nobody would send anything; the first client has done all '
+    f'its local steps of {name} after {seconds:.3g} seconds',
     choices=[f'deadline={2 * seconds:.3g}', 'deadline=0, to wait for all'],
     cause='seconds of another data set, batch size or number of epochs',
   )

@@ -112,12 +112,17 @@ def test_every_method_does_no_more_than_fits(name):
 
 
 @pytest.mark.parametrize(
-  ('policy', 'words'),
-  [('drop', 'all its local steps'), ('partial', 'a single step')],
+  ('method', 'seconds', 'policy'),
+  # pFedMe's steps are in groups of five.
+  [
+    ('fedavg', 1.5, 'drop'),
+    ('fedavg', 1.5, 'partial'),
+    ('pfedme', 5, 'partial'),
+  ],
 )
-def test_a_deadline_that_no_client_meets_is_refused(policy, words):
-  stages = build('fedavg', train=TRAIN)
+def test_a_deadline_that_no_client_meets_is_refused(method, seconds, policy):
+  stages = build(method, train=TRAIN)
   message = refused(
-    sim_time.make_timing, stages, DATA, np.full(7, 0.5), 1.5, policy, print
+    sim_time.make_timing, stages, DATA, np.full(7, 0.5), seconds, policy, print
   )
-  assert words in message and 'deadline=' in message
+  assert 'all its local steps' in message and 'deadline=' in message
