@@ -23,6 +23,16 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from fedjax_pfl.core.types import PyTree
 
+# Options for a program that is compiled for its memory alone: slower code has
+# the same buffers, and a GPU need not try which products are faster.
+NEVER_RUN = {
+  'cpu': {
+    'xla_backend_optimization_level': 0,
+    'xla_llvm_disable_expensive_passes': True,
+  },
+  'gpu': {'xla_gpu_autotune_level': 0, 'xla_gpu_enable_triton_gemm': False},
+  'tpu': {},
+}
 # The platform and its memory that `compiling_for` says; None: this machine's.
 _TARGET = contextvars.ContextVar('target', default=(None, None))
 

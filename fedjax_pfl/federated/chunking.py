@@ -30,7 +30,12 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.rules import Rule, is_int
-from fedjax_pfl.core.target import launches_kernels, target_memory
+from fedjax_pfl.core.target import (
+  NEVER_RUN,
+  launches_kernels,
+  target,
+  target_memory,
+)
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 
@@ -184,7 +189,9 @@ def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
 
 def client_bytes(algorithm: Algorithm, *args: PyTree) -> int:
   """Return what the compiler says that one more client in a chunk takes."""
-  memory = client_program(algorithm, *args).compile().memory_analysis()
+  program = client_program(algorithm, *args)
+  compiled = program.compile(compiler_options=NEVER_RUN[target()])
+  memory = compiled.memory_analysis()
   return max(memory.temp_size_in_bytes + memory.output_size_in_bytes, 1)
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, ExampleLoss, Outputs, Task, Transform
 from fedjax_pfl.models.module_task import task_from_module
 
@@ -26,6 +27,7 @@ class Model(NamedTuple):
   batch_independent: bool = False  # see Task
   # Inputs are whole numbers [L] below this, or below Y; 0: images.
   tokens: int = 0
+  on_gpu: str = 'fused'  # what conv_impl=auto is: docs/performance.md
 
   def make(self, image_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     file, _, name = self.place.partition('.')
@@ -42,9 +44,9 @@ MODELS = {
     tokens=1,  # below Y
   ),
   'convnet3': Model('convnets.convnet3', 2**3),
-  'convnet4': Model('convnets.convnet4', 2**4),
+  'convnet4': Model('convnets.convnet4', 2**4, on_gpu='gemm'),
   'fedavg_cnn': Model('convnets.fedavg_cnn', 16, batch_independent=True),
-  'mobilenet': Model('mobilenet.MobileNet'),
+  'mobilenet': Model('mobilenet.MobileNet', on_gpu='lax'),
   'resnet10': Model('resnet.resnet10'),
   'resnet18': Model('resnet.resnet18'),
   'resnet50': Model('resnet.resnet50'),
@@ -81,7 +83,8 @@ def make_task(
       None divides uint8 images by 255. See `make_transforms`.
     normalise: the transform of test images; likewise.
     loss: of examples; see `task_from_module`.
-    conv_impl: how convolutions are computed; see `task_from_module`.
+    conv_impl: how convolutions are computed; see `task_from_module`. On a GPU
+      'auto' is what was faster for the model on one.
     precision: of its products: 'float32', 'tf32' or 'mixed'.
     running_statistics: of BatchNorm; see `task_from_module`.
     wrap: what is done to the module, such as `with_lora` with its rank.
@@ -98,6 +101,8 @@ def make_task(
   one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)
+  if conv_impl == 'auto' and target() == 'gpu':
+    conv_impl = model.on_gpu
   return task_from_module(
     wrap(model.make(image_shape, num_classes)),
     image_shape=image_shape,

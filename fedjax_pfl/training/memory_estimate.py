@@ -23,7 +23,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import NEVER_RUN, target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -31,12 +31,6 @@ from fedjax_pfl.training.best_rounds import bytes_of_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import block_size, make_evaluation
 from fedjax_pfl.training.views import final_views
-
-# Slower machine code with the same buffers, which compiles sooner.
-UNOPTIMISED = {
-  'xla_backend_optimization_level': 0,
-  'xla_llvm_disable_expensive_passes': True,
-}
 
 
 class Memory(NamedTuple):
@@ -237,5 +231,5 @@ def _evaluation(
 
 
 def _analysis(program: jax.stages.Lowered) -> Any:
-  options = UNOPTIMISED if target() == 'cpu' else {}
+  options = NEVER_RUN[target()]
   return program.compile(compiler_options=options).memory_analysis()

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers import KEY, assert_same_bits, long, refused
 
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models import mobilenet, resnet
 from fedjax_pfl.models.ops.replace_layers import replace_layers
@@ -103,6 +104,18 @@ def test_blocks_agree(module, stride, how):
     )
   for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize('name, by_products', [('convnet4', True), ('vgg9', 0)])
+def test_auto_on_a_gpu_is_what_was_faster_there(name, by_products):
+  shape = {'image_shape': (16, 16, 3), 'num_classes': 10}
+  with compiling_for('gpu'):
+    task = make_task(name, **shape)
+    params = jax.eval_shape(task.init, KEY(0))
+    program = jax.make_jaxpr(task.features)(
+      params, jnp.zeros((2, 16, 16, 3)), jnp.ones(2)
+    )
+  assert ('conv_general_dilated' in str(program)) != by_products
 
 
 def test_the_loss_of_the_digits():
