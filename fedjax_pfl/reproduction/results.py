@@ -252,10 +252,9 @@ def data_of(stored: dict[str, Any]) -> str:
 def machine_of(stored: dict[str, Any]) -> str:
   """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
   devices = ', '.join(stored.get('devices') or ())
-  processor = stored.get('processor') or ''
   if devices.endswith('cpu cpu'):
-    return processor or 'CPU'  # older runs lack its name
-  return '; '.join(filter(None, (devices, processor)))
+    return stored.get('processor') or 'CPU'  # older runs lack its name
+  return devices.replace(' x gpu ', ' x ')
 
 
 def check_agree(old: StoredEvaluation, new: StoredEvaluation) -> None:
