@@ -23,8 +23,9 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from fedjax_pfl.core.types import PyTree
 
-# Options for a program that is compiled for its memory alone: slower code has
-# the same buffers, and a GPU need not try which products are faster.
+# Options for a program that is compiled for its memory alone. On a CPU slower
+# code has the same buffers; on a GPU, which then does not try out kernels, that
+# was not compared.
 NEVER_RUN = {
   'cpu': {
     'xla_backend_optimization_level': 0,

@@ -84,7 +84,7 @@ def make_task(
     normalise: the transform of test images; likewise.
     loss: of examples; see `task_from_module`.
     conv_impl: how convolutions are computed; see `task_from_module`. On a GPU
-      'auto' is what was faster for the model on one.
+      'auto' is that of `MODELS`.
     precision: of its products: 'float32', 'tf32' or 'mixed'.
     running_statistics: of BatchNorm; see `task_from_module`.
     wrap: what is done to the module, such as `with_lora` with its rank.

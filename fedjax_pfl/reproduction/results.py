@@ -14,6 +14,7 @@ import functools
 import itertools
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -254,7 +255,7 @@ def machine_of(stored: dict[str, Any]) -> str:
   devices = ', '.join(stored.get('devices') or ())
   if devices.endswith('cpu cpu'):
     return stored.get('processor') or 'CPU'  # older runs lack its name
-  return devices.replace(' x gpu ', ' x ')
+  return re.sub(r' x (gpu|tpu) ', ' x ', devices)
 
 
 def check_agree(old: StoredEvaluation, new: StoredEvaluation) -> None:

@@ -107,7 +107,7 @@ def test_blocks_agree(module, stride, how):
 
 
 @pytest.mark.parametrize('name, by_products', [('convnet4', True), ('vgg9', 0)])
-def test_auto_on_a_gpu_is_what_was_faster_there(name, by_products):
+def test_auto_on_a_gpu_is_that_of_the_model(name, by_products):
   shape = {'image_shape': (16, 16, 3), 'num_classes': 10}
   with compiling_for('gpu'):
     task = make_task(name, **shape)

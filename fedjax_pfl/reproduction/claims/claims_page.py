@@ -250,7 +250,7 @@ def _runs(verdicts: Sequence[Verdict]) -> str:
     number, dirty, _ = row['commit'].partition('-dirty')
     commit = number[:7] + ('+' if dirty else '')  # + after changes it lacks
     place = f'results/runs/{row["run"]}' if row['run'] else 'not kept'
-    origin = (f'`{commit}`', row['machine'], f'{_hours(one):.2g}')
+    origin = (f'`{commit}`', row['machine'], f'{_hours(one):.2f}')
     rows.append((row['setting'], row['seed'], *origin, place))
   text = 'The command of each is in its row of results/summary.csv.'
   return f'{text}\n\n{markdown(RUNS, rows, numbers=(1, 4))}'
