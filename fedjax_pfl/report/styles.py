@@ -11,7 +11,7 @@ import zlib
 from typing import Any, NamedTuple
 
 from fedjax_pfl.algorithms import paper_name
-from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.core.user_code import is_code, without_digest
 
 
 class Style(NamedTuple):
@@ -55,17 +55,15 @@ SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
 def style_of(algorithm: str) -> Style:
   """Return the style of a method; one that is not listed has a fixed one, too.
 
-  'fedavg (run_2)' is FedAvg's second line in one figure: another dash. A method
-  of the user's own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
+  'fedavg (run_2)' is FedAvg's second line in one figure. A method of the user's
+  own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
   """
   if algorithm in STYLES:
     return STYLES[algorithm]._replace(name=paper_name(algorithm))
   method, bracket, rest = algorithm.partition(' (')
-  if bracket:
+  if bracket and not is_code(algorithm):
     first = style_of(method)
-    spare = SPARE_DASHES if method in STYLES else spare_dashes(first)
-    dash = spare[zlib.crc32(rest.encode()) % len(spare)]
-    return first._replace(name=f'{first.name} ({rest}', dash=dash)
+    return first._replace(name=f'{first.name} ({rest}')
   name = without_digest(algorithm).rpartition('.py:')[2]
   number = zlib.crc32(name.encode())  # hash() differs between processes
   listed = list(STYLES.values())[number % len(STYLES)]

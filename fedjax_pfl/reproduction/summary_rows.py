@@ -179,8 +179,9 @@ def read_csv(path: str | os.PathLike) -> list[Row]:
       raise ValueError(f'the columns {", ".join(first)}')
     rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
     for row in rows:
-      int(row['seed'])
-      for name in NUMBERS:
+      for number in (row['seed'], row['num_clients'] or 0):
+        int(number)
+      for name in (*NUMBERS, 'seconds'):
         float(row[name] or 0)
   except (ValueError, csv.Error) as error:
     raise bad_input(

@@ -37,7 +37,8 @@ class Range(NamedTuple):
     # Digits of the number, or of the range where that is narrower.
     size = min(abs(value), self.high - self.low) or 1
     places = DIGITS - 1 - math.floor(math.log10(size))
-    return f'{round(value, places):.12g}'
+    value = min(max(round(value, places), self.low), self.high)
+    return f'{value:.12g}'
 
 
 def combine(
