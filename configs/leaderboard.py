@@ -84,27 +84,11 @@ PROTOCOL = {
   'eval_views': (),
   'eval_every': 1_000_000,  # the last round alone is evaluated
 }
-
-
-def make(
-  base, *, examples, partitions, tuning_seeds, minutes, without=frozenset()
-):
-  """Return a form: `base` is all that its own protocol states."""
-  return {
-    'base': PROTOCOL | base,
-    'partitions': partitions,
-    'own': second_budgets(base, examples),
-    'rates': RATES,
-    'seeds': (0, 1, 2),
-    'tuning_seeds': tuning_seeds,
-    'minutes': minutes,  # estimated, on two cores
-    'without': without,  # methods that its model does not suit
-  }
-
-
+# `base` is all that a form's own protocol states, `minutes` an estimate on two
+# cores, `without` the methods that its model does not suit.
 FORMS = {
-  'digits': make(
-    {
+  'digits': dict(
+    base={
       'dataset': 'digits',
       'model': 'convnet3',
       'num_clients': 20,
@@ -129,8 +113,8 @@ FORMS = {
     minutes=40,
   ),
   # For two hours of two cores: a quarter of the images, one partition.
-  'cifar10': make(
-    {
+  'cifar10': dict(
+    base={
       'dataset': 'cifar10',
       'model': 'simple_cnn',
       'max_train_examples': 12_500,
@@ -151,8 +135,8 @@ FORMS = {
   ),
   # 90 clients of 16 images, of two to five digits: too few to train alone, too
   # unlike for one model. experiments/demo.py trains it with the rates chosen.
-  'demo': make(
-    {
+  'demo': dict(
+    base={
       'dataset': 'digits',
       'model': 'convnet3',
       'num_clients': 90,
@@ -178,12 +162,14 @@ def load_form(name, seeds=None):
     'a form of the leaderboard, in configs/leaderboard.py',
     'a typing error, or the name of a config',
   ).check('form', name)
-  form = dict(FORMS[name])
+  form = {'without': (), **FORMS[name]}
+  base, examples = form['base'], form.pop('examples')
   left_out = {*BASELINES, *form.pop('without')}
   others = [one for one in available() if one not in left_out]
   form |= {'name': name, 'methods': (*BASELINES, *others)}
-  form |= {'rate_fields': RATE_FIELDS, 'own_views': OWN_VIEWS}
-  usual = make_form(**form)
-  made = make_form(**form | {'seeds': seeds}) if seeds else usual
+  form |= {'base': PROTOCOL | base, 'own': second_budgets(base, examples)}
+  form |= {'rates': RATES, 'rate_fields': RATE_FIELDS, 'own_views': OWN_VIEWS}
+  usual = make_form(**form, seeds=(0, 1, 2))
+  made = make_form(**form, seeds=seeds) if seeds else usual
   longer = made.num_trainings / usual.num_trainings
   return made._replace(minutes=usual.minutes * longer)

@@ -27,9 +27,12 @@ from ml_collections import config_dict
 
 from configs import common
 
+BOTH = {'views': ('initial', 'personal')}
+ALONE = {'views': ('personal',), 'eval_views': ('personal',)}
 # By any protocol; a method that is not here changes nothing but its name.
 METHODS = {
-  'apfl': {'views': ('initial', 'personal')},
+  **dict.fromkeys(('apfl', 'ditto', 'fedala', 'feddbe', 'fedrod'), BOTH),
+  **dict.fromkeys(('fedamp', 'fedas', 'fedcp', 'fedfomo', 'gpfl'), ALONE),
   'centralized': {
     'hp': {'trainable': 'full'},  # or 'body', 'head'
     'partition': 'iid',
@@ -41,29 +44,19 @@ METHODS = {
     'weight_decay': 5e-4,
     'views': ('initial',),
   },
-  'ditto': {'views': ('initial', 'personal')},
-  'fedala': {'views': ('initial', 'personal')},
-  'fedamp': {'views': ('personal',), 'eval_views': ('personal',)},
-  'fedas': {'views': ('personal',), 'eval_views': ('personal',)},
-  'fedcp': {'views': ('personal',), 'eval_views': ('personal',)},
-  'feddbe': {'views': ('initial', 'personal')},
-  'fedfomo': {'views': ('personal',), 'eval_views': ('personal',)},
   'fedproto': {
     'views': ('personal', 'prototypes'),
     'eval_views': ('prototypes',),
   },
-  'fedrod': {'views': ('initial', 'personal')},
-  'gpfl': {'views': ('personal',), 'eval_views': ('personal',)},
   'knn_per': {'views': ('initial', 'neighbours')},
   'local_only': {
     'client_fraction': 1.0,
     'local_epochs': 1,  # evaluated after each, as the published number needs
     'batch_size': 10,  # the paper has none; the default of its public code
-    'views': ('personal',),
-    'eval_views': ('personal',),
+    **ALONE,
   },
   'per_fedavg': {'views': ('initial', 'adapted')},
-  'pfedme': {'views': ('initial', 'personal')},
+  'pfedme': BOTH,
 }
 # In the FedBABU paper.
 DATASETS = {

@@ -37,10 +37,7 @@ MIXED = {
   'views': ('initial', 'mix_0.5'),
 }
 EXPERIMENTS = {
-  'ditto': PLAY,
-  'fedavg': PLAY,
-  'fedbabu': PLAY,
-  'fedrep': PLAY,
+  **dict.fromkeys(('ditto', 'fedavg', 'fedbabu', 'fedrep'), PLAY),
   'local_only': PLAY | {'client_fraction': 1.0, 'rounds': 4},
   'superfed': PLAY | MIXED,
 }

@@ -52,22 +52,16 @@ def cell_of_resnet(published):
   if published.algorithm == 'centralized':
     changes['rounds'] = CENTRAL_EPOCHS
   else:
-    changes |= _fields_of_partition(published)
+    kind = published.partition.partition('_')[0]
+    easiest = (published.dataset, published.partition) == EASIEST
+    changes['weight_decay'] = EASIEST_DECAY if easiest else DECAYS[kind]
+    if kind == 'classes':
+      changes['num_clients'] = CLASSES[published.dataset]
   if published.algorithm in ('fedconcat', 'fedconcat_id'):
     changes |= {'hp.head': 'sum', 'hp.cap_factor': 1.2}
     changes['rounds'] = ENCODER_ROUNDS[published.dataset]
   cell = cell_of(published, changes)
   return cell._replace(reading=Reading('initial', 'global_last10'))
-
-
-def _fields_of_partition(published):
-  """Return clients and weight decay of Table 3, by the partition."""
-  kind = published.partition.partition('_')[0]
-  easiest = (published.dataset, published.partition) == EASIEST
-  fields = {'weight_decay': EASIEST_DECAY if easiest else DECAYS[kind]}
-  if kind == 'classes':
-    fields['num_clients'] = CLASSES[published.dataset]
-  return fields
 
 
 TABLES = {

@@ -9,7 +9,8 @@ from fedjax_pfl.reproduction.cells import Cell, Published, replaced
 # A baseline's fields come from its config, all others from the data set's.
 FIELDS = 'algorithm', 'hp', 'views', 'finetune'
 MIXING = {'superfed_mm': 'model', 'superfed_lm': 'layer'}
-LM_START = {'cifar10': 0.8}  # elsewhere that of MM
+# Elsewhere LM begins to mix when MM does.
+LATER = {('superfed_lm', 'cifar10'): 0.8}
 
 
 def cell_of(
@@ -18,26 +19,14 @@ def cell_of(
   """Return the cell of any of the paper's tables."""
   settings = load_config(f'superfed:{published.dataset}')
   if published.algorithm in MIXING:
-    own = _mixing(published)
+    own = {'hp.mixing': MIXING[published.algorithm]}
+    if (published.algorithm, published.dataset) in LATER:
+      own['hp.phase_start'] = LATER[published.algorithm, published.dataset]
   else:
     baseline = load_config(f'superfed:{published.algorithm}')
     own = {name: baseline[name] for name in FIELDS}
   settings = replaced(settings, {**own, **(changes or {})})
   return Cell(published, settings, READINGS[published.metric])
-
-
-def _mixing(published):
-  """Return the hyperparameters of SuperFed-MM, or of -LM."""
-  fields = {'hp.mixing': MIXING[published.algorithm]}
-  if published.algorithm == 'superfed_lm' and published.dataset in LM_START:
-    fields['hp.phase_start'] = LM_START[published.dataset]
-  return fields
-
-
-def cell_of_start(published: Published) -> Cell:
-  """Return the cell of Table 3: when mixing begins."""
-  start = float(published.variant['phase2_start'])
-  return cell_of(published, {'hp.phase_start': start})
 
 
 TABLES = {
@@ -71,6 +60,8 @@ TABLES = {
   '3': table(
     'Global model by the share of rounds before mixing, CIFAR-10',
     'phase2_start | algorithm metric',
-    cell_of_start,
+    lambda one: cell_of(
+      one, {'hp.phase_start': float(one.variant['phase2_start'])}
+    ),
   ),
 }

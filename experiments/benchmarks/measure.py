@@ -87,7 +87,8 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   runs = {'ours': program.run, 'product': _product(side)}
   with contextlib.ExitStack() as stack:
     if with_torch:
-      runs |= stack.enter_context(yardstick.finalists(case, work))
+      for one in yardstick.ranking(case).variants[: yardstick.FINALISTS]:
+        runs[str(one)] = stack.enter_context(yardstick.running(case, work, one))
       if work == 'training':
         runs[TYPED] = stack.enter_context(as_typed(case))
     seconds = in_turn(runs, repeats)

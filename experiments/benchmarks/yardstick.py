@@ -51,16 +51,6 @@ class Ranking(NamedTuple):
   left_out: str  # a sentence, or ''
 
 
-@contextlib.contextmanager
-def finalists(case: Case, work: str) -> Iterator[dict[str, Run]]:
-  """Give the best variants of a case, warm, by name; end them afterwards."""
-  chosen = ranking(case).variants[:FINALISTS]
-  with contextlib.ExitStack() as stack:
-    yield {
-      str(one): stack.enter_context(running(case, work, one)) for one in chosen
-    }
-
-
 def ranking(case: Case) -> Ranking:
   """Return the variants of a case by their time for a round.
 

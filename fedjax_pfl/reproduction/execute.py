@@ -41,7 +41,6 @@ from fedjax_pfl.settings import (
 from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.training.best_rounds import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
-from fedjax_pfl.training.build_method import outline_stages
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.many_runs import train_many
 from fedjax_pfl.training.state import random_streams, state_shapes
@@ -99,11 +98,6 @@ def saved_round(training: PlannedRun, results: Results) -> int:
   path = results.path_of(training)
   steps = checkpoint.steps(path / 'checkpoints') if path else []
   return max(steps, default=0)
-
-
-def total_rounds(settings: Settings) -> int:
-  """Return the rounds of all stages, as checkpoints count them."""
-  return sum(stage.rounds for stage in outline_stages(settings))
 
 
 def train_missing(group: Sequence[PlannedRun], results: Results) -> None:

@@ -35,12 +35,7 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.cells import Cell, Table, filter_cells
-from fedjax_pfl.reproduction.execute import (
-  execute,
-  saved_round,
-  total_rounds,
-  what_is_left,
-)
+from fedjax_pfl.reproduction.execute import execute, saved_round, what_is_left
 from fedjax_pfl.reproduction.plan import Evaluation, plan
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.table_files import FOLDER, write_table
@@ -53,6 +48,7 @@ from fedjax_pfl.reproduction.toml_entries import (
   wrong,
 )
 from fedjax_pfl.runs import lock
+from fedjax_pfl.training.build_method import outline_stages
 
 DONE, DIVERGED, BLOCKED, WAITING = 'done', 'diverged', 'blocked', '.'
 
@@ -147,8 +143,10 @@ def state_of(step: Step, results: Results) -> tuple[str, float]:
   state, missing, todo = what_is_left(step.evaluations, results)
   if state:
     return state, 0.0
-  saved = sum(saved_round(one, results) for one in todo)
-  rounds = sum(total_rounds(one.settings) for one in todo) if saved else 1
+  saved, rounds = sum(saved_round(one, results) for one in todo), 1
+  if saved:  # of all stages, as checkpoints count them
+    outlines = [outline_stages(one.settings) for one in todo]
+    rounds = sum(stage.rounds for stages in outlines for stage in stages)
   left = step.entry.minutes * (1 - saved / rounds) if todo else 0.0
   data = missing[0].settings.data
   if not is_available(data.dataset, data.data_dir):

@@ -2,20 +2,14 @@
 
 from concurrent import futures
 
-import helpers
 import pytest
 from absl import flags
+from run_directories import refused
 from user_commands import ROOT, refusal, run
 
 from experiments import commandline
 
 DIGITS = 'configs/digits.py:fedbabu'
-
-
-def refused(call):
-  message = helpers.refused(call)
-  assert 'Choices: ' in message
-  return message
 
 
 # ---- real processes

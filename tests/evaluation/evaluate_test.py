@@ -20,7 +20,6 @@ from helpers import (
   client_of,
   make_data,
   make_task,
-  params_of,
   refused,
 )
 
@@ -31,7 +30,6 @@ from fedjax_pfl.federated.rounds import init_states
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK = make_task()
-PARAMS = params_of(TASK)
 TRAIN, TEST = make_data(), make_data(TEST_COUNTS, seed=1)
 VIEWS = ('initial', 'finetuned')
 ALGORITHM = build('fedavg')[0].algorithm

@@ -1,12 +1,12 @@
 """A whole leaderboard on a small model, stopped and repeated."""
 
 import pytest
+import small_queue
 import small_runs
 
 from configs.leaderboard import load_form
 from fedjax_pfl.leaderboard import board, fill_form
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import to_config
 from fedjax_pfl.training import loop
 from fedjax_pfl.tuning import train_all as module
 
@@ -15,10 +15,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 @pytest.fixture
 def form(monkeypatch):
-  def build(settings, log):
-    return small_runs.make_experiment(**to_config(settings))
-
-  monkeypatch.setattr(module, 'build_experiment', build)
+  monkeypatch.setattr(module, 'build_experiment', small_queue.build)
   small = {
     **{'num_clients': 5, 'client_fraction': 0.4, 'max_train_examples': 100},
     **{'rounds': 1, 'local_epochs': 1, 'batch_size': 8},

@@ -15,13 +15,6 @@ from fedjax_pfl.reproduction.cells import (
 )
 from fedjax_pfl.reproduction.published import published_for_run
 
-S5 = {
-  'algorithm': 'fedbabu',
-  'shards_per_client': 5,
-  'client_fraction': 0.1,
-  'local_epochs': 10,
-}
-
 
 def find(paper, table, **fields):
   """Return the printed cells of a table with these fields."""
@@ -41,7 +34,8 @@ def test_no_two_numbers_are_alike():
     for row in rows
   }
   assert len(keys) == len(rows)  # then a cell may be named by its fields
-  (row,) = find('fedbabu', '13', **S5 | {'local_epochs': 1})
+  s5 = {**SETTING, 'algorithm': 'fedbabu', 'local_epochs': 1}
+  (row,) = find('fedbabu', '13', **s5)
   assert (row.mean, row.std, row.num_clients) == (82.76, 6.47, 100)
   assert find('superfed', '1')[0].std is None
 
@@ -100,7 +94,6 @@ def test_the_cells_that_match_or_the_values_there_are(text, found):
 
 # ---- The numbers for a run ---------------------------------------------------
 
-CONFIG = common.load('fedbabu_cifar10:fedbabu').to_dict()
 SETTING = {'shards_per_client': 5, 'local_epochs': 10, 'client_fraction': 0.1}
 
 

@@ -37,7 +37,7 @@ def trained(monkeypatch):
 def done(tmp_path_factory, quick_compiler):
   """Return a folder with a finished queue, its rows, and states on the way."""
   folder = tmp_path_factory.mktemp('queue')
-  small_queue.write_queue(folder / 'queue.toml')
+  (folder / 'queue.toml').write_text(small_queue.QUEUE)
   results, states = folder / 'results', []
   results.mkdir()
 

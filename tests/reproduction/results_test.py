@@ -15,7 +15,6 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 
-BODY = {'finetune': {**make_settings()['finetune'], 'trainable': 'body'}}
 VIEWS = ('initial', 'finetuned', 'initial:own')
 
 

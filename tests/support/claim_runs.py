@@ -7,7 +7,6 @@ import numpy as np
 import small_runs
 
 from configs import common
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.claims import write
@@ -59,14 +58,7 @@ TABLE = Table(
   ('shards_per_client',),
   ('algorithm', 'metric'),
 )
-
-
-def load_table(name):
-  if name != TABLE.name:
-    raise bad_input(
-      'table', got=name, expected='a table', choices=[TABLE.name], cause='?'
-    )
-  return TABLE
+load_table = {TABLE.name: TABLE}.__getitem__
 
 
 def make_run(folder, algorithm, accuracy, *, seed=0, shards=2):

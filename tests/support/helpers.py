@@ -256,9 +256,7 @@ def evaluate(stages, server, clients, train, test, task=None):
 def assert_same_bits(got, want):
   """Compare two trees: structure, shapes, dtypes, bits."""
   assert jax.tree.structure(got) == jax.tree.structure(want)
-  for one, other in zip(
-    jax.tree.leaves(got), jax.tree.leaves(want), strict=True
-  ):
+  for one, other in zip(*map(jax.tree.leaves, (got, want)), strict=True):
     one, other = np.asarray(one), np.asarray(other)
     assert one.dtype == other.dtype and one.shape == other.shape
     assert one.tobytes() == other.tobytes(), (one, other)
@@ -273,8 +271,6 @@ def assert_close(got, want):
   double = jax.config.jax_enable_x64
   atol, rtol = (1e-11, 1e-10) if double else (1e-5, 1e-4)
   assert jax.tree.structure(got) == jax.tree.structure(want)
-  for one, other in zip(
-    jax.tree.leaves(got), jax.tree.leaves(want), strict=True
-  ):
+  for one, other in zip(*map(jax.tree.leaves, (got, want)), strict=True):
     assert one.shape == other.shape
     np.testing.assert_allclose(one, other, atol=atol, rtol=rtol)

@@ -5,7 +5,6 @@ import csv
 import small_runs
 
 from configs import common
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
 from fedjax_pfl.reproduction.queue import load_queue, show_queue, work_through
 from fedjax_pfl.settings import parse_config, to_config
@@ -37,6 +36,7 @@ ENTRIES = (
   ('a', 'fedbabu/98', 'algorithm=lg_fedavg', [0], 2),
   ('b', 'fedbabu/99', 'algorithm=fedbabu', [0, 1], 1.5),
 )
+QUEUE = TEXT + ''.join(ENTRY.format(*entry) for entry in ENTRIES)
 
 
 def cell_of(settings, metric, reading, table='98', **more):
@@ -63,17 +63,8 @@ CELLS = {
 
 
 def load_table(name):
-  number = name.partition('/')[2]
-  if number not in CELLS:
-    raise bad_input(
-      'table', got=name, expected='a table', choices=CELLS, cause='a typo'
-    )
-  return Table(name, 'A toy', CELLS[number], ('algorithm',), ('metric',))
-
-
-def write_queue(path, entries=ENTRIES):
-  path.write_text(TEXT + ''.join(ENTRY.format(*entry) for entry in entries))
-  return path
+  cells = CELLS[name.partition('/')[2]]
+  return Table(name, 'A toy', cells, ('algorithm',), ('metric',))
 
 
 def run(folder, **options):

@@ -3,14 +3,13 @@
 import math
 
 import pytest
-import small_runs
+import small_queue
 from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
 from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import to_config
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.choose import BestSetting, best_on_validation
 from fedjax_pfl.tuning.sweep import (
@@ -66,10 +65,7 @@ def test_tuning_needs_validation_examples():
 
 
 def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
-  def build(settings, log):
-    return small_runs.make_experiment(**to_config(settings))
-
-  monkeypatch.setattr(train_all, 'build_experiment', build)
+  monkeypatch.setattr(train_all, 'build_experiment', small_queue.build)
   rates = [{'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')]
   settings = plan(
     *rates,

@@ -2,10 +2,11 @@
 
 import compiler
 import pytest
+import small_queue
 import small_runs
 
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import divergence
 from fedjax_pfl.tuning import train_all as module
 from fedjax_pfl.tuning.train_all import is_diverged, train_all
@@ -16,11 +17,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
   """Train a model that compiles quickly."""
-
-  def build(settings, log):
-    return small_runs.make_experiment(**to_config(settings))
-
-  monkeypatch.setattr(module, 'build_experiment', build)
+  monkeypatch.setattr(module, 'build_experiment', small_queue.build)
 
 
 def make(**changes):

@@ -55,7 +55,10 @@ class Term(NamedTuple):
   cell: Cell
   table: str
   where: str  # the conditions by which it was chosen
-  is_printed: bool = True  # False: another view is read
+
+  @property
+  def is_printed(self) -> bool:
+    return self.cell.published.mean is not None
 
   @property
   def name(self) -> str:
@@ -150,7 +153,7 @@ def _term(
       [f'a value of {name}' for name in varied],
     )
   cell = cells[0]
-  if view is not None:
-    cell = cell._replace(reading=Reading(view))
-  is_printed = view is None and cell.published.mean is not None
-  return Term(sign, cell, table.name, where, is_printed)
+  if view is not None:  # of which print has no number
+    printed = cell.published._replace(mean=None)
+    cell = cell._replace(published=printed, reading=Reading(view))
+  return Term(sign, cell, table.name, where)

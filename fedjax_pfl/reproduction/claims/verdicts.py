@@ -92,7 +92,8 @@ def judge(stated: Comparison, results: Results) -> Judged:
 
   A cell with more seeds is compared with those that the others have.
   """
-  cells = tuple((term, compared_of(term, results)) for term in stated.terms)
+  compared = compare_all([term.cell for term in stated.terms], results)
+  cells = tuple(zip(stated.terms, compared, strict=True))
   by_term = [{one.seed: one for one in own.measured} for _, own in cells]
   shared = sorted(set.intersection(*map(set, by_term)))
   measured = tuple(tuple(one[seed] for one in by_term) for seed in shared)
@@ -117,11 +118,3 @@ def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:
   errors = [published_error(one) for _, one in published]
   mean = sum(sign * one.mean for sign, one in published)
   return mean, None if None in errors else math.hypot(*errors)
-
-
-def compared_of(term: Term, results: Results) -> Compared:
-  """Return the cell, without print where that is of another view."""
-  (compared,) = compare_all([term.cell], results)
-  if term.is_printed:
-    return compared
-  return compared._replace(difference=None, tolerance=None, agrees=None)
