@@ -99,12 +99,12 @@ def fold_examples(
     x = transform(x, jax.random.fold_in(rng, position))
     return step(total, Batch(x, y, real.astype(float_dtype(x))))
 
-  return lax.fori_loop(0, _ceil_div(data.count, size), add, start)
+  return lax.fori_loop(0, -(-data.count // size), add, start)
 
 
 def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
   """Return the number of steps of this client in an epoch: []."""
-  batches = _ceil_div(data.count, batching.size)
+  batches = -(-data.count // batching.size)
   if batching.steps is None:
     return batching.steps_per_batch * batches
   return jnp.where(batches > 0, batching.steps(batches), 0)
@@ -126,7 +126,7 @@ def steps_in_time(data: ClientData, batching: Batching, steps: Array) -> Array:
 
 def max_steps_of_epoch(data: ClientData, batching: Batching) -> int:
   """Return the maximum number of steps for clients of this padding."""
-  most = _ceil_div(data.index.shape[0], batching.size)
+  most = -(-data.index.shape[0] // batching.size)
   if batching.steps is None:
     return batching.steps_per_batch * most
   return max(int(batching.steps(batches)) for batches in range(1, most + 1))
@@ -148,7 +148,7 @@ def batches_of_epoch(
       for number in range(1, _max_passes(data.index.shape[0], batching))
     ]
     orders = jnp.stack([order, *later])
-    batches = jnp.maximum(_ceil_div(data.count, batching.size), 1)
+    batches = jnp.maximum(-(-data.count // batching.size), 1)
 
   def batch_at(position, key):
     if batching.steps is None:
@@ -179,9 +179,9 @@ def batches_of_epoch(
 
 
 def _max_passes(num_examples, batching):
-  most = _ceil_div(num_examples, batching.size)
+  most = -(-num_examples // batching.size)
   return max(
-    _ceil_div(int(batching.steps(batches)) * batching.batches_per_step, batches)
+    -(-int(batching.steps(batches)) * batching.batches_per_step // batches)
     for batches in range(1, most + 1)
   )
 
@@ -207,7 +207,3 @@ def random_order(data: ClientData, rng: Key) -> Array:
   places = jnp.arange(data.index.shape[0])
   draw = jax.random.uniform(rng, places.shape)
   return jnp.argsort(jnp.where(places < data.count, draw, 2.0))
-
-
-def _ceil_div(a, b):
-  return -(-a // b)

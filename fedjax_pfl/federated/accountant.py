@@ -18,7 +18,7 @@ import math
 from functools import cache
 from typing import NamedTuple
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_installed
 
 LEAST, MOST = 0.2, 1e3  # noise multipliers
 PRECISION = 1e-3  # relative, of the one that is found
@@ -57,7 +57,11 @@ def replaces(plan: Plan) -> bool:
 
 def account(noise: float, plan: Plan):
   """Return the accountant of dp-accounting after these rounds."""
-  dp, rdp = _library()
+  instead = 'dp.clip=0, which is no privacy'
+  check_installed('dp.clip', 'dp_accounting', [instead])
+  import dp_accounting as dp
+  from dp_accounting import rdp
+
   relations = dp.NeighboringRelation
   relation, orders = relations.ADD_OR_REMOVE_ONE, ORDERS
   if replaces(plan):
@@ -105,18 +109,3 @@ def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
       cause='a budget that no noise reaches, or a delta far below 1 / clients',
     )
   return high
-
-
-def _library():
-  try:
-    import dp_accounting
-    from dp_accounting import rdp
-  except ImportError as error:
-    raise bad_input(
-      'dp.clip',
-      got='no accountant of a budget',
-      expected='the package dp-accounting: pip install fedjax_pfl[privacy]',
-      choices=['dp.clip=0, which is no privacy'],
-      cause='an installation without the extra `privacy`',
-    ) from error
-  return dp_accounting, rdp

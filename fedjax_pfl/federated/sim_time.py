@@ -130,9 +130,9 @@ def make_timing(
   for stage, *states in stage_shapes(stages, shapes_of(data)):
     work = None
     if not stage.full_participation:
-      steps = planned_steps(stage, *states, data)
-      work = shares(steps, speeds, deadline, policy)
       done = steps_function(stage, *states, data)
+      steps = planned_steps(done, data)
+      work = shares(steps, speeds, deadline, policy)
       _check_work(stage.name, done, data.count, work, steps, speeds, deadline)
       late = (work < 1).sum()
       log(f'{stage.name}: {late:,} of {len(work):,} clients miss the deadline')
@@ -158,10 +158,10 @@ def make_buffers(
   ((stage, *states),) = stage_shapes(stages, shapes)
   if not stage.rounds:
     return Timing(speeds)
-  durations = planned_steps(stage, *states, data) / speeds
+  steps = planned_steps(steps_function(stage, *states, data), data)
   rng = generator(seed, ORDERS)
   orders = (rng.permutation(len(speeds)) for _ in range(stage.rounds))
-  schedule = asynchronous.make_schedule(durations, orders, *sizes)
+  schedule = asynchronous.make_schedule(steps / speeds, orders, *sizes)
   log(
     f'buffers: up to {schedule.staleness.max()} versions late, on average '
     f'{schedule.staleness.mean():.1f}'
@@ -182,18 +182,11 @@ def shares(
   return np.where(possible >= steps, 1, work).astype(np.float32)
 
 
-def planned_steps(
-  stage: Stage, server: Server, clients: Client, data: ClientData
-) -> np.ndarray:
-  """Return the gradient steps of each client in a round without deadline: [K].
-
-  `server` and `clients` are shapes, as below.
-  """
-  steps_of = steps_function(stage, server, clients, data)
+def planned_steps(steps_of: Callable, data: ClientData) -> np.ndarray:
+  """Return the steps of each client in a round without a deadline: [K]."""
   counts, places = np.unique(np.asarray(data.count), return_inverse=True)
-  return np.array([int(steps_of(count, np.float32(1))) for count in counts])[
-    places
-  ]
+  steps = [int(steps_of(count, np.float32(1))) for count in counts]
+  return np.array(steps)[places]
 
 
 def steps_function(
@@ -202,7 +195,7 @@ def steps_function(
   """Return (examples, share of the steps) -> steps that a client does.
 
   The metric `num_steps` of a local update is computed from these two, and the
-  compiler leaves out the rest.
+  compiler leaves out the rest. `server` and `clients` are shapes.
   """
   pool = jax.eval_shape(stage.prepare_data, server, shapes_of(data))
 

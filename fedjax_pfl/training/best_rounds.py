@@ -162,19 +162,12 @@ def evaluate_and_keep(
     models[view] = jax.tree.map(
       lambda *rows: np.concatenate(rows)[:num_clients], *blocks
     )
-  updated = {
-    view: TestBest(
-      update_best(
-        test_best[view].each,
-        score,
-        done,
-        models.get(view, ()),
-        replace_ties=view in models,
-      ),
-      update_best(test_best[view].together, score, done, shared_round=True),
-    )
-    for view, score in scores.items()
-  }
+  updated = {}
+  for view, score in scores.items():
+    (each, together), own = test_best[view], models.get(view, ())
+    each = update_best(each, score, done, own, replace_ties=view in models)
+    together = update_best(together, score, done, shared_round=True)
+    updated[view] = TestBest(each, together)
   return scores, {**test_best, **jax.tree.map(np.asarray, updated)}
 
 

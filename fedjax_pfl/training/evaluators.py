@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import ClientData, Key, Scores
-from fedjax_pfl.data.client_data import pool_of
+from fedjax_pfl.data.client_data import client_of, stack_clients
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import evaluate_clients
 from fedjax_pfl.evaluation.summary import other_measures, own_measures
@@ -141,10 +140,4 @@ class Evaluator:
 
 def as_one_client(images: Images) -> ClientData:
   """Return all images as those of one client: index [N], count []."""
-  size = len(images.y)
-  return ClientData(
-    pool_of(images.x),
-    jnp.asarray(images.y, jnp.int32),
-    jnp.arange(size),
-    jnp.asarray(size),
-  )
+  return client_of(stack_clients(images, [np.arange(len(images.y))]), 0)

@@ -24,7 +24,6 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
@@ -39,7 +38,7 @@ from fedjax_pfl.settings import (
   parse_config,
 )
 from fedjax_pfl.settings.field import EVALUATION, TRAINING
-from fedjax_pfl.settings.hyperparameters import SHARED_RECORDS
+from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.training.build_data import divide, identify, load_images
 from fedjax_pfl.training.views import candidate_views, final_views
 
@@ -195,14 +194,11 @@ def _differing(settings: Settings, names: set[str]) -> dict[str, Any]:
   With 'hp' among them all hyperparameters: {'hp.mu': 0.1}.
   """
   defaults = _default_fields(settings.algorithm)
-  fields = flat_config(settings).items()
-  own = {name: value for name, value in fields if name in names}
-  own |= {f'hp.{name}': value for name, value in own.pop('hp', {}).items()}
-  found = {name: plain(value) for name, value in own.items()}
   return {
     name: value
-    for name, value in found.items()
-    if name not in defaults or value != defaults[name]
+    for name, value in flat(settings).items()
+    if (name if name in FIELDS else 'hp') in names
+    and value != defaults.get(name, ...)
   }
 
 
@@ -212,15 +208,8 @@ def _default_fields(method: str) -> dict[str, Any]:
 
   Those of a user's own method stay unknown: a stored run does not run its file.
   """
-  fields = flat(Settings())
-  if is_code(method):
-    return fields
-  hp = algorithms.load(method).HParams()._asdict()
-  return fields | {
-    f'hp.{name}': plain(value)
-    for name, value in hp.items()
-    if name not in SHARED_RECORDS
-  }
+  hp = {} if is_code(method) else own_defaults(method)
+  return flat(Settings()) | {f'hp.{name}': plain(hp[name]) for name in hp}
 
 
 def plain(value: Any) -> Any:

@@ -60,11 +60,6 @@ def test_digits_are_split_by_class_in_the_order_of_the_file():
       )
 
 
-def test_prepared_arrays_are_read(tmp_path):
-  want = store(tmp_path)
-  assert_same(load_dataset('cifar10', data_dir=str(tmp_path)), want)
-
-
 def test_other_accounts_may_read_prepared_arrays_as_any_folder(tmp_path):
   store(tmp_path)
   folder = folder_of('cifar10', tmp_path)
@@ -134,15 +129,6 @@ def test_shapes_and_balance():
 
 def must_not_build():
   raise AssertionError('built although the entry was there')
-
-
-def test_the_second_start_reads_the_cache(tmp_path):
-  first = load_cached('a', 'key', small_set, str(tmp_path))
-  again = load_cached('a', 'key', must_not_build, str(tmp_path))
-  assert_same(again, first)
-  with pytest.raises(AssertionError):
-    load_cached('a', 'other key', must_not_build, str(tmp_path))
-  assert not list(tmp_path.glob('.half*'))
 
 
 @pytest.mark.parametrize('name', ['train_x', 'meta'])

@@ -99,7 +99,8 @@ def test_every_method_does_no_more_than_fits(name):
   *got, _ = round_fn(*states, cohort, with_work(np.ones(7)), KEY(2))
   assert_close(tuple(got), tuple(want))
   steps = np.asarray(plain['num_steps'])
-  planned = sim_time.planned_steps(stage, *states, DATA)
+  steps_of = sim_time.steps_function(stage, *states, DATA)
+  planned = sim_time.planned_steps(steps_of, DATA)
   assert planned[list(COHORT)].tolist() == steps.tolist()
   for possible in (0, 1, 5):
     part = sim_time.shares(planned, np.ones(7), possible + 1e-3, 'partial')

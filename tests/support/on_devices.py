@@ -45,23 +45,19 @@ def differences(words, float64=False) -> dict[str, float]:
 
 
 def _compare(name, case, rate='0', compressor=''):
-  stages, (devices, cohort, chunk) = (
-    (Stage(name, ROUNDS, counting()),),
-    CASES[case],
-  )
+  devices, cohort, chunk = CASES[case]
+  stages = (Stage(name, ROUNDS, counting()),)
   if name != 'counting':
     stages = helpers.build(name)
   if compressor:
     stages = compressed(stages, Compression(compressor))
   late, data = rate == 'late', helpers.make_data()
-  rate, work = (
-    0.0 if late else float(rate),
-    jnp.array([1, 0, 1, 1, 0.4, 0.8, 1]),
-  )
+  if late:
+    rate, work = 0, jnp.array([1, 0, 1, 1, 0.4, 0.8, 1])
+    data = data._replace(work=work)
   stages = tuple(
-    with_failures(stage, rate, has_deadline=late) for stage in stages
+    with_failures(stage, float(rate), has_deadline=late) for stage in stages
   )
-  data = data._replace(work=work) if late else data
   mesh = make_mesh(devices)
   assert mesh.size == devices
   got, want = (

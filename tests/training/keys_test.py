@@ -10,6 +10,7 @@ from helpers import refused
 from fedjax_pfl import algorithms
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
+from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.training import keys
 
 
@@ -80,9 +81,7 @@ def test_keys_stay_as_they_are():
 def test_writing_out_a_default_changes_no_key(method):
   """Of hyperparameters, and of all other fields."""
   key = training(algorithm=method, hp={})
-  own = algorithms.load(method).HParams()._asdict()
-  own = {name: own[name] for name in own if name not in keys.SHARED_RECORDS}
-  assert training(algorithm=method, hp=own) == key
+  assert training(algorithm=method, hp=own_defaults(method)) == key
   whole = to_config(parse_config(make_settings(algorithm=method, hp={})))
   assert keys.training_key(parse_config(whole), 'a-b') == key
 

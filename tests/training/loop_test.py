@@ -5,14 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from compiler import counting
-from helpers import assert_same_bits, refused
+from helpers import assert_same_bits
 from small_runs import (
   ROUNDS,
   TASK,
   make_experiment,
   scores_of,
   server_of,
-  snapshot,
   with_algorithm,
 )
 
@@ -229,27 +228,3 @@ def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path, select):
   assert_same_bits(server.params, first)
   params, _ = load_model(tmp_path / 'model' / 'global.npz')
   assert_same_bits(jax.tree.map(jnp.asarray, params), first)
-
-
-# ---- runs that are there
-
-
-def test_a_finished_run_is_not_changed(fedbabu, capsys):
-  experiment, workdir = fedbabu
-  before = snapshot(workdir)
-  capsys.readouterr()
-  assert train(experiment, workdir) == run_dir.load_result(workdir)
-  assert capsys.readouterr().out == f'{workdir} is finished: nothing to do.\n'
-  assert snapshot(workdir) == before
-
-
-def test_the_directory_of_another_config_is_refused(fedbabu):
-  _, workdir = fedbabu
-  before = snapshot(workdir)
-  other = make_experiment(
-    shards_per_client=4, batch_size=9, eval_global_model=True
-  )
-  message = refused(train, other, workdir)
-  assert "got {'shards_per_client': 4, 'batch_size': 9}, expected" in message
-  assert "where these are {'shards_per_client': 2, 'batch_size': 8}" in message
-  assert snapshot(workdir) == before

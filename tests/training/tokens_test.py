@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import small_play
-from helpers import KEY, build, every_method, refused
+from helpers import KEY, build, client_of, every_method, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.algorithms import fedpac, load
@@ -47,10 +47,6 @@ def make():
   xs = [rng.integers(0, Y, (n, L)) for n in (3, 5)]
   ys = [rng.integers(NONE, Y, (n, L)) for n in (3, 5)]
   return task, pfl.from_arrays(xs, ys), (xs, ys)
-
-
-def client_of(data, k):
-  return data._replace(index=data.index[k], count=data.count[k])
 
 
 def rows_by_hand(task, params, x, y):
