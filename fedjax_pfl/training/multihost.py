@@ -15,6 +15,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pathlib
 import signal
 import socket
 import sys
@@ -150,7 +151,7 @@ class SharedRun:
   """
 
   def __init__(self, path: str | os.PathLike, run: run_dir.Run | None = None):
-    self.path = run.path if run else path
+    self.path = run.path if run else pathlib.Path(path)
     self._run = run
 
   def __getattr__(self, name: str) -> Callable:

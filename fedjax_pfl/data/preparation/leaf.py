@@ -92,7 +92,7 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
     )
     if len(pairs) != size or not size or images.y.max() >= classes:
       raise ValueError(f'{len(pairs)} examples, or a label above {classes - 1}')
-  except (KeyError, IndexError, TypeError, ValueError) as error:
+  except (LookupError, AttributeError, TypeError, ValueError) as error:
     cause = f'files of another set than {name}'
     raise _refusal(f'{place}: {error!r}', cause) from error
   return images
