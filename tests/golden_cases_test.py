@@ -27,7 +27,7 @@ for module in pkgutil.iter_modules(golden_cases.__path__):
 # With --short. The others have the same losses in more rounds or other forms.
 SHORT = (
   *('cnn_forward', 'fedprox_single_batch', 'fedlc_single_batch', 'superfed_mm'),
-  *('fedrs_single_batch', 'moon_single_batch', 'pfedme', 'scaffold'),
+  *('fedrs_single_batch', 'moon_single_batch', 'pfedme', 'scaffold_partial'),
   *('fedconcat_id_distribution', 'kmeans_clusters', 'partition_noniid'),
   *('partition_classes', 'partition_dirichlet', 'apfl_single_step'),
 )

@@ -55,7 +55,11 @@ class HParams(NamedTuple):
 
 RULES = {
   'learning_rate': rules.above(0, 'a sign, or 0: W would stay at 1'),
-  'percent': rules.interval('(0, 100]', 'a fraction: it is in percent'),
+  'percent': rules.Rule(
+    lambda value: rules.is_int(value) and 1 <= value <= 100,
+    'a whole number from 1 to 100',
+    'a fraction: it is in percent',
+  ),
   'threshold': rules.at_least(0, 'a sign'),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2212.01197'

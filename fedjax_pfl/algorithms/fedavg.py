@@ -16,7 +16,6 @@ The view 'local_update' is the FedAvg-LU of the SuPerFed paper, which is the
 view 'finetuned'.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import optax
@@ -24,7 +23,7 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Task
+from fedjax_pfl.core.types import Task
 
 
 class HParams(NamedTuple):
@@ -46,30 +45,21 @@ PRIVATE_LEAVES = ()
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAvg."""
   rules.check(hp, RULES)
-  make_tx = make_optimiser(task, hp.train, hp.head_lr_ratio)
+  train, ratio = hp.train, hp.head_lr_ratio
+  of_head = train._replace(
+    learning_rate=lambda clock: ratio * train.learning_rate(clock)
+  )
+
+  def by_part(clock):
+    by_head = {False: train.sgd(clock), True: of_head.sgd(clock)}
+    return optax.partition(by_head, task.is_head)
 
   def views(server, client, data, rng):
     models = personalization.views(task, server.params, data, rng, hp.finetune)
     return {**models, 'local_update': models['finetuned']}
 
+  tx_fn = train.sgd if rules.equals(ratio, 1) else by_part
   algorithm = global_model.federated_averaging(
-    task, hp, global_model.sgd_update(task, hp, tx_fn=make_tx)
+    task, hp, global_model.sgd_update(task, hp, tx_fn=tx_fn)
   )._replace(personalize=views)
-  return (Stage('fedavg', hp.train.rounds, algorithm),)
-
-
-def make_optimiser(
-  task: Task, train: local_training.LocalTraining, ratio: float
-) -> Callable[[Array], optax.GradientTransformation]:
-  """Return clock -> SGD at eta(clock) for the body, rho eta for the head."""
-  if rules.equals(ratio, 1):
-    return train.sgd
-  of_head = train._replace(
-    learning_rate=lambda clock: ratio * train.learning_rate(clock)
-  )
-
-  def make_tx(clock):
-    by_head = {False: train.sgd(clock), True: of_head.sgd(clock)}
-    return optax.partition(by_head, task.is_head)
-
-  return make_tx
+  return (Stage('fedavg', train.rounds, algorithm),)

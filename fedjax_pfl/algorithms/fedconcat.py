@@ -111,7 +111,13 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages: (inference,) clusters, classifier."""
-  check_rounds(hp)
+  rules.Rule(
+    lambda rounds: rounds >= 1,
+    '1 round or more with fedconcat, whose classifier is trained on the '
+    'encoders of these rounds',
+    'rounds=0, which only evaluates a model',
+    ['algorithm=fedavg, to evaluate the model of init_from'],
+  ).check('rounds', hp.train.rounds)
   rules.check(hp, RULES)
   clusters = Stage(
     'clusters',
@@ -304,41 +310,25 @@ def classifier_stage(task: Task, hp: HParams) -> Stage:
 
 
 def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
-  """Refuse more clusters than different clients, and a cap without room."""
+  """Refuse more clusters than different clients, and a cap without room.
+
+  And inputs of whole numbers, where models are asked about noise in [0, 1].
+  """
   if hp.distributions == 'inferred':  # they differ, whatever the labels
     held = np.asarray(data.count) > 0
     shares = (np.cumsum(held) * held)[:, None]
-    _check_noise(task, data)
+    inputs = jax.eval_shape(task.normalise, data.x[:1], jax.random.key(0))
+    if not jnp.issubdtype(inputs.dtype, jnp.floating):
+      raise bad_input(
+        'hp.distributions',
+        got='inferred, with inputs that are whole numbers',
+        expected='inputs of floats: the distributions are inferred from noise',
+        choices=['hp.distributions=true'],
+        cause='tokens, of which noise is none',
+      )
   else:
     shares = label_shares(label_counts_of_clients(data, task.num_classes))
   clustering.check_clusters(shares, hp.clusters)
   if hp.cap_factor is not None:
     number = int(shares.any(1).sum())
     clustering.check_cap(number, hp.clusters, hp.cap_factor)
-
-
-def _check_noise(task: Task, data: ClientData) -> None:
-  """Refuse inputs of whole numbers: models are asked about noise in [0, 1]."""
-  inputs = jax.eval_shape(task.normalise, data.x[:1], jax.random.key(0))
-  if jnp.issubdtype(inputs.dtype, jnp.floating):
-    return
-  raise bad_input(
-    'hp.distributions',
-    got='inferred, with inputs that are whole numbers',
-    expected='inputs of floats: the distributions are inferred from noise',
-    choices=['hp.distributions=true'],
-    cause='tokens, of which noise is none',
-  )
-
-
-def check_rounds(hp: HParams) -> None:
-  """Refuse a classifier without encoders: they would be untrained."""
-  if hp.train.rounds < 1:
-    raise bad_input(
-      'rounds',
-      got=hp.train.rounds,
-      expected='1 round or more with fedconcat, whose classifier is trained on '
-      'the encoders of these rounds',
-      choices=['algorithm=fedavg, to evaluate the model of init_from'],
-      cause='rounds=0, which only evaluates a model',
-    )

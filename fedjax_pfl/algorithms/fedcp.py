@@ -35,7 +35,8 @@ from jax.random import gumbel
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Batch, Key, Params, Task, matmul
+from fedjax_pfl.core.types import Array, Batch, Params, Task, matmul
+from fedjax_pfl.models.ops import layers
 
 
 class HParams(NamedTuple):
@@ -72,12 +73,6 @@ class Client(NamedTuple):
   context: Array  # [F] c_i
 
 
-class Trained(NamedTuple):
-  body: Params
-  personal_head: Params
-  gate: Gate
-
-
 class Separated(NamedTuple):
   """The view that predicts by p_i(r f) + h((1 - r) f)."""
 
@@ -101,7 +96,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def init_server(rng):
     clock, params = averaging.init_server(rng)
     size = len(params['head']['kernel'])
-    return Server(clock, params, init_gate(size, jax.random.fold_in(rng, 1)))
+    gate = layers.dense_and_norm(jax.random.fold_in(rng, 1), size, 2 * size)
+    return Server(clock, params, gate)
 
   def init_client(server, data, rng):
     head = trees.select(server.params, task.is_head)
@@ -118,27 +114,24 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     def loss(tree, batch, rng):
-      model = trees.combine(tree.body, down.params)
+      own, head, gate = tree  # b_i, p_i, v_i
+      model = trees.combine(own, down.params)
       f = task.train_outputs(model, batch, rng).features
       received = task.train_outputs(down.params, batch, rng).features
       key = jax.random.fold_in(rng, 1)
-      logits = outputs(
-        down.params, tree.personal_head, tree.gate, client.context, f, key
-      )
+      logits = outputs(down.params, head, gate, client.context, f, key)
       cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
       total = cross_entropy + hp.lam * discrepancy(f, received, batch)
       return total, {'cross_entropies': cross_entropy}
 
-    start = trees.select(down.params, body)
-    start = Trained(start, client.personal_head, down.gate)
+    start = trees.select(down.params, body), client.personal_head, down.gate
     tree, info = hp.train.fit(task, start, data, rng, down.round, loss)
+    own, head, gate = tree
     halves = jax.tree.map(
-      lambda own, of_all: (own + of_all) / 2,
-      tree.personal_head,
-      trees.select(down.params, task.is_head),
+      lambda p, h: (p + h) / 2, head, trees.select(down.params, task.is_head)
     )
-    client = Client(tree.personal_head, context_of(tree.personal_head))
-    up = Upload(trees.combine(tree.body, halves), tree.gate)
+    client = Client(head, context_of(head))
+    up = Upload(trees.combine(own, halves), gate)
     return client, up, info.metrics()
 
   def aggregate(server, up, senders):
@@ -166,19 +159,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     global_model=None,
   )
   return (Stage('fedcp', hp.train.rounds, algorithm),)
-
-
-def init_gate(size: int, key: Key) -> Gate:
-  """Return v with PyTorch's initial values: uniform, then 1, 0."""
-  limit = size**-0.5
-  kernel, bias = jax.random.split(key)
-  shape = (size, 2 * size)
-  return {
-    'kernel': jax.random.uniform(kernel, shape, float, -limit, limit),
-    'bias': jax.random.uniform(bias, shape[1:], float, -limit, limit),
-    'scale': jnp.ones(2 * size),
-    'shift': jnp.zeros(2 * size),
-  }
 
 
 def context_of(head: Params) -> Array:

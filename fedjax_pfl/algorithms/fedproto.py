@@ -153,25 +153,20 @@ def trained_then_gathered(task, hp, down, client, data, rng):
   return params, own_examples.class_sums(task, params, data, rng, size), info
 
 
-class Gathering(NamedTuple):
-  """What a fit changes: the model, and [sums, counts] of its last epoch."""
-
-  params: Params
-  rows: Array  # [Y, F + 1]
-
-
 def trained_and_gathered(task, hp, down, client, data, rng):
   """Return the same of features on the way: the authors' code.
 
-  The rows are gathered as a leaf that goes up by its "gradient".
+  The rows, [sums, counts] of the last epoch, are gathered as a leaf that goes
+  up by its "gradient".
   """
 
   def loss(tree, batch, rng):
-    total, cross_entropy, f = objective(task, hp, down, tree.params, batch, rng)
+    params, rows = tree
+    total, cross_entropy, f = objective(task, hp, down, params, batch, rng)
     ones = jnp.ones_like(f[:, :1])
     found = batch.mask[:, None] * jnp.concatenate([f, ones], axis=1)
-    found = jnp.zeros_like(tree.rows).at[batch.y].add(found)
-    gathered = losses.with_gradient(tree.rows, found)
+    found = jnp.zeros_like(rows).at[batch.y].add(found)
+    gathered = losses.with_gradient(rows, found)
     return total + gathered, {'cross_entropies': cross_entropy}
 
   batching = hp.train.batching(task)
@@ -182,10 +177,10 @@ def trained_and_gathered(task, hp, down, client, data, rng):
       'train': hp.train.sgd(down.round),
       'add': optimisers.at_steps(optax.identity(), lambda n: n >= before),
     },
-    Gathering('train', 'add'),
+    ('train', 'add'),
   )
-  rows = jnp.zeros((task.num_classes, down.means.shape[1] + 1))
-  tree, info = hp.train.fit(
-    task, Gathering(client.params, rows), data, rng, down.round, loss, tx
+  none = jnp.zeros((task.num_classes, down.means.shape[1] + 1))
+  (params, rows), info = hp.train.fit(
+    task, (client.params, none), data, rng, down.round, loss, tx
   )
-  return tree.params, (tree.rows[:, :-1], tree.rows[:, -1]), info
+  return params, (rows[:, :-1], rows[:, -1]), info

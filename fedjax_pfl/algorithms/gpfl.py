@@ -35,8 +35,9 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Key, Params, Task, matmul
+from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.data.label_counts import label_counts
+from fedjax_pfl.models.ops import layers
 
 
 class HParams(NamedTuple):
@@ -98,10 +99,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)
-    draw, layers = jax.random.split(jax.random.fold_in(rng, 1))
+    draw, rest = jax.random.split(jax.random.fold_in(rng, 1))
     shape = params['head']['kernel'].T.shape
     embeddings = jax.random.normal(draw, shape)
-    valve = init_valve(shape[1], layers)
+    keys = zip(('gamma', 'beta'), jax.random.split(rest), strict=True)
+    size = shape[1]
+    valve = {name: layers.dense_and_norm(key, size, size) for name, key in keys}
     older = jnp.zeros_like(embeddings) if is_released else ()
     return Server(clock, params, embeddings, valve, older)
 
@@ -189,23 +192,6 @@ def objective(
     return total, {'cross_entropies': cross_entropy}
 
   return loss
-
-
-def init_valve(size: int, key: Key) -> Valve:
-  """Return gamma and beta with PyTorch's initial values: uniform, then 1, 0."""
-  limit = size**-0.5
-
-  def init(key):
-    kernel, bias = jax.random.split(key)
-    return {
-      'kernel': jax.random.uniform(kernel, (size, size), float, -limit, limit),
-      'bias': jax.random.uniform(bias, (size,), float, -limit, limit),
-      'scale': jnp.ones(size),
-      'shift': jnp.zeros(size),
-    }
-
-  gamma, beta = jax.random.split(key)
-  return {'gamma': init(gamma), 'beta': init(beta)}
 
 
 def conditioned(valve: Valve, f: Array, condition: Array) -> Array:

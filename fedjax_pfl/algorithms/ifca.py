@@ -64,14 +64,6 @@ def check_start(hp: HParams, start: str) -> None:
     raise _equal(hp.clusters, start)
 
 
-def check_apart(task: Task, models: list[Params]) -> None:
-  """Refuse a file with a head, for the same reason."""
-  heads = [jax.tree.leaves(trees.select(one, task.is_head)) for one in models]
-  # By identity, which tracing has: what is drawn is a new array each time.
-  if len(heads) > 1 and all(map(operator.is_, *heads[:2])):
-    raise _equal(len(heads), 'a model with its head')
-
-
 def _equal(number: int, start: str) -> BadInput:
   return bad_input(
     'init_from',
@@ -89,7 +81,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def init_server(rng):
     keys = [jax.random.fold_in(rng, k) for k in range(1, hp.clusters)]
     models = [task.init(key) for key in (rng, *keys)]
-    check_apart(task, models)
+    heads = [jax.tree.leaves(trees.select(one, task.is_head)) for one in models]
+    # By identity, which tracing has: what is drawn is a new array each time.
+    if len(heads) > 1 and all(map(operator.is_, *heads[:2])):
+      raise _equal(len(heads), 'a model with its head')
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
     return global_model.Server(jnp.zeros((), jnp.int32), stacked)  # [M, ...]
 
@@ -102,8 +97,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def local_update(down, client, data, rng):
     cluster, params = choose(down.params, data, rng)
     params, info = hp.train.fit(task, params, data, rng, down.round)
-    metrics = {**info.metrics(), 'cluster': cluster}
-    return client, Up(params, cluster), metrics
+    return client, Up(params, cluster), {**info.metrics(), 'cluster': cluster}
 
   def aggregate(server, up, senders):
     models = senders.segment_mean(

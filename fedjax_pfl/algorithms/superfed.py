@@ -79,7 +79,7 @@ RULES = {
   'grid': rules.Rule(
     lambda grid: (
       isinstance(grid, tuple | list)
-      and all(0 <= ratio <= 1 for ratio in grid)
+      and all(rules.is_number(one) and 0 <= one <= 1 for one in grid)
       and all(low < high for low, high in pairwise(grid))
     ),
     "rising mixing ratios, from 0 (the server's) to 1 (the client's own)",
@@ -134,7 +134,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   federation = pair_algorithm(task, hp, federate)
   personalisation = federation._replace(local_update=personalise)
-  first = federation_rounds(hp)
+  first, early = hp.train.rounds, READINGS[hp.protocol].rounds_early
+  if hp.phase_start != 1:
+    first = max(int(hp.phase_start * first) - early, 0)
   stages = (
     Stage('federation', first, federation),
     Stage('personalisation', hp.train.rounds - first, personalisation),
@@ -234,14 +236,6 @@ def make_proximity(
   mask = twin_mask(task, hp.twice if reading.twins_only else 'all')
   start = trees.select(start, mask)
   return lambda params: reading.distance(trees.select(params, mask), start)
-
-
-def federation_rounds(hp: HParams) -> int:
-  """Return how many rounds come before the models are mixed."""
-  if hp.phase_start == 1:
-    return hp.train.rounds
-  rounds_early = READINGS[hp.protocol].rounds_early
-  return max(int(hp.phase_start * hp.train.rounds) - rounds_early, 0)
 
 
 # ---- Mixtures ----------------------------------------------------------------

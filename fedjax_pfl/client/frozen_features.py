@@ -4,12 +4,10 @@ The features F(x) of all images are computed once where that is exact: images
 are not augmented, and no layer depends on the batch.
 """
 
-from functools import partial
-
 from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, trees
 from fedjax_pfl.core.algorithm import Algorithm
-from fedjax_pfl.core.types import Array, Task
+from fedjax_pfl.core.types import Task
 
 
 def head_averaging(
@@ -23,7 +21,9 @@ def head_averaging(
   """
   train = hp.train
   batching = train.batching(task)._replace(
-    epochs=1, steps=partial(at_most, max_steps)
+    epochs=1,
+    # min(number, max_steps), of whole numbers and of traced ones.
+    steps=lambda number: number - (number > max_steps) * (number - max_steps),
   )
   if is_cached:
     batching = batching._replace(transform=lambda features, rng: features)
@@ -43,11 +43,6 @@ def head_averaging(
 
   unweighted = hp._replace(train=train._replace(aggregation='uniform'))
   return global_model.federated_averaging(task, unweighted, local_update)
-
-
-def at_most(limit: int, number: int | Array) -> int | Array:
-  """Return min(number, limit), for whole numbers and for traced ones."""
-  return number - (number > limit) * (number - limit)
 
 
 def is_exact(task: Task) -> bool:

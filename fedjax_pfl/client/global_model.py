@@ -16,18 +16,13 @@ import jax.numpy as jnp
 
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core import norm_stats, trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Senders, Up
+from fedjax_pfl.core.algorithm import Algorithm, Senders, Up
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 
 class Server(NamedTuple):
   round: Array  # [] rounds so far
   params: Params
-
-
-def download(server: Server, client: Client) -> Server:
-  """Return clock and model, and nothing else that a method's server holds."""
-  return Server(server.round, server.params)
 
 
 def count_round(server: Any, up: Up, senders: Senders) -> Any:
@@ -79,7 +74,8 @@ def federated_averaging(
   return Algorithm(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
     init_client=lambda server, data, rng: (),
-    download=download,
+    # Nothing else that a method's server holds.
+    download=lambda server, client: Server(server.round, server.params),
     local_update=local_update or sgd_update(task, hp),
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(

@@ -121,14 +121,10 @@ def _optimised(stage: Stage, optimiser: ServerOptimiser, alone: bool) -> Stage:
 
   def aggregate(server, up, senders, state):
     after = method.aggregate(server, up, senders)
-    if alone and is_same(after.params, server.params):
+    leaves = map(jax.tree.leaves, (after.params, server.params))
+    if alone and all(map(operator.is_, *leaves)):
       refuse()
     params, state = step(optimiser, server.params, after.params, state)
     return after._replace(params=params), state
-
-  def is_same(after, before):
-    return all(
-      map(operator.is_, jax.tree.leaves(after), jax.tree.leaves(before))
-    )
 
   return with_state(stage, FIELD, begin, aggregate)

@@ -64,11 +64,7 @@ def widen(task: Task, number: int) -> Task:
     train_outputs=train_outputs,
     classify=classify,
     is_head=trees.layer_mask(shapes, ['head']),
-    norm_leaves=task.norm_leaves
-    and {
-      'encoders': encoders_of(task, task.norm_leaves),
-      'head': dict.fromkeys(shapes['head'], False),
-    },
+    norm_leaves=None,  # by the names of leaves, for whoever asks
   )
 
 

@@ -36,6 +36,8 @@ def test_a_bad_hyperparameter_is_refused_in_the_words_of_its_rule(name):
     ('pfedme', 'inner_steps', 2.5),
     ('fedconcat', 'cap_factor', 1.0),
     ('superfed', 'grid', (0.0, 0.5, 0.5)),
+    ('superfed', 'grid', ('0.5',)),
+    ('fedala', 'percent', 0.8),
   ],
 )
 def test_a_value_near_to_a_good_one(name, field, value):

@@ -23,14 +23,7 @@ from helpers import (
 from norm_task import norm_task
 
 from configs import common
-from fedjax_pfl.algorithms import (
-  fedamp,
-  fedas,
-  fedfomo,
-  fedlc,
-  fednova,
-  scaffold,
-)
+from fedjax_pfl.algorithms import fedamp, fedas, fedfomo, fedlc, fednova
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
@@ -101,23 +94,7 @@ def test_adam_of_several_clients_knows_its_step():
   assert counts and {*map(int, counts)} == {2 * int(steps.max())}
 
 
-# ---- SCAFFOLD, IFCA, FedNova, Ditto ------------------------------------------
-
-
-def test_scaffold_divides_by_all_clients():
-  """Two of seven send a change of 1: c = 2/7."""
-  algorithm, server = begun('scaffold')
-  ids = jnp.array([0, 4])
-  senders = all_send(ids, DATA.count[ids], DATA)
-
-  @jax.jit
-  def variate(ones):
-    after = algorithm.aggregate(server, scaffold.Up(ones, ones), senders)
-    return algorithm.download(after, ()).variate
-
-  ones = jax.tree.map(lambda leaf: np.ones((2, *leaf.shape)), server.params)
-  for leaf in jax.tree.leaves(variate(ones)):
-    np.testing.assert_allclose(leaf, 2 / len(DATA.count), rtol=1e-6)
+# ---- IFCA, FedNova, Ditto ----------------------------------------------------
 
 
 def test_a_partial_batch_counts_less_for_the_choice_of_ifca(float64):

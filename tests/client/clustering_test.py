@@ -10,12 +10,6 @@ from fedjax_pfl.core.errors import BadInput
 KINDS = np.eye(3)[np.arange(12) % 3] * 0.9 + 0.01 * np.arange(12)[:, None]
 
 
-def test_clients_of_one_kind_share_a_cluster():
-  labels = clustering.cluster(KINDS, 3, seed=0)
-  assert all(len(set(labels[kind::3].tolist())) == 1 for kind in range(3))
-  assert len(set(labels.tolist())) == 3
-
-
 def test_a_cap_moves_the_farthest():
   """Eight of one kind and two of another, at most six in a cluster."""
   x = np.array([[0.0, 0.1 * k] for k in range(8)] + [[5, 0], [5, 1]])

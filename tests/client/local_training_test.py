@@ -85,14 +85,6 @@ def test_a_snapshot_is_the_fit_that_ends_there():
   assert not np.allclose(first, second)
 
 
-def test_a_client_without_examples_has_no_weight():
-  """Unless nobody has any: then the mean is that of models as they were."""
-  counts, mean = jnp.array([3, 0, 1]), local_training.LocalTraining().weights
-  assert mean(counts).tolist() == [1, 0, 1]
-  assert mean(0 * counts).tolist() == [1, 1, 1]
-  assert mean(counts).dtype == counts.dtype
-
-
 def test_metrics_of_a_loss_are_recorded():
   def loss(tree, batch, key):
     return tree**2 + 1, {'square': tree**2}

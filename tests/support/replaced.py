@@ -11,10 +11,6 @@ from jax import lax
 from fedjax_pfl.models.ops.replace_layers import replace_layers
 
 
-def normal(*shape):
-  return jnp.asarray(np.random.default_rng(0).normal(size=shape))
-
-
 def derivatives(fn, number):
   """Return args -> a sum of fn, its gradient by all arguments, and fn."""
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import flax.linen as nn
 import jax
+import jax.numpy as jnp
 from jax import lax
 from jax.nn import initializers
 
@@ -58,6 +59,18 @@ def he_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
   """
   kernel = initializers.variance_scaling(2.0, 'fan_out', 'normal', dtype=float)
   return kernel, pytorch(shape)[1]
+
+
+def dense_and_norm(key: Key, inputs: int, outputs: int) -> dict[str, Array]:
+  """Return a dense layer and a LayerNorm as PyTorch begins them."""
+  limit, shape = inputs**-0.5, (inputs, outputs)
+  kernel, bias = jax.random.split(key)
+  return {
+    'kernel': jax.random.uniform(kernel, shape, float, -limit, limit),
+    'bias': jax.random.uniform(bias, shape[1:], float, -limit, limit),
+    'scale': jnp.ones(outputs),
+    'shift': jnp.zeros(outputs),
+  }
 
 
 class Network(nn.Module):

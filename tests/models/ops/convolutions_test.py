@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import normal
 from jax import lax
-from replaced import check, normal
+from replaced import check
 
 from fedjax_pfl.models.ops import blocks, layers
 from fedjax_pfl.models.ops.fuse import plan_of

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from replaced import normal
+from helpers import normal
 
 from fedjax_pfl.models.ops import dense
 from fedjax_pfl.models.ops.replace_layers import replace_layers

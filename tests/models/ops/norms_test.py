@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import long
-from replaced import normal
+from helpers import long, normal
 
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.models.ops import blocks, layers

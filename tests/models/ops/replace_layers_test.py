@@ -9,9 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from absl import logging
-from helpers import KEY
+from helpers import KEY, normal
 from jax import lax
-from replaced import check, convolutions, layer, normal
+from replaced import check, convolutions, layer
 
 from fedjax_pfl.models.ops import replace_layers as module
 from fedjax_pfl.models.ops.batch_norm import masked_batch_norm
