@@ -27,7 +27,7 @@ class Model(NamedTuple):
   batch_independent: bool = False  # see Task
   # Inputs are whole numbers [L] below this, or below Y; 0: images.
   tokens: int = 0
-  on_gpu: str = 'fused'  # what conv_impl=auto is: docs/performance.md
+  on_gpu: str = 'fused'  # what conv_impl=auto is, in float32
 
   def make(self, image_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     file, _, name = self.place.partition('.')
@@ -101,7 +101,8 @@ def make_task(
   one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)
-  if conv_impl == 'auto' and target() == 'gpu':
+  # Tiles of numbers that are rounded, as in tf32, lose two bits.
+  if conv_impl == 'auto' and target() == 'gpu' and precision == 'float32':
     conv_impl = model.on_gpu
   return task_from_module(
     wrap(model.make(image_shape, num_classes)),

@@ -60,7 +60,7 @@ def style_of(algorithm: str) -> Style:
   """
   if algorithm in STYLES:
     return STYLES[algorithm]._replace(name=paper_name(algorithm))
-  method, bracket, rest = algorithm.partition(' (')
+  method, bracket, rest = algorithm.rpartition(' (')
   if bracket and not is_code(algorithm):
     first = style_of(method)
     return first._replace(name=f'{first.name} ({rest}')

@@ -35,8 +35,8 @@ class ModelSettings:
     norm_statistics: BatchNorm is tested by the test batch; running: by averages
       over training batches, which clients send; running_local: which they keep
       (SiloBN)
-    conv_impl: how convolutions are computed; auto: gemm on a CPU; on a GPU gemm
-      for convnet4, lax for mobilenet; else fused
+    conv_impl: how convolutions are computed; auto: gemm on a CPU; on a GPU in
+      float32 gemm for convnet4, lax for mobilenet; else fused
     precision: float32 on every device; tf32: products with rounded inputs;
       mixed: bfloat16 activations, float32 parameters
     lora_rank: rank of adapters beside the kernels (LoRA); 0: none

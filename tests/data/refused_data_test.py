@@ -92,6 +92,7 @@ CASES = [
   (lambda: natural(None), 'dataset=npz with an array `clients`'),
   (lambda: natural(OWNERS, 100), 'num_clients: got 100, expected 3, the'),
   (lambda: natural((OWNERS[0] + 1, OWNERS[1])), 'client 0 has no training'),
+  (lambda: natural((OWNERS[0] / 2, OWNERS[1] * 0), 2), 'natural, and client'),
   # Without an array of all numbers below.
   (lambda: natural((OWNERS[0] + 2**30, OWNERS[1])), 'client 0 has no train'),
   (lambda: natural((OWNERS[0] - 1, OWNERS[1])), 'natural, with client -1'),

@@ -1,6 +1,7 @@
 """The models by their number of parameters, names and errors."""
 
 import math
+import re
 
 import flax.linen as nn
 import jax
@@ -106,16 +107,28 @@ def test_blocks_agree(module, stride, how):
     np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize('name, by_products', [('convnet4', True), ('vgg9', 0)])
-def test_auto_on_a_gpu_is_that_of_the_model(name, by_products):
-  shape = {'image_shape': (16, 16, 3), 'num_classes': 10}
-  with compiling_for('gpu'):
-    task = make_task(name, **shape)
+@pytest.mark.parametrize(
+  'name, precision, how',
+  [
+    ('convnet4', 'float32', 'gemm'),
+    ('convnet4', 'tf32', 'fused'),
+    ('mobilenet', 'float32', 'lax'),
+    ('vgg9', 'float32', 'fused'),
+  ],
+)
+def test_auto_on_a_gpu_is_that_of_the_model(name, precision, how):
+  def program(conv_impl):
+    model = {'conv_impl': conv_impl, 'precision': precision}
+    task = make_task(name, image_shape=(16, 16, 3), num_classes=10, **model)
     params = jax.eval_shape(task.init, KEY(0))
-    program = jax.make_jaxpr(task.features)(
-      params, jnp.zeros((2, 16, 16, 3)), jnp.ones(2)
-    )
-  assert ('conv_general_dilated' in str(program)) != by_products
+    x = jnp.zeros((2, 16, 16, 3))
+    traced = jax.make_jaxpr(task.features)(params, x, jnp.ones(2))
+    return re.sub('0x[0-9a-f]+', '', str(traced))
+
+  with compiling_for('gpu'):
+    auto, *others = map(program, ('auto', 'gemm', 'fused', 'lax'))
+  ways = dict(zip(('gemm', 'fused', 'lax'), others, strict=True))
+  assert [way for way in ways if ways[way] == auto] == [how]
 
 
 def test_the_loss_of_the_digits():

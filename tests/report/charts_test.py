@@ -78,6 +78,7 @@ def test_a_method_that_is_not_listed_has_a_look_and_its_name():
   mine = 'code/nap.py:fednap#4f0c8e21ab37'
   assert style_of(mine) == style_of(mine.partition('#')[0]) == one
   assert style_of(f'run (1)/{mine}') == one
+  assert style_of(f'run (1)/{mine} (runs/a)').name == 'fednap (runs/a)'
 
 
 @pytest.mark.parametrize('method', ['fedavg', 'fednap'])

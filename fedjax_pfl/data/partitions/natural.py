@@ -41,7 +41,7 @@ def _check_owners(sizes: Sizes) -> list[np.ndarray]:
   train = np.unique(owners[0])
   held = owners if sizes.test_partition == 'same' else owners[:1]
   number = 1 + max(int(one.max(initial=0)) for one in held)
-  if len(train) != number or train[0]:
+  if len(train) != number or (train != np.arange(number)).any():
     # The first number that is skipped.
     gap = int(np.argmax(np.append(train, number) != np.arange(len(train) + 1)))
     what = f'and client {gap} has no training example'
