@@ -26,6 +26,8 @@ from ml_collections import config_dict
 
 ROOT = Path(__file__).parents[1]
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
+# A ~ that the shell leaves there; other fields have theirs replaced later.
+HOME = re.compile(r'^(--?(?:\w+|config\.init_from)=)~(?=/|$)')
 if str(ROOT) not in sys.path:
   sys.path.insert(0, str(ROOT))
 
@@ -82,6 +84,7 @@ def parse_words(
   overrides, rest = {}, []
   try:
     for arg in flags.FLAGS.read_flags_from_files([*argv], force_gnu=False):
+      arg = HOME.sub(lambda flag: flag[1] + os.path.expanduser('~'), arg)
       match = OVERRIDE.fullmatch(arg) if _takes_fields() else None
       if match is None:
         rest.append(arg)

@@ -12,7 +12,8 @@ cluster without participants keeps its model. T_e = `train.rounds` rounds are
 those of the clusters, `classifier_rounds` those of C, which begins as a fresh
 linear layer or, with head 'sum', as the sum of the clusters' classifiers.
 `lr_milestones` are fractions of T_e, so that all rounds of C come after both
-drops of the learning rate: the configs set lr_milestones=().
+drops of the learning rate: the configs set lr_milestones=(). `head_init` and
+`head_bias` are for the models of the clusters; a fresh C does not follow them.
 
 With distributions 'inferred' (FedConcat-ID) clients do not send p_i: in the
 first of the T_e rounds ALL clients train the common model, and p_i is the mean

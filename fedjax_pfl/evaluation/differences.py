@@ -86,9 +86,9 @@ def paired_difference(
   drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
   means = np.empty(drawn.shape)
   for place, gap in enumerate(differences):
-    size = (int((drawn == place).sum()), gap.size)
-    clients = rng.integers(0, gap.size, size)
-    means[drawn == place] = gap[clients].mean(axis=1)
+    is_drawn = drawn == place
+    number = int(is_drawn.sum())
+    means[is_drawn] = resampled_means(gap, seed=rng, number=number)
   own = [gap.mean() for gap in differences]
   mean, half = float(np.mean(own)), _student(own) if num_seeds > 1 else 0.0
   low, high = np.percentile(means.mean(axis=1), ENDS).tolist()

@@ -118,13 +118,18 @@ def bootstrap_interval(values: np.ndarray) -> list[float]:
   return np.percentile(resampled_means(values), [2.5, 97.5]).tolist()
 
 
-def resampled_means(values: np.ndarray, *, seed: int = 0) -> np.ndarray:
-  """Return the means of NUM_RESAMPLES draws of the values with replacement."""
+def resampled_means(
+  values: np.ndarray,
+  *,
+  seed: int | np.random.Generator = 0,
+  number: int = NUM_RESAMPLES,
+) -> np.ndarray:
+  """Return the means of so many draws of the values with replacement."""
   rng = np.random.default_rng(seed)
   # A million indices at once are 8 MB; all at once might be gigabytes.
   rows = max(1, 1_000_000 // values.size)
   means = []
-  for first in range(0, NUM_RESAMPLES, rows):
-    size = (min(rows, NUM_RESAMPLES - first), values.size)
+  for first in range(0, number, rows):
+    size = (min(rows, number - first), values.size)
     means.append(values[rng.integers(0, values.size, size)].mean(axis=1))
   return np.concatenate(means)

@@ -41,7 +41,7 @@ from flax import struct
 from jax import lax
 
 from fedjax_pfl.core import norm_stats, trees
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Stage, unchanged
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.communication import Counted, messages
@@ -103,10 +103,13 @@ def compressed(
     return jax.vmap(partial(decode, codec))(messages), senders, value
 
   first = trees.zeros if how.name == 'topk' else None
-  return tuple(
+  sending = [
     exchanging(stage, 'compression', send, receive, memory=first, of_model=True)
     for stage in stages
-  )
+  ]
+  if stages[0].initialize is unchanged:  # clients are made with their memory
+    sending[0] = sending[0]._replace(initialize=unchanged)
+  return tuple(sending)
 
 
 def check_uploads(

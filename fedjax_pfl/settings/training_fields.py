@@ -4,7 +4,7 @@ from fedjax_pfl.client.local_training import RULES
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
-from fedjax_pfl.federated.cohort import SAMPLINGS
+from fedjax_pfl.federated.cohort import FRACTION, SAMPLINGS
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -128,9 +128,7 @@ class TrainingSettings:
     server_trainable: what the server trains, for an epoch a round; or body
   """
 
-  client_fraction: float = field(
-    0.1, rules.interval('(0, 1]', 'a percentage, or clients', 'a fraction')
-  )
+  client_fraction: float = field(0.1, FRACTION)
   sampling: str = field('fixed', one_of(SAMPLINGS, 'a way to draw a cohort'))
   dropout_rate: float = field(
     0.0,

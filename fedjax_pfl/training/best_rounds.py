@@ -162,10 +162,12 @@ def evaluate_and_keep(
     models[view] = jax.tree.map(
       lambda *rows: np.concatenate(rows)[:num_clients], *blocks
     )
-  updated = {}
+  updated, trains = {}, np.asarray(evaluator.experiment.train.count) > 0
   for view, score in scores.items():
     (each, together), own = test_best[view], models.get(view, ())
     each = update_best(each, score, done, own, replace_ties=view in models)
+    # Of the others none is in a summary.
+    score = score._replace(correct=score.correct * trains)
     together = update_best(together, score, done, shared_round=True)
     updated[view] = TestBest(each, together)
   return scores, {**test_best, **jax.tree.map(np.asarray, updated)}

@@ -98,6 +98,15 @@ def test_fields_may_come_before_the_config_twice_and_from_a_file(
   assert (flags.FLAGS.config, flags.FLAGS.workdir) == ('a.py', 'w')
 
 
+def test_the_home_folder_behind_an_equals_sign(parse, monkeypatch):
+  """A run would be in a folder named ~."""
+  monkeypatch.setenv('HOME', '/users/ada')
+  fields = '--config.init_from=~', '--config.data_dir=~/data'
+  overrides = parse('--config=a.py', '--workdir=~/runs/a', *fields)
+  assert flags.FLAGS.workdir == '/users/ada/runs/a'
+  assert overrides == {'init_from': '/users/ada', 'data_dir': '~/data'}
+
+
 @pytest.mark.parametrize(
   ('arguments', 'words'),
   [

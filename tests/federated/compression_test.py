@@ -23,6 +23,7 @@ from host_offload_test import play_both
 
 from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import unchanged
 from fedjax_pfl.federated import compression, privacy
 from fedjax_pfl.federated.communication import messages, sizes_of
 from fedjax_pfl.federated.compression import Compression, compressed
@@ -149,6 +150,16 @@ def test_all_wrappers_on_the_host():
   read = uniform('fedper', 'topk', decoded=True)
   private = [privacy.private(stage, loud) for stage in read]
   assert_same_bits(*play_both([with_failures(own, 0.4) for own in private]))
+
+
+def test_fresh_memory_is_that_of_init_client():
+  """Made block by block on the host: none of all clients on the device."""
+  first, last = compressed(build('lg_fedavg'), HOW['topk'])
+  assert first.initialize is unchanged and last.initialize is not unchanged
+  _, clients = begin(first, DATA, KEY(1))
+  memory = jax.tree.leaves(clients.memory)
+  assert {len(leaf) for leaf in memory} == {len(DATA.count)}
+  assert not any(leaf.any() for leaf in memory)
 
 
 def test_a_client_that_fails_keeps_its_memory():

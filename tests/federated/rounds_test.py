@@ -16,7 +16,11 @@ from helpers import (
 )
 
 from fedjax_pfl.federated import rounds
-from fedjax_pfl.federated.cohort import sample_cohort, sample_cohorts
+from fedjax_pfl.federated.cohort import (
+  cohort_size,
+  sample_cohort,
+  sample_cohorts,
+)
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 IDS = np.arange(len(COUNTS))
@@ -43,6 +47,12 @@ def test_clients_are_drawn_about_equally_often(clients, size, rounds):
   assert visits.shape == (clients,) and visits.sum() == rounds * size
   assert visits.std() < 1.5 * deviation
   assert np.abs(visits - rounds * share).max() < 5 * deviation
+
+
+def test_a_percentage_is_no_fraction():
+  """All clients would take part in every round."""
+  message = refused(cohort_size, 100, 10)
+  assert message.startswith('fraction: got 10, expected a fraction above 0')
 
 
 @pytest.mark.parametrize('clients', [2_000, 2_001])

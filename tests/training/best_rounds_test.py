@@ -19,7 +19,9 @@ from small_runs import (
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.test_selection import init_best
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.training import best_rounds
 from fedjax_pfl.training.best_rounds import choose
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import random_streams
@@ -220,6 +222,24 @@ def test_the_mean_head_is_put_back_before_the_last_evaluation(kept, best):
   mean = np.mean(100 * np.array(correct) / np.asarray(test.count))
   assert result['finished']['mean'] == pytest.approx(mean)
   assert result['finished']['mean'] != result['each']['mean']
+
+
+def test_the_best_round_of_all_counts_those_who_train():
+  """Client 1 does not: round 1 has more right answers, round 2 is better."""
+  stage = SimpleNamespace(keep_best=None)
+  train = SimpleNamespace(count=np.array([4, 0]))
+  own = SimpleNamespace(stages=[stage], train=train)
+  first = jax.tree.map(np.asarray, init_best(2))
+  best = {'initial': best_rounds.TestBest(first, first)}
+  for number, correct in (1, [1, 4]), (2, [2, 0]):
+    scores = {'initial': Scores(np.array(correct, 'i4'), np.full(2, 4))}
+    clients = lambda *args, found=scores: found
+    evaluator = SimpleNamespace(experiment=own, clients=clients)
+    args = evaluator, 0, (), [], best, number
+    _, best = best_rounds.evaluate_and_keep(*args)
+  together = best['initial'].together
+  assert together.round.tolist() == [2, 2]
+  assert together.correct.tolist() == [2, 0]
 
 
 # ---- both
