@@ -122,8 +122,10 @@ def _forecast(settings: Settings, measured: dict[str, Forecast]) -> Forecast:
   return measured[program]
 
 
-def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
-  """Return the cost of the rounds of a stage from these states."""
+def _measure(
+  experiment: Experiment, stage: Stage, state: tuple
+) -> tuple[float, int]:
+  """Return seconds and bytes of the rounds of a stage from these states."""
   settings = experiment.settings
   key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
@@ -155,4 +157,4 @@ def _measure(experiment: Experiment, stage: Stage, state: tuple) -> Forecast:
   of_batch = run(min(batch, count.max())) - nothing
   batches = np.maximum(-(-count // batch), 1).mean()
   seconds = nothing + size / side_by_side * of_batch * float(batches)
-  return Forecast(compiled + stage.rounds * seconds, program_bytes(program))
+  return compiled + stage.rounds * seconds, program_bytes(program)

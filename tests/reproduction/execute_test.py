@@ -90,7 +90,6 @@ def test_each_thing_is_done_once_and_all_cells_are_written(
   assert len(lines) == 1 + len(CELLS)
 
 
-@pytest.mark.long
 def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
   """It needs no images: blank ones of the same size are measured."""
   monkeypatch.setitem(blank.SIZES, 'cifar10', (600, 100))
