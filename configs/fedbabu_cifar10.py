@@ -27,8 +27,9 @@ FedProx has no number here; with mu = 0.01 expect nearly FedAvg's, and FedProx +
 FedBABU is --config.hp.trainable=body. Centralised training has curves (Figures
 4 and 5), the line initial/accuracy of each epoch; also with trainable=body.
 
-These are the stated 320 epochs. Half of them, --config.total_epochs=160, agree
-with print where it was tried (docs/reproduction.md, "What print leaves open").
+These are the stated 320 epochs. With half of them, --config.total_epochs=160,
+FedBABU, FedAvg, FedPer and LG-FedAvg agree with the published numbers
+(docs/reproduction.md, "What print leaves open").
 
 Wall time on 2 quiet CPU cores: 12 minutes for FedAvg and FedBABU; more for
 Ditto and FedRep; an hour for local-only, which takes five times the images.

@@ -1,4 +1,4 @@
-"""SuperFed (first version): its four data sets, and baselines on CIFAR-10.
+"""SuPerFed (first version): its four data sets, and baselines on CIFAR-10.
 
   python experiments/main.py --config=configs/superfed.py:cifar10 \\
       --workdir=runs/superfed_cifar10
@@ -6,8 +6,8 @@
 Published (superfed/1, top-1): 45.35
 Published (superfed/1, top-5): 89.87
 
-on the global test set, of SuperFed-MM with two classes a client; with
---config.hp.mixing=layer (and phase_start=0.8 on CIFAR-10) it is SuperFed-LM.
+on the global test set, of SuPerFed-MM with two classes a client; with
+--config.hp.mixing=layer (and phase_start=0.8 on CIFAR-10) it is SuPerFed-LM.
 Another word after the colon is another data set or method; the training is
 that of the first public code, whose distance is not squared, and all clients
 begin with one private model. With --config.hp.protocol=paper

@@ -29,7 +29,7 @@ def main():
   from fedjax_pfl.core.machine import num_cores
   from fedjax_pfl.core.rules import one_of
 
-  # For PyTorch's processes: ours have huge pages by themselves.
+  # For PyTorch's processes; what is typed is started without.
   os.environ.setdefault('GLIBC_TUNABLES', 'glibc.malloc.hugetlb=1')
   names = [*bars.BARS] if 'all' in BARS.value else BARS.value
   for name in names:

@@ -1,4 +1,4 @@
-"""SuperFed paper (first version): Tables 1 to 3, the global model."""
+"""SuPerFed paper (first version): Tables 1 to 3, the global model."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ TABLES = {
   # 5-layer CNN, 100 clients of two classes, 10 of them in a round, 200 rounds
   # (CIFAR-100: 300). Printed, of what is left of the table: top 1 and top 5 of
   # the server's model on the whole test set after the last round, without a
-  # deviation. SuperFed's loss is that of the first public code, as FedProx's
+  # deviation. SuPerFed's loss is that of the first public code, as FedProx's
   # is, with one private model to begin with for all clients. Its share of
   # rounds before mixing is 0.4 (MM) and 0.8 (LM) on CIFAR-10, found in Table 3;
   # 0.5 on CIFAR-100, where only MM's is known. Not stated: how APFL was tuned;

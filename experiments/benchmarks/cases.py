@@ -38,7 +38,7 @@ class Model(NamedTuple):
 
 
 # Batch sizes are those of the papers and benchmarks that use the model: FedBABU
-# 50, FedConcat 64, SuperFed 20, PFLlib 10, pfl-research 10. Clients and steps:
+# 50, FedConcat 64, SuPerFed 20, PFLlib 10, pfl-research 10. Clients and steps:
 # rounds of one to a few seconds on two cores.
 MODELS = {
   'convnet4': Model(

@@ -9,7 +9,7 @@ A client keeps its model w_i; the server keeps its cloud model u_i, and sends it
 in the next round in which the client takes part. Both begin as w_0, and are the
 state of the client here.
 
-alpha / sigma (S - 1) should be at most 1: above that x_ii may be negative.
+alpha / sigma (|S| - 1) should be at most 1: above that x_ii may be negative.
 
 New client: w_0, trained near w_0 for one round, of which nothing is sent.
 

@@ -29,9 +29,10 @@ SYMBOL = re.compile(
 MOST_LINES = 80  # of code
 CODE_TODAY = "The authors' code, run today, "
 SHARED = 'Those of local training and fine-tuning: [settings](../settings.md).'
+BOARD = 'All methods by one protocol: [leaderboard](../leaderboard.md).'
 RUN = (
   'Published numbers, and ours of the runs in `results/`, in percent. '
-  'Differences and doubts: [results](../results.md).'
+  f'Differences and doubts: [results](../results.md). {BOARD}'
 )
 
 
@@ -58,6 +59,8 @@ def page(
     'Who keeps what': traffic(name, traced),
     'In code': code(module, traced),
     'Options': options(module),
+    'Run': f'    python experiments/main.py --config=configs/digits.py:{name} '
+    f'--workdir=runs/{name}',
     "Print, authors' code and ours": results(numbers),
     DIFFERS: paragraph(DIFFERS, module),
     NEW_CLIENT: paragraph(NEW_CLIENT, module),
@@ -193,7 +196,7 @@ def options(module: ModuleType) -> str:
 def results(numbers: Sequence[Mapping[str, str]]) -> str:
   """Return our numbers beside print, and what is known of the difference."""
   if not numbers:
-    return 'No published number of this method was run.'
+    return f'No published number of this method was run. {BOARD}'
   header = 'table', 'setting', 'print', "authors' code", 'ours', 'seeds'
   rows, notes = [], {}
   for row in numbers:

@@ -7,7 +7,7 @@ Zeros are padded before normalising: a padded pixel becomes -mean / std. The
 steps and constants of an image set are its recipe; `preprocessing` selects:
 
   default    RECIPES, those of FedBABU's tables
-  unit       x / 255 alone (SuperFed)
+  unit       x / 255 alone (SuPerFed)
   signed     x / 127.5 - 1, of all sets (PFLlib)
   fedconcat  FEDCONCAT, for the sets of that paper
 """

@@ -71,7 +71,7 @@ SUPERFED_SIDES = {28: (2, 2), 32: (2, 3), 64: (3, 2)}
 
 
 class SuperFedCNN(layers.Network):
-  """SuperFed's first version: three convolutions without padding, and a dense.
+  """SuPerFed's first version: three convolutions without padding, and a dense.
 
                28x28 (EMNIST)    32x32 (CIFAR)     64x64 (Tiny-ImageNet)
     conv1      5x5 to 32, 24x24  5x5, 28x28        5x5, 60x60

@@ -106,8 +106,8 @@ class EvaluationSettings:
     scoring: exact, or means over batches: batches, whole_batches
     metrics: functions of your own that are evaluated beside accuracy
     eval_global_model: evaluate the global model on the whole test set, too
-    eval_every: rounds between two evaluations; 0: 16 to 31 times in a run, or
-      after every round of fewer
+    eval_every: rounds between two evaluations; 0: a sixteenth of all
+      rounds, at least 1
     select: the round whose models are the result: the last, or the best one on
       validation_fraction
     save_clients: clients whose personalised models are saved in model/

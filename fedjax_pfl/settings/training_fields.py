@@ -162,7 +162,8 @@ class TrainingSettings:
     None,
     Rule(
       lambda value: value is None or (is_int(value) and value >= 0),
-      'a whole number of rounds, 1 or more, or None: total / local epochs',
+      'a whole number of rounds, 1 or more (0 with init_from), or None: '
+      'total_epochs / local_epochs',
       'epochs, or a fraction, instead of rounds',
     ),
   )

@@ -19,7 +19,7 @@ from fedjax_pfl.models.registry import make_task
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DIGITS = {'image_shape': (8, 8, 1), 'num_classes': 10}
 
-# FedBABU protocol, section 2; SuperFed, 4.1; FedConcat, 4: name, image,
+# FedBABU protocol, section 2; SuPerFed, 4.1; FedConcat, 4: name, image,
 # classes, parameters, of the head.
 COUNTS = [
   ('convnet3', (28, 28, 1), 62, 110_654, 35_774),

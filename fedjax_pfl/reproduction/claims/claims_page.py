@@ -131,19 +131,10 @@ def _section(verdict: Verdict, notes: Notes) -> str:
 def _sentences(verdict: Verdict) -> list[str]:
   """Return what is to be said below the tables of a claim."""
   found = []
-  beyond = [
-    f'{_label(term)} {compared.difference:{SIGNED}}'
-    for term, compared in verdict.cells
-    if compared.agrees is False
-  ]
-  if beyond:
-    found.append(
-      'Ours differs from print by more than twice the standard error: '
-      f'{", ".join(beyond)}.'
-    )
-    if verdict.claim.next:
-      text = ' '.join(verdict.claim.next.split())
-      found.append(f'The next experiment: {text}')
+  is_beyond = any(compared.agrees is False for _, compared in verdict.cells)
+  if is_beyond and verdict.claim.next:
+    text = ' '.join(verdict.claim.next.split())
+    found.append(f'The next experiment: {text}')
   kinds = [one.difference.kind for one in verdict.judged if one.difference]
   if differences.UNPAIRED in kinds:
     gone = (
