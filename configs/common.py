@@ -37,13 +37,16 @@ def base(arg: str = '', **changes) -> config_dict.ConfigDict:
       num_clients=min(c.num_clients, 10),
       client_fraction=max(c.client_fraction, 0.2),
       max_train_examples=1000,
-      min_client_size=min(c.min_client_size, 40),
-      max_client_size=min(c.max_client_size, 160),
       rounds=4,
       local_epochs=1,
       eval_every=2,
     )
     c.finetune.epochs = (1,)
+    if c.partition == 'semantic':
+      c.update(
+        min_client_size=min(c.min_client_size, 40),
+        max_client_size=min(c.max_client_size, 160),
+      )
   return c
 
 

@@ -27,7 +27,7 @@ from ml_collections import config_dict
 ROOT = Path(__file__).parents[1]
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
 # A ~ that the shell leaves there; other fields have theirs replaced later.
-HOME = re.compile(r'^(--?(?:\w+|config\.init_from)=)~(?=/|$)')
+HOME = re.compile(r'^(--?\w+=)~(?=/|$)')
 if str(ROOT) not in sys.path:
   sys.path.insert(0, str(ROOT))
 

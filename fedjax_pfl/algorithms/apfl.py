@@ -60,6 +60,11 @@ RULES = {
   'order': rules.one_of(('simultaneous', 'sequential'), WAY),
   'private_decay': rules.at_least(0, rules.SIGN),
 }
+PARTS = {
+  'adapt': ('protocol', 'paper'),
+  'order': ('protocol', 'paper'),
+  'private_decay': ('protocol', 'released'),
+}
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2003.13461'
 FEDAVG_EQUIVALENT = {}  # always
 FEDAVG_WHERE = 'its global model'

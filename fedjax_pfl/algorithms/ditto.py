@@ -49,6 +49,11 @@ RULES = {
     'as many as the global model'
   ),
 }
+PARTS = {
+  'anchor': ('protocol', 'released'),
+  'personal_momentum': ('protocol', 'paper'),
+  'personal_epochs': ('protocol', 'paper'),
+}
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2012.04221'
 FEDAVG_EQUIVALENT = {'protocol': 'paper'}
 FEDAVG_WHERE = 'its global model'

@@ -7,7 +7,7 @@
 
 A client keeps its model w_i; the server keeps its cloud model u_i, and sends it
 in the next round in which the client takes part. Both begin as w_0, and are the
-state of the client here.
+state of the client here. There is no mean, and `aggregation` does nothing.
 
 alpha / sigma (|S| - 1) should be at most 1: above that x_ii may be negative.
 

@@ -13,7 +13,7 @@ which have not helped make room for unknown ones. With probability
 max(epsilon - decay t, 0) in round t each of the M places goes to a client at
 random.
 
-The view 'personal' is w_i.
+The view 'personal' is w_i. There is no mean, and `aggregation` does nothing.
 
 New client: the initial model, trained for one round.
 

@@ -44,6 +44,10 @@ RULES = {
   'optimizer': OPTIMISER_RULES['name'],
   **{field: OPTIMISER_RULES[field] for field in ServerOptimiser._fields[1:]},
 }
+PARTS = {
+  'beta_2': ('optimizer', 'adam', 'yogi'),
+  'tau': ('optimizer', 'adam', 'yogi', 'adagrad'),
+}
 FAMILY, PAPER = 'server optimisers', 'arxiv.org/abs/2003.00295'
 FEDAVG_EQUIVALENT = {'optimizer': 'sgd', 'learning_rate': 1.0, 'beta_1': 0.0}
 PRIVATE_LEAVES = ()

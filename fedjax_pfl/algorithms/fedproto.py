@@ -6,9 +6,10 @@
 
 A client keeps its model w_i; all begin as the same w_0. There is no pull to a
 mean that is not known yet, and c_k stays where nobody in the cohort has class
-k. Clients send n_ik c_ik and n_ik, which the server adds up. c_ik is taken in
-batches of random order, which matters to BatchNorm. In the view `personal` the
-head of w_i predicts, in the view `prototypes` the nearest c_k.
+k. Clients send n_ik c_ik and n_ik, which the server adds up
+(`aggregation` does nothing). c_ik is taken in batches of random order, which
+matters to BatchNorm. In the view `personal` the head of w_i predicts, in the
+view `prototypes` the nearest c_k.
 
 protocol 'released': the authors' code. The pull is lam / F; c_ik is of the last
 epoch, of features in the forward passes of its steps, while w_i moves; c_k is

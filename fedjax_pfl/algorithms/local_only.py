@@ -4,7 +4,8 @@
   w_i, m_i <- SGD_tau(w_i, m_i; data of i)      momentum m_i is never reset
 
 All clients begin with the same w. There is no communication: the server counts
-rounds, and a client counts those in which it trained, for its learning rate.
+rounds, and a client counts those in which it trained, for its learning rate;
+`aggregation` does nothing.
 
 New client: none. The server has nothing to give it, so that it would be one
 of the clients that are there; `unseen_clients` is refused.

@@ -54,6 +54,7 @@ RULES = {
   'order': rules.one_of(('alternating', 'simultaneous'), 'an order of parts'),
   'personal_epochs': rules.count('epochs', '0: v would never learn'),
 }
+PARTS = {'personal_epochs': ('order', 'alternating')}
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2204.03809'
 FEDAVG_EQUIVALENT = None  # never: some leaf is not shared
 PRIVATE_LEAVES = ('head',)  # by default

@@ -172,6 +172,11 @@ def check(
         'a method whose server knows of clients what they send alone',
       )
     up = messages(stage, *states, data).up
+    if not jax.tree.leaves(up.content):
+      raise _refused(
+        f'{method}, whose clients send nothing',
+        'a method whose clients send something that noise can hide',
+      )
     for name, leaf in trees.named(up.content).items():
       if not jnp.issubdtype(leaf.dtype, jnp.floating):
         raise _refused(

@@ -47,7 +47,7 @@ def share(
 
   def post_aggregate(server, data, rng):
     # The rows depend on the number of examples only, not on the examples.
-    rows = shared_rows(seed, fraction, data.y.shape[0])
+    rows = drawn_rows(seed, fraction, data.y.shape[0])
     shared = ClientData(
       data.x, data.y, jnp.asarray(rows, jnp.int32), jnp.asarray(rows.size)
     )
@@ -68,14 +68,26 @@ def share(
 
 
 def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:
-  """Return floor(p P) rows, uniform without replacement, from the seed."""
-  number = math.floor(fraction * size + 1e-9)  # 0.29 * 100 is 28.999..
+  """Return the rows that the server has; there has to be one."""
   Rule(
-    lambda value: number >= 1,
+    lambda value: _number(value, size),
     f'0, or at least 1/{size}: one of the {size} examples',
     'a percentage, or fewer examples than before',
   ).check('server_data_fraction', fraction)
+  return drawn_rows(seed, fraction, size)
+
+
+def drawn_rows(seed: int, fraction: float, size: int) -> np.ndarray:
+  """Return floor(p P) rows, uniform without replacement, from the seed.
+
+  Of a pool of one, on which a method is traced before its data are read, 1.
+  """
+  number = max(1, _number(fraction, size))
   return generator(seed, STREAM).permutation(size)[:number]
+
+
+def _number(fraction: float, size: int) -> int:
+  return math.floor(fraction * size + 1e-9)  # 0.29 * 100 is 28.999..
 
 
 def _check_server(stages, task, fraction) -> None:

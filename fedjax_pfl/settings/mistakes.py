@@ -4,9 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
+from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import FIELDS, Settings
 
 # The loss of every step, and the numbers of every round, are kept in memory.
@@ -35,24 +37,47 @@ Refuse = Callable[..., None]  # `_refuse_if` with the fields
 def check_parts(flats: Sequence[Mapping[str, Any]]) -> None:
   """Refuse a field that does nothing in any of these flat configs.
 
-  Of what is typed: a finished run that has one can be read all the same.
+  Of what is typed: a finished run that has one can be read all the same. A
+  method declares such hyperparameters as PARTS, each with another one and the
+  values of it with which the first does something.
   """
   for name, (main, value) in PARTS.items():
-    default, off = FIELDS[name].default, FIELDS[main].default
-    given = [flat[name] for flat in flats if flat[name] != default]
+    off, needed = FIELDS[main].default, f'{main}={value}'
     is_only = main in ONLY
-    if given and not any(
+    is_on = [
       flat[main] == value if is_only else flat[main] != off for flat in flats
-    ):
-      needed = f'{main}={value}'
-      raise bad_input(
-        name,
-        got=given[0],
-        expected=f'{default} without {needed if is_only else main}: alone it '
-        'does nothing',
-        choices=[needed, f'{name}={default}'],
-        cause='one of two settings was forgotten',
-      )
+    ]
+    given = [flat[name] for flat in flats]
+    without = needed if is_only else main
+    _refuse_alone(name, FIELDS[name].default, given, is_on, needed, without)
+  for method in dict.fromkeys(flat['algorithm'] for flat in flats):
+    own = own_defaults(method)
+    hps = [own | flat['hp'] for flat in flats if flat['algorithm'] == method]
+    parts = getattr(algorithms.load(method), 'PARTS', {})
+    for name, (main, *values) in parts.items():
+      is_on = [hp[main] in values for hp in hps]
+      given, needed = [hp[name] for hp in hps], f'hp.{main}={values[0]}'
+      _refuse_alone(f'hp.{name}', own[name], given, is_on, needed, needed)
+
+
+def _refuse_alone(
+  name: str,
+  default: Any,
+  given: Sequence[Any],
+  is_on: Sequence[bool],
+  needed: str,
+  without: str,
+) -> None:
+  """Refuse a value other than the default if nothing is on that reads it."""
+  idle = [value for value in given if value != default]
+  if idle and not any(is_on):
+    raise bad_input(
+      name,
+      got=idle[0],
+      expected=f'{default} without {without}: alone it does nothing',
+      choices=[needed, f'{name}={default}'],
+      cause='one of two settings was forgotten',
+    )
 
 
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:

@@ -118,7 +118,7 @@ class TrainingSettings:
     aggregation: weights of clients in a mean: 1 / m, or examples: n_i / n
     server_optimizer: takes the mean change of a round as its gradient; none:
       the mean itself
-    server_learning_rate: of that optimiser
+    server_learning_rate: of that optimiser; 1 suits sgd, 0.01 the others
     server_momentum: of that optimiser, beta_1
     compression: of what clients send; none: as it is
     compression_levels: of qsgd, beside 0 and the sign: 7 are 4 bits a number

@@ -1,5 +1,6 @@
 """From a config to typed settings; every mistake is refused in one sentence."""
 
+import os
 import typing
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -51,10 +52,12 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
       choices=inside or FIELDS,
       cause='a typing error, or a hyperparameter of a method: hp.<name>',
     )
+  flat = {name: _plain(one) for name, one in flat.items()}
   flat = {name: field.default for name, field in FIELDS.items()} | flat
   for name, field in FIELDS.items():
     check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
     field.rule.check(name, flat[name])
+  flat['init_from'] = os.path.expanduser(flat['init_from'])
   settings = from_flat(flat)
   check_together(settings, flat)
   check_method(settings)

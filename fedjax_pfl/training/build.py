@@ -127,9 +127,10 @@ def build_experiment(
   ((4,), 1)
   """
   settings = parse_config(config)
+  flat = flat_config(settings)
+  check_loaded(flat)
   if settings is not config:  # typed
-    check_parts([flat_config(settings)])
-  check_loaded(flat_config(settings))
+    check_parts([flat])
   check_alone(settings.system)
   make_mesh(settings.system.devices)  # refuses more than there are
   # Model and method first: they cost nothing, data may cost half a minute.

@@ -52,7 +52,7 @@ def check_method(
     compression.check_uploads(compressor, stages, data)
   if settings.training.server_optimizer != 'none':  # it refuses in a round
     for stage, *states in stage_shapes(stages, data):
-      _trace_round(stage.algorithm, states, data)
+      _trace_round(stage, stage.algorithm, states, data)
   *_, (last, *states) = stage_shapes(stages, data)
   evaluation, method = settings.evaluation, settings.algorithm
   names = evaluate.view_names(last.algorithm, *states, data)
@@ -148,7 +148,7 @@ def check_own_method(
         kind = type(states[0]).__name__
         refuse(f'a server that is a {kind}', 'a dataclass: write a NamedTuple')
       algorithm = with_clock(stage.algorithm)
-      *after, metrics = _trace_round(algorithm, states, data)
+      *after, metrics = _trace_round(stage, algorithm, states, data)
       for who, new, old in zip(
         ('server', 'client'), after, states, strict=True
       ):
@@ -189,8 +189,9 @@ def check_own_method(
   call('algorithm', trace, of=method, cause=cause)
 
 
-def _trace_round(algorithm, states, data):
-  """Return the shapes of what a round returns."""
+def _trace_round(stage, algorithm, states, data):
+  """Return the shapes of what a round of the stage returns."""
+  data = jax.eval_shape(stage.prepare_data, states[0], data)
   round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
   cohort, key = jnp.zeros(1, int), jax.random.key(0)
   return jax.eval_shape(round_fn, *states, cohort, data, key)

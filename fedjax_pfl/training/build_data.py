@@ -1,6 +1,7 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import Dataset, Images, make_dataset, scale_images
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.settings import DataSettings, Settings
+from fedjax_pfl.settings.schema import FIELDS
 from fedjax_pfl.training.build_checks import check_data, check_scoring
 
 Log = Callable[[str], None]
@@ -59,6 +61,8 @@ def build_data(
   """
   dataset = dataset or load_images(settings.data, settings.system.quick, log)
   check_data(settings, dataset)
+  if idle := idle_fields(settings.data):
+    log(f'partition={settings.data.partition} does not use {idle}.')
   division, splits = divide(settings.data, settings.seed, dataset), {}
   _check_training(settings.data, division['train'])
   pools = {'train': dataset.train, 'test': dataset.test}
@@ -123,6 +127,22 @@ def examples_of(data: DataSettings, dataset: Dataset) -> Dataset:
     clients = np.concatenate(clients), clients[1][:0]
   nothing = Images(test.x[:0], test.y[:0])
   return dataset._replace(train=both, test=nothing, clients=clients)
+
+
+def idle_fields(data: DataSettings) -> str:
+  """Return the fields of other partitions that are set: 'group_size=5'.
+
+  Said and not refused: a config may be made for another partition.
+  """
+  known = {name: partition.settings_of(name) for name in partition.PARTITIONS}
+  idle = {*chain(*known.values())} - {*known.get(data.partition, ())}
+  if data.test_partition not in partition.OF_OWN:
+    idle.add('test_fraction')
+  return ', '.join(
+    f'{name}={getattr(data, name)}'
+    for name in sorted(idle)
+    if getattr(data, name) != FIELDS[name].default
+  )
 
 
 def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:

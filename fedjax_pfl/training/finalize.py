@@ -55,7 +55,7 @@ def finalize(training: Training) -> None:
     validation = scores[result.about['view']]
   if multihost.is_first():
     with atomic_files.writing(training.run.path):
-      result.models.save(training)
+      result.models.save(training, result.about['round'])
     seconds = float(training.state.seconds) + time.perf_counter() - began
     more = seconds, finished, of_server, validation
     write_result(training, evaluated, *more)
@@ -123,7 +123,7 @@ class Models:
       )
       self.is_shared = self.is_shared and all(jax.tree.leaves(same))
 
-  def save(self, training: Training) -> None:
+  def save(self, training: Training, rounds: int) -> None:
     """Write the chosen models, and the global model if there is one."""
     experiment, settings = training.experiment, training.experiment.settings
     about = {
@@ -132,7 +132,7 @@ class Models:
       'dataset': settings.data.dataset,
       'image_shape': experiment.dataset.train.x.shape[1:],
       'num_classes': experiment.dataset.num_classes,
-      'rounds': experiment.rounds,
+      'rounds': rounds,
     }
     has_global = self.shared is not None and self.is_shared
 

@@ -8,6 +8,7 @@ stops at once.
 """
 
 import contextlib
+import os
 import signal
 import threading
 import time
@@ -79,6 +80,7 @@ def train(
   >>> result['status'], result['rounds'], list(result['views'])
   ('finished', 1, ['initial'])
   """
+  workdir = os.path.expanduser(workdir)
   if program is None:
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)

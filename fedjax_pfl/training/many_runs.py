@@ -5,9 +5,10 @@ everything that a program contains can be traced with it (program.py says what
 stays a constant).
 """
 
+import os
 from collections.abc import Callable, Sequence
 from functools import partial
-from os import PathLike, fspath
+from os import PathLike
 from typing import Any
 
 import jax
@@ -51,7 +52,7 @@ def train_many(
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
   """
-  paths = [fspath(workdir) for workdir in workdirs]
+  paths = [*map(os.path.expanduser, workdirs)]
   if len(set(paths)) != len(experiments):
     raise bad_input(
       'workdirs',
@@ -60,7 +61,7 @@ def train_many(
       cause='a name without the seed in it',
     )
   results: list[dict[str, Any] | None] = [None] * len(experiments)
-  experiments = list(map(loop.placed_as_started, experiments, workdirs))
+  experiments = list(map(loop.placed_as_started, experiments, paths))
   programs = share_programs(experiments)
   for _, members in programs:
     memory_estimate.check_room(experiments[members[0]])
@@ -73,7 +74,7 @@ def train_many(
     log(f'{shared[0].settings.algorithm}: {words}')
     for member, experiment in zip(members, shared, strict=True):
       try:
-        results[member] = loop.train(experiment, workdirs[member], program)
+        results[member] = loop.train(experiment, paths[member], program)
       except divergence.Diverged as error:
         divergence.record(error)
         log(f'{error}')

@@ -8,6 +8,7 @@ from run_directories import refused
 from user_commands import ROOT, refusal, run
 
 from experiments import commandline
+from fedjax_pfl.settings import parse_config
 
 DIGITS = 'configs/digits.py:fedbabu'
 
@@ -101,10 +102,9 @@ def test_fields_may_come_before_the_config_twice_and_from_a_file(
 def test_the_home_folder_behind_an_equals_sign(parse, monkeypatch):
   """A run would be in a folder named ~."""
   monkeypatch.setenv('HOME', '/users/ada')
-  fields = '--config.init_from=~', '--config.data_dir=~/data'
-  overrides = parse('--config=a.py', '--workdir=~/runs/a', *fields)
+  parse('--config=a.py', '--workdir=~/runs/a')
   assert flags.FLAGS.workdir == '/users/ada/runs/a'
-  assert overrides == {'init_from': '/users/ada', 'data_dir': '~/data'}
+  assert parse_config({'init_from': '~/a'}).init_from == '/users/ada/a'
 
 
 @pytest.mark.parametrize(

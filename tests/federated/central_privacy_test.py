@@ -39,8 +39,8 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
 UNIFORM = TRAIN._replace(aggregation='uniform')
 QUIET = privacy.Mechanism(clip=0.3, noise_multiplier=0.0, expected=4.0)
-# What they send to one client, or to the server as a whole number, is refused.
-REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'fedconcat', 'ifca'
+# Refused: what they send to one client, as a whole number, or not at all.
+REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'fedconcat', 'ifca', 'local_only'
 DELTA = 1e-5
 
 

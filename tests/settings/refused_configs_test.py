@@ -73,6 +73,7 @@ NO_DATA_NEEDED = [
     'got 5, expected a divisor of 12, the clients',
   ),
   (BANDED | {'client_fraction': 0.3}, 'and 3.33333, 1 / client_fraction: '),
+  ({'algorithm': 'ditto', 'hp__anchor': 'local'}, 'without hp.protocol=rel'),
   ({'server_learning_rate': 0.1}, 'got 0.1, expected 1.0 without server_opt'),
   ({'client_speeds': 'x', 'speed_sigma': 2.0}, 'expected 1.0 without client_s'),
   ({'compression': 'topk', 'compression_levels': 3}, '7 without compression=q'),

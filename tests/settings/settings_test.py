@@ -186,6 +186,8 @@ def test_a_field_that_is_left_out_has_its_default():
   config = defaults()
   del config['finetune'], config['seed']
   assert parse_config(config) == Settings() == parse_config({})
+  of_numpy = {'num_clients': np.int64(100), 'debug': np.bool_(False)}
+  assert parse_config(of_numpy) == Settings()
 
 
 def test_settings_and_configs_go_to_and_fro():

@@ -45,10 +45,12 @@ PARTS = [
 
 
 def test_padding_and_fingerprint_of_every_partition_are_logged():
-  all_logged = []
+  all_logged, idle = [], 'partition=dirichlet does not use shards_per_client='
   for changes in PARTS:
     logged = []
     data = build_data(parse_config(settings_of(**changes)), logged.append)
+    if 'partition' in changes:
+      assert logged.pop(0).startswith(idle)
     assert data.test.count.shape == (20,)
     for split, line in zip(('training', 'testing'), logged, strict=True):
       assert re.match(
