@@ -50,7 +50,9 @@ def describe_machine() -> str:
   """Return the machine of the measurements, and its load."""
   import jax
 
-  load, cores = os.getloadavg()[0], os.cpu_count()
+  from fedjax_pfl.core.machine import num_cores
+
+  load, cores = os.getloadavg()[0], num_cores()
   text = (
     f'{cores} cores, {jax.devices()[0].device_kind}, jax {jax.__version__}; '
     f'load {load:.1f} before the first measurement.'

@@ -42,7 +42,9 @@ def main():
   from fedjax_pfl.training import compile_cache
 
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
-  others = board.read(AGAINST.value, form.name) if AGAINST.value else ()
+  others = ()
+  if AGAINST.value:
+    others = board.read(AGAINST.value, form.name, form.seeds)
   compile_cache.cache_programs(progress.log)
   with deadline(MINUTES.value):
     fill_form.run(form, FOLDER.value, others)

@@ -64,7 +64,7 @@ def main(overrides):
   if choice:
     progress.log(sweeps.verdict(combinations, choice))
     best = {**overrides, **combinations[choice.best]}
-    progress.log(f'Its runs: {" ".join(map(str, groups[choice.best]))}')
+    progress.log(f'Its runs: {shlex.join(map(str, groups[choice.best]))}')
     progress.log(f'Its command:\n{command_of(best)}')
   if PAGE.value:
     runs = sweeps.runs_of_whole_settings(groups)
@@ -92,11 +92,10 @@ def read_combinations(overrides):
 
 def command_of(fields):
   """Return the command that runs one combination."""
-  words = [f'python experiments/main.py --config={CONFIG.value}']
-  words += [
-    shlex.quote(f'--config.{name}={value}') for name, value in fields.items()
-  ]
-  return ' \\\n    '.join([*words, '--workdir=runs/best'])
+  words = [f'--config={CONFIG.value}', '--workdir=runs/best']
+  words[1:1] = [f'--config.{name}={value}' for name, value in fields.items()]
+  words = ['python experiments/main.py', *map(shlex.quote, words)]
+  return ' \\\n    '.join(words)
 
 
 if __name__ == '__main__':

@@ -17,7 +17,6 @@ chooses.
 import contextlib
 import functools
 import itertools
-import os
 import sys
 from collections.abc import Hashable, Iterator, Mapping
 from typing import NamedTuple
@@ -27,6 +26,7 @@ import jax
 from experiments.benchmarks import programs
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.timing import Run, in_turn
+from fedjax_pfl.core.machine import num_cores
 
 FORMS = ('eager', 'channels_last', 'compiled')
 FINALISTS = 2
@@ -63,7 +63,7 @@ def ranking(case: Case) -> Ranking:
 @functools.cache  # evaluation has the variants of training
 def _ranking(case: Case) -> Ranking:
   runs, left_out = {}, ''
-  several = min(os.cpu_count() or 1, case.clients)
+  several = min(num_cores(), case.clients)
   on_cpu = jax.default_backend() == 'cpu'
   processes = [0, several] if on_cpu and several > 1 else [0]
   with contextlib.ExitStack() as stack:

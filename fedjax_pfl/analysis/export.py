@@ -91,7 +91,7 @@ def export(
   view: str,
   output: str | os.PathLike,
   log: open_run.Log,
-  edit: open_run.Edit | None = None,
+  edit: open_run.Edit | None,
 ) -> pathlib.Path:
   """Write a model of the run to `output`; return its path.
 

@@ -57,7 +57,7 @@ def analyse(
   output: str | os.PathLike,
   clients: int,
   log: open_run.Log,
-  edit: open_run.Edit | None = None,
+  edit: open_run.Edit | None,
 ) -> pathlib.Path:
   """Save the figure of the first clients (0: all) and its CSV; log a table.
 
@@ -132,7 +132,7 @@ def score_by_class(
   clients: Client,
   views: Sequence[str],
   key: Key,
-  on_progress: Callable[[int], None] | None = None,
+  on_progress: Callable[[int], None],
 ) -> tuple[dict[str, ClassScores], np.ndarray]:
   """Return {view: correct and count [K, Y]}, and the owned classes [K, Y].
 

@@ -35,7 +35,7 @@ class OpenRun(NamedTuple):
 
 
 def open_runs(
-  workdirs: Sequence[str | os.PathLike], log: Log, edit: Edit | None = None
+  workdirs: Sequence[str | os.PathLike], log: Log, edit: Edit | None
 ) -> list[OpenRun]:
   """Return the runs, each once, with their experiments."""
   read = {path: read_run(path, log, edit) for path in each_once(workdirs)}

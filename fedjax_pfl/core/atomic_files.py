@@ -22,14 +22,13 @@ import numpy as np
 from fedjax_pfl.core.errors import bad_input
 
 
-def cache_root(cache_dir: str = '') -> pathlib.Path:
+def cache_root() -> pathlib.Path:
   """Return the folder of caches; raise OSError if there is none.
 
-  In order: the argument, $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl,
-  ~/.cache/fedjax_pfl.
+  In order: $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl, ~/.cache/fedjax_pfl.
   """
   base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-  own = cache_dir or os.environ.get('FEDJAX_PFL_CACHE')
+  own = os.environ.get('FEDJAX_PFL_CACHE')
   root = own or os.path.join(base, 'fedjax_pfl')
   try:
     return pathlib.Path(root).expanduser()

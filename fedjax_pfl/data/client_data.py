@@ -92,11 +92,12 @@ def from_arrays(
   >>> data.index.shape, data.count.tolist()
   ((2, 5), [3, 5])
   """
-  xs, ys = [np.asarray(x) for x in xs], [np.asarray(y) for y in ys]
+  xs, ys = [_array_of(x) for x in xs], [_array_of(y) for y in ys]
   kinds = {(x.shape[1:], x.dtype.name) for x in xs}
-  sizes = [[len(one) if one.ndim else 0 for one in side] for side in (xs, ys)]
+  sizes = [[one.shape[:1] for one in side] for side in (xs, ys)]
   labels = {y.shape[1:] for y in ys}
-  is_known = labels == {()} or labels == {shape for shape, _ in kinds}
+  is_known = labels in ({()}, {shape for shape, _ in kinds})
+  is_known &= () not in sizes[0]  # a number, or images of several shapes
   if len(kinds) != 1 or sizes[0] != sizes[1] or not is_known:
     shapes = [[user_code.describe(one) for one in s[:3]] for s in (xs, ys)]
     raise bad_input(
@@ -109,6 +110,8 @@ def from_arrays(
     )
   ends = np.cumsum(sizes[0])
   rows = np.split(np.arange(ends[-1]), ends[:-1])
+  # No labels, [], are floats in numpy, and would make all labels floats.
+  ys = [y if y.size else y.astype(np.uint8) for y in ys]
   return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
 
 
@@ -159,16 +162,21 @@ def as_rows(given: Iterable[Any], size: int) -> tuple[list[np.ndarray], str]:
   """Return the rows of every client, and what is wrong with them; or ''."""
   indices = []
   for client, own in enumerate(given):
-    try:
-      rows = np.asarray(own)
-    except ValueError:  # lists of unlike lengths
-      rows = np.array(None)
+    rows = _array_of(own)
     indices.append(rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in 'iu'):
       return indices, f'{user_code.describe(rows)} for client {client}'
     if rows.size and not 0 <= rows.min() <= rows.max() < size:
       return indices, f'rows from {rows.min()} to {rows.max()}'
   return [rows.astype(np.int64) for rows in indices], ''
+
+
+def _array_of(given: Any) -> np.ndarray:
+  """Return the array of these numbers; one of None where shapes differ."""
+  try:
+    return np.asarray(given)
+  except ValueError:  # lists of unlike lengths
+    return np.array(None)
 
 
 def _check_images(images: Images) -> None:

@@ -36,7 +36,6 @@ def load_dataset(
   name: str,
   *,
   data_dir: str = '',
-  cache_dir: str = '',
   synthetic: Synthetic = DEFAULT,
   fallback_to_synthetic: bool = False,
   log_fn: Callable[[str], None] = lambda _: None,
@@ -48,7 +47,6 @@ def load_dataset(
     data_dir: the folder of the data; '' is $TFDS_DATA_DIR, or else
       ~/tensorflow_datasets. 'digits' and 'synthetic' need none; for 'npz' it is
       the file.
-    cache_dir: the folder of decoded images; '' is that of core/atomic_files.py.
     synthetic: shape, classes and sizes of the set 'synthetic'.
     fallback_to_synthetic: whether synthetic images of the same shape replace a
       set that is not there; the note of the result then says it.
@@ -65,7 +63,7 @@ def load_dataset(
   ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
   """
   source = _find(name)
-  where = Where(name, data_dir, cache_dir, synthetic, log_fn)
+  where = Where(name, data_dir, synthetic, log_fn)
   shape = source.peek(where)
   can_stand_in = fallback_to_synthetic and shape.dtype == IMAGE
   if not can_stand_in or source.is_available(where):
@@ -84,7 +82,7 @@ def peek(
 
   For `folder`, the first image is opened; for `npz`, all but the images read.
   """
-  return _find(name).peek(Where(name, data_dir, synthetic=synthetic))
+  return _find(name).peek(Where(name, data_dir, synthetic))
 
 
 @may_read('data_dir')

@@ -50,7 +50,7 @@ def load(where: Where) -> Dataset:
   except FileNotFoundError as error:
     got = f'with {error.filename}, a link to a file that is not there'
     raise _refuse(root, got) from error
-  return load_cached('folder', key, build, where.cache_dir)
+  return load_cached('folder', key, build)
 
 
 def _refuse(root: pathlib.Path, got: str) -> BadInput:

@@ -59,7 +59,6 @@ class Where(NamedTuple):
 
   name: str
   data_dir: str = ''
-  cache_dir: str = ''
   synthetic: Synthetic = Synthetic()
   log_fn: Callable[[str], None] = lambda _: None
 

@@ -33,6 +33,7 @@ PARTITIONS = {
   'semantic': 'semantic',
   'natural': 'natural',
 }
+SAME_CLIENTS = 'natural', 'pathological'  # with every seed: nothing is drawn
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split', 'merged')
 OF_OWN = ('split', 'merged')  # a client is tested on a part of its own rows
 TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')

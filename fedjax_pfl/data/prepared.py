@@ -132,7 +132,7 @@ def _read_tfds(where: Where, root: pathlib.Path) -> Dataset:
     return make_dataset(name, *splits, PREPARED[name].num_classes)
 
   entry, key = name.replace('/', '_'), stored_arrays.files_key(place.iterdir())
-  return stored_arrays.load_cached(entry, key, build, where.cache_dir)
+  return stored_arrays.load_cached(entry, key, build)
 
 
 def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:

@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -24,6 +25,7 @@ from fedjax_pfl.core.errors import expand_home
 from fedjax_pfl.data.images import SPLITS, Dataset, Images
 
 FORMAT = 'v1'  # part of the entry's name; to be raised with another layout
+HALF = '.half-'  # begins the name of an entry that is being written
 
 
 def data_root(data_dir: str = '') -> pathlib.Path:
@@ -33,7 +35,7 @@ def data_root(data_dir: str = '') -> pathlib.Path:
 
 
 def load_cached(
-  name: str, key: str, build_fn: Callable[[], Dataset], cache_dir: str = ''
+  name: str, key: str, build_fn: Callable[[], Dataset]
 ) -> Dataset:
   """Return the entry if it can be read, else what build_fn returns.
 
@@ -42,10 +44,10 @@ def load_cached(
   entry = f'{name}-{key}-{FORMAT}'
   # A damaged file may raise anything; the entry is then built again.
   with contextlib.suppress(Exception):
-    return read_entry(cache_root(cache_dir) / entry)
+    return read_entry(cache_root() / entry)
   dataset = build_fn()
   with contextlib.suppress(OSError):  # no home, a full or a read-only disk
-    write_entry(cache_root(cache_dir) / entry, dataset)
+    write_entry(cache_root() / entry, dataset)
   return dataset
 
 
@@ -70,7 +72,12 @@ def _read_array(folder: pathlib.Path, split: str, part: str) -> np.ndarray:
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
   """Replace the entry by one of these arrays, whole or not at all."""
   folder.parent.mkdir(parents=True, exist_ok=True)
-  half = tempfile.TemporaryDirectory(prefix='.half-', dir=folder.parent)
+  # What killed processes left; a younger one may be another's, who writes.
+  for left in folder.parent.glob(f'{HALF}*'):
+    with contextlib.suppress(OSError):  # removed by another process
+      if time.time() - left.stat().st_mtime > 24 * 3600:
+        shutil.rmtree(left)
+  half = tempfile.TemporaryDirectory(prefix=HALF, dir=folder.parent)
   with half as temporary:
     # Only this account could open `temporary` itself, wherever it is moved.
     entry = pathlib.Path(temporary, 'entry')

@@ -165,7 +165,7 @@ def make_transforms(
 
 
 @functools.cache
-def cropping(mode: str = 'constant') -> Callable[..., Array]:
+def cropping(mode: str) -> Callable[..., Array]:
   """Return (x, dy, dx, flip) -> the windows of padded images, then flipped.
 
     out[b, i, j] = pad(x)[b, dy + i, dx + j],  j mirrored where flip[b]

@@ -60,38 +60,50 @@ class Score(NamedTuple):
 
 
 def paired_difference(
-  ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]
+  ours: Sequence[np.ndarray],
+  theirs: Sequence[np.ndarray],
+  *,
+  same_clients: bool = False,
 ) -> Difference:
   """Return the mean over seeds s of the mean over clients of a_sk - b_sk.
 
   The interval is the wider one, at each end, of two. The bootstrap draws S of
   the S seeds, and of each as many clients as it has; it cannot leave the range
-  of the seeds. Student's t is that of the S means; of two seeds it decides
-  hardly anything. Of one seed the interval covers the clients alone. It is of
-  this pair: the best of many settings is a little lucky.
+  of the seeds. With `same_clients` it draws K of the clients' means over seeds,
+  once, and S of the seeds' means, and adds their deviations. Student's t is
+  that of the S means; of two seeds it decides hardly anything. Of one seed the
+  interval covers the clients alone. It is of this pair: the best of many
+  settings is a little lucky.
 
   Args:
     ours: for every seed a_s [K], by client; NaN for one without examples.
     theirs: b_s [K], of the same seeds and clients.
+    same_clients: whether client k is the same one with every seed.
 
   >>> one = paired_difference([np.array([80.0, 70])], [np.array([75.0, 65])])
   >>> one.mean, one.low, one.high, one.sign
   (5.0, 5.0, 5.0, 1)
   """
-  gaps = (a - b for a, b in zip(ours, theirs, strict=True))
+  gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
   differences = [gap[~np.isnan(gap)] for gap in gaps]
   if not all(gap.size for gap in differences):
     return Difference(math.nan)
   rng, num_seeds = np.random.default_rng(0), len(differences)
   drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
-  means = np.empty(drawn.shape)
-  for place, gap in enumerate(differences):
-    is_drawn = drawn == place
-    number = int(is_drawn.sum())
-    means[is_drawn] = resampled_means(gap, seed=rng, number=number)
-  own = [gap.mean() for gap in differences]
-  mean, half = float(np.mean(own)), _student(own) if num_seeds > 1 else 0.0
-  low, high = np.percentile(means.mean(axis=1), ENDS).tolist()
+  own = np.array([gap.mean() for gap in differences])
+  mean, half = float(own.mean()), _student(own) if num_seeds > 1 else 0.0
+  if same_clients:
+    shared = np.mean(gaps, axis=0)  # [K]
+    totals = resampled_means(shared[~np.isnan(shared)], seed=rng)
+    totals += own[drawn].mean(axis=1) - mean
+  else:
+    means = np.empty(drawn.shape)
+    for place, gap in enumerate(differences):
+      is_drawn = drawn == place
+      number = int(is_drawn.sum())
+      means[is_drawn] = resampled_means(gap, seed=rng, number=number)
+    totals = means.mean(axis=1)
+  low, high = np.percentile(totals, ENDS).tolist()
   return Difference(mean, min(low, mean - half), max(high, mean + half))
 
 

@@ -186,23 +186,28 @@ def _text(value: Any) -> str:
   return '' if value is None else str(value)
 
 
-def read(path: str | os.PathLike, form: str) -> list[Row]:
-  """Return the rows of a leaderboard as texts; refuse any other file."""
+def read(
+  path: str | os.PathLike, form: str, seeds: Sequence[int] = ()
+) -> list[Row]:
+  """Return the rows of a leaderboard, none of these seeds; refuse others."""
   cause = 'a CSV of something else, or of another form'
   try:
     with open(path, newline='') as file:
       rows = list(csv.DictReader(file))
   except (OSError, UnicodeDecodeError) as error:
     rows, cause = [], f'{getattr(error, "strerror", None) or error}'.lower()
-  if {row.get('form') for row in rows} != {form}:
-    raise bad_input(
-      'against',
-      got=str(path),
-      expected=f'the CSV of a leaderboard, of the form {form}',
-      choices=[f'runs/leaderboard/{form}_seeds_0_1_2.csv'],
-      cause=cause,
-    )
-  return rows
+  if {row.get('form') for row in rows} == {form}:
+    own = {word for row in rows for word in row['seeds'].split()}
+    if not own & {*map(str, seeds)}:
+      return rows
+    cause = f'it has the seeds {rows[0]["seeds"]}, and one of them is trained'
+  raise bad_input(
+    'against',
+    got=str(path),
+    expected=f'the CSV of a leaderboard, of the form {form} and other seeds',
+    choices=[f'--seeds=3,4,5, and runs/leaderboard/{form}_seeds_0_1_2.csv'],
+    cause=cause,
+  )
 
 
 def changed_verdicts(rows: Sequence[Row], others: Sequence[Row]) -> list[str]:

@@ -90,7 +90,10 @@ def write(
   path: pathlib.Path,
   others: Sequence[board.Row] = (),
 ) -> None:
-  """Write the page and the CSV of the partitions that have both baselines."""
+  """Write the page and the CSV of the partitions that have both baselines.
+
+  Files with more rows are kept, unless these are all rows of the form.
+  """
   made = (board.make_board(form, *one) for one in found.items())
   boards = [one for one in made if one]
   if not boards:
@@ -99,13 +102,19 @@ def write(
   for one in boards:
     progress.log('\n'.join([f'{one.partition}:', *board.sentences(one)]))
   rows = [row for one in boards for row in one.rows]
+  table = path.with_suffix('.csv')
+  stored = table.read_bytes().count(b'\n') - 1 if table.exists() else 0
+  # A finished leaderboard may be repeated, and stopped.
+  if len(rows) < min(stored, len(form.partitions) * len(form.methods)):
+    progress.log(f'{table} has {stored} rows, more than now: it is kept.')
+    return
   changes = board.changed_verdicts(rows, others)
   for line in changes:
     progress.log(line)
-  board.write(rows, path.with_suffix('.csv'))
+  board.write(rows, table)
   html = page.render(form, boards, changes)
   atomic_files.write_bytes(path, html.encode())
-  progress.log(f'Leaderboard: {path}, {path.with_suffix(".csv")}')
+  progress.log(f'Leaderboard: {path}, {table}')
 
 
 def budget(form: Form) -> str:

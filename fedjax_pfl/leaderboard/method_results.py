@@ -74,7 +74,7 @@ def read_entry(
   paths: Paths,
   *,
   is_reference: bool,
-  whole: Sequence[str] = (),
+  whole: Sequence[str],
 ) -> Entry:
   """Return the entry of a method from a run for every seed."""
   entry = Entry(method, is_reference, choice)
@@ -92,7 +92,7 @@ def read_entry(
   return entry._replace(before=before, after=after, costs=costs_of(runs, whole))
 
 
-def costs_of(runs: Sequence[FinishedRun], whole: Sequence[str] = ()) -> Costs:
+def costs_of(runs: Sequence[FinishedRun], whole: Sequence[str]) -> Costs:
   """Return the costs; all clients take part in the stages `whole`."""
   settings = parse_config(runs[0].config)
   clients = settings.data.num_clients

@@ -175,9 +175,9 @@ def _protocol(form: Form) -> list[str]:
     'Numbers are test accuracies of the last round: means over clients, then '
     'over seeds. Intervals are simultaneous, 95 % for all comparisons with '
     'both baselines in a partition, from a paired bootstrap of seeds and '
-    'their clients. Where seeds are most of the spread, three give a third of '
-    'the needed width, and 95 % is about 75 % for one comparison. They do not '
-    'cover the choice of the learning rate; other seeds repeat that, too.',
+    'their clients. Where seeds are most of the spread, 95 % is for one '
+    'comparison about 60 % with two seeds, 75 % with three, 84 % with five. '
+    'The choice of the learning rate is not covered; other seeds repeat it.',
   ]
 
 
@@ -252,7 +252,7 @@ def _gap(row: Row, baseline: str) -> Cell:
   mean, low, high, verdict = (row[f'vs_{baseline}_{name}'] for name in names)
   if mean is None:
     return Cell(NONE)
-  words = f'{low:+.1f} to {high:+.1f}'
+  words = f'{low:+.2f} to {high:+.2f}'
   return Cell(f'{SIGNS[verdict]}{mean:+.2f}', mean, (words,))
 
 

@@ -46,7 +46,7 @@ HEAD_INITS = (DEFAULT, *KERNELS)
 HEAD_BIASES = (DEFAULT, 'zero')
 
 
-def with_head(task: Task, init: str = DEFAULT, bias: str = DEFAULT) -> Task:
+def with_head(task: Task, init: str, bias: str) -> Task:
   """Return the task with another initialisation of its head."""
   if init == bias == DEFAULT:
     return task

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.differences import Difference, paired_difference
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
@@ -34,10 +35,10 @@ def best_on_validation(
   groups: Sequence[Sequence[str | os.PathLike]],
 ) -> BestSetting:
   """Return the choice among groups of finished runs, the same seeds in each."""
-  seeds = [
-    [run_dir.load_config(path)['config']['seed'] for path in group]
-    for group in groups
+  configs = [
+    [run_dir.load_config(path)['config'] for path in group] for group in groups
   ]
+  seeds = [[one['seed'] for one in group] for group in configs]
   if not seeds or not seeds[0] or any(own != seeds[0] for own in seeds):
     raise bad_input(
       'groups',
@@ -59,7 +60,10 @@ def best_on_validation(
   best, *rest = sorted(finite, key=lambda place: -means[place])
   if not rest:
     return BestSetting(best, None, means, Difference(math.nan), by_seed)
-  lead = paired_difference(clients[best], clients[rest[0]])
+  pair, own = (clients[best], clients[rest[0]]), configs[best][0]
+  # Which clients come later is drawn, and with it the order of all.
+  same = own['partition'] in SAME_CLIENTS and not own.get('unseen_clients')
+  lead = paired_difference(*pair, same_clients=same)
   return BestSetting(best, rest[0], means, lead, by_seed)
 
 

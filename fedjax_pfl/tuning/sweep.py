@@ -116,12 +116,16 @@ def verdict(combinations: Sequence[Combination], choice: BestSetting) -> str:
   if choice.second is None:
     return f'{line}; the only setting with finite numbers.'
   second = describe(combinations[choice.second])
-  mean, low, high, _ = choice.lead
+  mean, *ends, _ = choice.lead
+  # A digit that is not 0: a rounded end would be on the side of either verdict.
+  low, high = (f'{x:.2f}' if round(x, 2) else f'{x + 0.0:.1g}' for x in ends)
   words = 'is more than noise' if choice.lead.sign else 'may be noise'
+  words = f'paired over seeds and clients: the difference {words}'
+  if len(choice.by_seed[0]) == 1:
+    words = 'over the clients of one seed; it says nothing of other seeds'
   return (
     f'{line}, {mean:.2f} points above {second} '
-    f'(95 % interval {low:.2f} to {high:.2f}, paired over seeds and clients: '
-    f'the difference {words}).'
+    f'(95 % interval {low} to {high}, {words}).'
   )
 
 

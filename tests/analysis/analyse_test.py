@@ -39,7 +39,7 @@ def ask(tiny_run, tmp_path, monkeypatch):
 
   def ask(clients):
     logged, before, out = [], files(), tmp_path / 'a.pdf'
-    assert id_ood.analyse([workdir], out, clients, logged.append) == out
+    assert id_ood.analyse([workdir], out, clients, logged.append, None) == out
     assert files() == before  # runs are read only
     assert out.read_bytes().startswith(b'%PDF')
     with open(out.with_suffix('.csv'), newline='') as stream:
@@ -60,7 +60,7 @@ def test_id_ood(ask, tiny_run):
 
 
 def test_a_run_that_is_not_there(tmp_path):
-  given = [tmp_path / 'b'], tmp_path / 'a.png', 0, print
+  given = [tmp_path / 'b'], tmp_path / 'a.png', 0, print, None
   assert 'expected a run directory that holds' in refused(
     id_ood.analyse, *given
   )
@@ -138,7 +138,7 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   states = load_states(experiment, workdir, print)
   settings = replace(experiment.settings, adapt_on='test_half')
   halved = experiment._replace(settings=settings)
-  scores, _ = score_by_class(halved, *states, ('initial',), KEY(0))
+  scores, _ = score_by_class(halved, *states, ('initial',), KEY(0), print)
   query = np.asarray(halved.eval_data[1].count)
   assert (query < np.asarray(experiment.test.count)).any()
   np.testing.assert_array_equal(scores['initial'].count.sum(1), query)

@@ -86,7 +86,8 @@ def rows_of(experiment, client):
 def test_the_lines_of_the_docs_predict_as_we_do(cnn_run, tmp_path):
   experiment, workdir = cnn_run
   logged = []
-  path = export(workdir, '1', '', tmp_path / 'model.npz', logged.append)
+  path = tmp_path / 'model.npz'
+  assert export(workdir, '1', '', path, logged.append, None) == path
   params, header = load_model(path)
   x, y = rows_of(experiment, 1)
   names, logits = play_docs(tmp_path, x)
@@ -103,7 +104,7 @@ def test_the_lines_of_the_docs_predict_as_we_do(cnn_run, tmp_path):
 
 def test_the_header_names_model_data_and_run(cnn_run, tmp_path):
   experiment, workdir = cnn_run
-  path = export(workdir, 'server', '', tmp_path / 'm.npz', lambda text: None)
+  path = export(workdir, 'server', '', tmp_path / 'm.npz', print, None)
   params, header = load_model(path)
   helpers.assert_same_bits(
     params, load_model(workdir / 'model' / 'global.npz')[0]
@@ -208,7 +209,7 @@ def test_what_cannot_be_exported_is_a_sentence(
 ):
   old = tmp_path / 'old.npz'
   old.write_bytes(b'mine')
-  call = cnn_run[1], client, view, tmp_path / output, pytest.fail
+  call = cnn_run[1], client, view, tmp_path / output, pytest.fail, None
   assert words in refused(export, *call)
   assert [*tmp_path.iterdir()] == [old] and old.read_bytes() == b'mine'
 

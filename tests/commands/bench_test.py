@@ -106,5 +106,7 @@ def test_the_command_measures_bars():
 def test_an_unknown_bar_is_a_sentence(monkeypatch):
   monkeypatch.setenv('GLIBC_TUNABLES', '')  # which the command may set
   main, file = user_commands.load_command(monkeypatch, 'bench.py')
+  monkeypatch.setattr('os.cpu_count', lambda: 999)  # not all may be used
+  assert '999' not in main.__globals__['describe_machine']()
   commandline.parse_words([file, '--bars=convnet5'])
   assert 'did you mean convnet4?' in refused(main)

@@ -1,5 +1,7 @@
 """Image sets by name, and the arrays and the cache behind them."""
 
+import os
+
 import numpy as np
 import pytest
 from helpers import refused
@@ -61,8 +63,13 @@ def test_digits_are_split_by_class_in_the_order_of_the_file():
 
 
 def test_other_accounts_may_read_prepared_arrays_as_any_folder(tmp_path):
-  store(tmp_path)
   folder = folder_of('cifar10', tmp_path)
+  left = folder.parent / f'{stored_arrays.HALF}of_a_killed_process'
+  (left / 'entry').mkdir(parents=True)
+  store(tmp_path)
+  assert left.exists()  # the other process may be at work
+  os.utime(left, (0, 0))
+  store(tmp_path)
   assert folder.stat().st_mode == folder.parent.stat().st_mode
   assert [*folder.parent.iterdir()] == [folder]
 
@@ -133,8 +140,9 @@ def must_not_build():
 
 @pytest.mark.parametrize('name', ['train_x', 'meta'])
 @pytest.mark.parametrize('damage', ['short', 'gone', 'other'])
-def test_damaged_entry_is_built_again(tmp_path, name, damage):
-  want = load_cached('a', 'key', small_set, str(tmp_path))
+def test_damaged_entry_is_built_again(tmp_path, name, damage, monkeypatch):
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path))
+  want = load_cached('a', 'key', small_set)
   file = next(tmp_path.glob(f'*/{name}.*'))
   content = file.read_bytes()
   file.unlink()
@@ -142,5 +150,5 @@ def test_damaged_entry_is_built_again(tmp_path, name, damage):
     np.save(file.with_suffix('.npy'), np.zeros(7, np.int32))
   elif damage != 'gone':
     file.write_bytes(content[: len(content) // 2])
-  assert_same(load_cached('a', 'key', small_set, str(tmp_path)), want)
-  assert_same(load_cached('a', 'key', must_not_build, str(tmp_path)), want)
+  assert_same(load_cached('a', 'key', small_set), want)
+  assert_same(load_cached('a', 'key', must_not_build), want)

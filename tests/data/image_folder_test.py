@@ -30,12 +30,16 @@ def generic(root, shape=(6, 5, 3)):
     save(root / 'test' / name / 'z.png', picture(100 + k, shape))
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
+
+
 def load(root):
-  cache = str(root.parent / 'cache')
-  return load_dataset('folder', data_dir=str(root), cache_dir=cache)
+  return load_dataset('folder', data_dir=str(root))
 
 
-def test_generic_layout(tmp_path):
+def test_generic_layout(tmp_path, monkeypatch):
   root = tmp_path / 'pets'
   generic(root)
   dataset = load(root)
@@ -46,9 +50,10 @@ def test_generic_layout(tmp_path):
   np.testing.assert_array_equal(dataset.test.x[1], picture(101))
   assert peek('folder', str(root)) == Shape((6, 5, 3), 2)
   heard = []
-  places = {'data_dir': str(root), 'cache_dir': str(tmp_path / 'cold')}
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cold'))
+  more = {'data_dir': str(root), 'log_fn': heard.append}
   for _ in range(2):  # decoded once, then from the cache
-    again = load_dataset('folder', **places, log_fn=heard.append)
+    again = load_dataset('folder', **more)
     assert again.fingerprint == dataset.fingerprint
   assert len(heard) == 1 and str(root) in heard[0]
   shutil.rmtree(root / 'test')
@@ -65,7 +70,7 @@ def test_a_relative_folder_is_that_of_this_directory(tmp_path, monkeypatch):
       file.write_bytes(file.read_bytes().ljust(999, b' '))
       os.utime(file, (0, 0))
     monkeypatch.chdir(root.parent)
-    found = load_dataset('folder', data_dir='pets', cache_dir=str(tmp_path))
+    found = load_dataset('folder', data_dir='pets')
     assert found.train.x[4].max() == ord(place)
 
 

@@ -74,12 +74,15 @@ def serialised(x, y, identity):
   ('name', 'with_ids'),
   [('mnist', False), ('cifar10', True), ('emnist/byclass', False)],
 )
-def test_a_prepared_set_is_read_in_its_own_order(name, with_ids, tmp_path):
+def test_a_prepared_set_is_read_in_its_own_order(
+  name, with_ids, tmp_path, monkeypatch
+):
   """Once: the next time a stored copy is. Without TensorFlow."""
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
   images, log = write_prepared(tmp_path, name, with_ids), []
-  more = {'data_dir': str(tmp_path), 'cache_dir': str(tmp_path / 'cache')}
+  more = {'data_dir': str(tmp_path), 'log_fn': log.append}
   for _ in range(2):
-    found = datasets.load_dataset(name, **more, log_fn=log.append)
+    found = datasets.load_dataset(name, **more)
     for split, x in images.items():
       got, classes = getattr(found, split), found.num_classes
       upright = x.swapaxes(1, 2) if name == 'emnist/byclass' else x

@@ -35,7 +35,7 @@ def test_windows_and_flips_are_exact():
     column = (6 - j if flip[b] else j) + dx[b] - PAD
     if 0 <= row < 6 and 0 <= column < 7:
       want[b, i, j] = x[b, row, column]
-  np.testing.assert_array_equal(cropping()(x, dy, dx, flip), want)
+  np.testing.assert_array_equal(cropping('constant')(x, dy, dx, flip), want)
 
 
 @pytest.mark.parametrize(

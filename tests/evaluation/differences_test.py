@@ -68,6 +68,14 @@ def test_the_interval_covers_seeds_too():
   assert one.low < one.mean - 0.2 and one.high > one.mean + 0.2
 
 
+def test_clients_of_all_seeds_are_drawn_once():
+  """As many seeds as clients, with the same spread: sqrt(2) of that of one."""
+  gains, zeros = HIGH - LOW, np.zeros((40, 40))
+  alone = paired_difference([gains], zeros[:1])
+  both = paired_difference(gains[:, None] + gains, zeros, same_clients=True)
+  assert width(both) == pytest.approx(2**0.5 * width(alone), rel=0.05)
+
+
 def test_differences_of_many_clients_take_little_memory():
   """All draws at once are 0.6 GB, in each of two arrays."""
   tracemalloc.start()

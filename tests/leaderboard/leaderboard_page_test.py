@@ -8,7 +8,7 @@ import pytest
 from helpers import refused
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import page
+from fedjax_pfl.leaderboard import fill_form, page
 from fedjax_pfl.leaderboard.board import (
   changed_verdicts,
   make_board,
@@ -84,7 +84,7 @@ def test_sentences_name_who_is_where(boards):
   assert obstacle == 'pFedMe diverged with every rate.'
 
 
-def test_page_is_whole_and_says_what_the_numbers_say(form, html):
+def test_page_is_whole_and_says_what_the_numbers_say(form, boards, html):
   all_ = len(form.methods)
   text = ' '.join(unescape(re.sub(r'<[^>]+>', ' ', html)).split())
   for words in (
@@ -103,6 +103,9 @@ def test_page_is_whole_and_says_what_the_numbers_say(form, html):
     'No test reaches a choice',
   ):
     assert words in text, words
+  row = boards[0].rows[4]
+  ends = f'{row["vs_fedavg_low"]:+.2f} to {row["vs_fedavg_high"]:+.2f}'
+  assert text.count(ends) == 4  # of two partitions, in table and chart
   # Ditto and Per-FedAvg, of two partitions, in two tables.
   assert text.count('▼ below local-only') == 8
   assert 'http' not in re.sub(r'http-equiv', '', html)
@@ -114,7 +117,8 @@ def written(boards, tmp_path):
   path = tmp_path / 'board.csv'
   write([row for one in boards for row in one.rows], path)
   assert refused(read, path, 'demo').startswith('against: got ')
-  return read(path, 'digits')
+  assert 'the seeds 0 1 2, and' in refused(read, path, 'digits', (5, 2))
+  return read(path, 'digits', (3, 4))
 
 
 def test_csv_has_every_number(written):
@@ -131,6 +135,20 @@ def test_csv_has_every_number(written):
   assert kinds['local_only'] == 'baseline'
   assert kinds['centralized'] == 'reference'
   assert written[-1]['method'] == 'pfedme' and written[-1]['after'] == ''
+
+
+def test_a_stopped_repetition_replaces_no_longer_leaderboard(form, tmp_path):
+  entries, path = make_entries(), tmp_path / 'board.html'
+  methods = tuple(entry.method for entry in entries)
+
+  def write(*names, of=('s=2', 's=5')):
+    own = form._replace(methods=methods, partitions=dict.fromkeys(of))
+    fill_form.write(own, dict.fromkeys(names, entries), path)
+    return len(read(path.with_suffix('.csv'), 'digits'))
+
+  assert write('s=2') == 8 and write('s=2', 's=5') == 16
+  assert write('s=2') == 16
+  assert write('s=2', of=('s=2',)) == 8  # all of another form
 
 
 def test_changed_verdicts_are_named(boards, written):

@@ -63,14 +63,14 @@ CHOICE = Tuned(0.03, 'finetuned_1', 92.0, is_edge=False)
 
 def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
   paths = [make('a'), make('b', seed=1)]
-  entry = read_entry('fedavg', CHOICE, paths, is_reference=False)
+  entry = read_entry('fedavg', CHOICE, paths, is_reference=False, whole=())
   np.testing.assert_array_equal(entry.before, [[10, 20, 30, 40]] * 2)
   np.testing.assert_array_equal(entry.after, [[40, 40, 40, 40]] * 2)
   assert not entry.obstacle
 
 
 def test_costs_are_those_of_all_rounds_and_the_cohort(make):
-  costs = costs_of([finished_runs.read(make('a'))])
+  costs = costs_of([finished_runs.read(make('a'))], whole=[])
   # Two clients a round: two rounds of 6 steps, then one of 9.
   assert costs.gradients == 2 * (2 * 6 + 9)
   assert (costs.bytes_up, costs.bytes_down, costs.seconds) == (15, 27, 90)

@@ -86,7 +86,7 @@ F, Y = 400, 100
 def head_of(init, features=F, classes=Y, seed=0):
   """Return W [Y, F], as the paper writes it."""
   task = helpers.make_task(hidden=features, classes=classes)
-  params = with_head(task, init).init(KEY(seed))
+  params = with_head(task, init, 'default').init(KEY(seed))
   return np.asarray(params['head']['kernel'], float).T
 
 
@@ -128,9 +128,9 @@ def test_heads_are_random_and_nothing_else_moves():
   """On a real model: bits of the body and of the head's bias; the shapes."""
   assert (head_of('similar') != head_of('similar', seed=1)).any()
   task = make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
-  heads = (), ('similar',), ('similar', 'zero')
+  heads = ('default',) * 2, ('similar', 'default'), ('similar', 'zero')
   want, got, zero = (with_head(task, *head).init(KEY(3)) for head in heads)
-  assert with_head(task, 'default') is task
+  assert with_head(task, *heads[0]) is task
   assert (got['head']['kernel'] != want['head']['kernel']).all()
   assert_same_bits(zero['head']['kernel'], got['head']['kernel'])
   assert not zero['head']['bias'].any() and want['head']['bias'].all()

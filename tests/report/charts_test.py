@@ -42,6 +42,8 @@ def test_gains_are_bars_and_losses_are_hollow():
   assert attributes(drawn, 'rect', 'class') == ['bar', 'bar', 'bar lost']
   heights = [float(h) for h in attributes(drawn, 'rect', 'height')]
   assert heights[0] == pytest.approx(5 * heights[2], rel=0.02)
+  ticks = [svg._tick(mark, True)[1] for mark in (-0.2, 0.0, 0.2, 1.0)]
+  assert ticks == ['-0.2', '0', '+0.2', '+1']
 
 
 def test_dots_have_the_area_of_their_counts():

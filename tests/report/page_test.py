@@ -1,6 +1,7 @@
 """Finished runs -> one page: what is on it, and that it needs nothing else."""
 
 import html
+import json
 import re
 
 import numpy as np
@@ -150,6 +151,16 @@ def test_a_run_of_an_earlier_version(tmp_path):
   assert '<svg' not in partition
   assert 'These runs were not evaluated during their rounds' in learning
   assert '| – | – | – | – |' in rows(parts['Cost'])[1]
+
+
+def test_bytes_are_whole_where_seeds_log_other_rounds(tmp_path):
+  """By round 4 one has sent 6 MB, the other 4 MB, one in each round."""
+  paths = [make_run(tmp_path / f'{seed}', seed=seed) for seed in (0, 1)]
+  line = {'bytes_up': 1e6, 'bytes_down': 0, 'initial/accuracy': 29.0}
+  lines = [json.dumps({'round': at, **line}) for at in (1, 2, 3, 4)]
+  (tmp_path / '1' / 'metrics.jsonl').write_text('\n'.join([*lines, '']))
+  learning = sections(page.render(paths))['Learning']
+  assert '<title>FedAvg, 5: 27.0 (25.0 to 29.0)</title>' in learning
 
 
 def test_names_are_text_and_nothing_else(tmp_path):

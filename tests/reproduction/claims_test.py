@@ -84,6 +84,8 @@ def test_seeds_in_common_are_compared(folder):
   assert one.difference.mean == 6
   assert one.difference[1:3] == pytest.approx((6 - half, 6 + half), abs=1e-4)
   assert one.difference.kind == 'seeds' and '**Shown; 3 seeds.**' in text
+  first, _ = write._client_row(one, 'c0').words
+  assert first == '+6.00 (3.52 to 8.48), print +5.00'
   lost = folder / 'runs' / 'fedavg_2_2'
   (lost / 'result.json').rename(lost / divergence.NAME)
   text = judge_one(folder)[1]

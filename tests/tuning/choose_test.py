@@ -15,13 +15,14 @@ from fedjax_pfl.tuning.choose import best_on_validation
 COUNT = np.array([10, 10, 10, 10, 0])  # client 3 has no training examples
 
 
-def make_group(folder, name, *correct):
+def make_group(folder, name, *correct, **changes):
   """Return the runs of a setting, a seed for each row of right answers."""
   return [
     finished_runs.make_run(
       folder / f'{name}{seed}',
       seed=seed,
       validation=Scores(np.array([*row, 9, 0]), COUNT),
+      **changes,
     )
     for seed, row in enumerate(correct)
   ]
@@ -39,6 +40,10 @@ def test_the_best_mean_over_seeds_and_clients(tmp_path):
   near = make_group(tmp_path, 'near', (7, 9, 9), (8, 10, 8))
   assert best_on_validation([best, near]).lead.sign == 0
   assert best_on_validation([near, near]).best == 0  # of equal ones the first
+  # A second seed has the same clients: leads of 80, 30 and 40, as the first.
+  rows, fixed = {'a': (9, 5, 7), 'b': (1, 2, 3)}, {'partition': 'natural'}
+  pair = [make_group(tmp_path, *one, one[1], **fixed) for one in rows.items()]
+  assert best_on_validation(pair).lead[1:3] == (30, 80)
 
 
 def test_settings_that_diverged_are_not_chosen(tmp_path):

@@ -51,6 +51,13 @@ def test_seeds_and_varied_fields_of_all_combinations_are_refused(
   assert f"got '{field}', expected every field once, and no seed" in sentence
 
 
+def test_the_command_of_the_best_can_be_pasted(monkeypatch):
+  main, file = load_command(monkeypatch, 'sweep.py')
+  commandline.parse_words([file, '--config=my digits.py:fedprox'])
+  command = main.__globals__['command_of']({'hp.mu': '1'})
+  assert "main.py \\\n    '--config=my digits.py:fedprox' \\\n" in command
+
+
 def test_tuning_needs_validation_examples():
   def tuned(**fields):
     return plan({'hp.mu': '1'}, tunes=True, **fields)
@@ -94,12 +101,15 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
 def test_a_verdict_says_whether_the_lead_is_noise():
   both = {'hp.mu': '1'}, {'hp.mu': '2'}
   lead = Difference(10.0, 4.0, 16.0)
-  sure = BestSetting(1, 0, (50.0, 60.0), lead, ((50.0,), (60.0,)))
+  sure = BestSetting(1, 0, (50.0, 60.0), lead, ((50.0,) * 2, (60.0,) * 2))
   assert verdict(both, sure) == (
     'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
     'interval 4.00 to 16.00, paired over seeds and clients: the difference is '
     'more than noise).'
   )
-  unsure = sure._replace(lead=lead._replace(low=-1.0))
+  unsure = sure._replace(lead=lead._replace(low=-0.004))
+  assert 'interval -0.004 to 16.00, paired' in verdict(both, unsure)
   assert 'the difference may be noise' in verdict(both, unsure)
+  one = verdict(both, sure._replace(by_seed=((50.0,), (60.0,))))
+  assert 'over the clients of one seed; it' in one and 'noise' not in one
   assert 'the only setting' in verdict(both, sure._replace(second=None))

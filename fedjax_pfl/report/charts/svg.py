@@ -200,7 +200,7 @@ def _tick(mark: float, differences: bool) -> tuple[str, str]:
   """Return the class of a tick's line and its number: '5', or '+5'."""
   if not differences:
     return 'grid', f'{mark:g}'
-  return 'grid' if mark else 'axis', f'{mark:+g}'.replace('+0', '0')
+  return 'grid' if mark else 'axis', f'{mark:+g}' if mark else '0'
 
 
 def shape(x: Sequence[float], low: Sequence, high: Sequence) -> str:

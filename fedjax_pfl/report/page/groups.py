@@ -6,6 +6,7 @@ other groups of that method.
 
 import collections
 import functools
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -101,6 +102,18 @@ class Group(NamedTuple):
     rounds = functools.reduce(np.intersect1d, (at for at, _ in curves))
     values = [numbers[np.isin(at, rounds)] for at, numbers in curves]
     return rounds, np.stack(values)
+
+  def total(self, name: str, by: float | np.ndarray = math.inf) -> np.ndarray:
+    """Return the sum of a number of the metrics by each round, of `by`.
+
+    The mean over seeds, which may have logged other rounds; NaN: not recorded.
+    """
+    totals = []
+    for run in self.runs:
+      at, values = run.curve(name)
+      sums = [0.0 if len(at) else math.nan, *np.cumsum(values)]
+      totals.append(np.array(sums)[np.searchsorted(at, by, side='right')])
+    return np.mean(totals, axis=0)
 
   def _each(self, views: Views) -> Iterator[tuple[FinishedRun, Any]]:
     """Return every run with its view."""

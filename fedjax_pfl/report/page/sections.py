@@ -72,11 +72,9 @@ def _over_bytes(shown: Sequence[Line]) -> list[Panel]:
   """Draw lines over the bytes that all clients have sent and received."""
   found = []
   for group, name, rounds, accuracy in shown:
-    at, down = group.curve('bytes_down')
-    same, up = group.curve('bytes_up')
-    if len(at) and np.array_equal(at, same):
-      sent = _until(rounds, at, np.cumsum((down + up).mean(0)))
-      found += [(group, name, sent, accuracy)] * bool(sent.any())
+    sent = group.total('bytes_down', rounds) + group.total('bytes_up', rounds)
+    if (sent > 0).any():  # NaN: not recorded
+      found.append((group, name, sent, accuracy))
   largest = max((float(sent.max()) for *_, sent, _ in found), default=0)
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
   found = [(*line, sent / unit, accuracy) for *line, sent, accuracy in found]
@@ -89,17 +87,10 @@ def _over_time(shown: Sequence[Line]) -> list[Panel]:
   for group, name, rounds, accuracy in shown:
     at, seconds = group.curve('sim_seconds')
     if len(at):
-      passed = _until(rounds, at, seconds.mean(0))
+      totals = np.array([0.0, *seconds.mean(0)])
+      passed = totals[np.searchsorted(at, rounds, side='right')]
       found.append((group, name, passed, accuracy))
   return _curves(shown, found, 'simulated time', 'simulated seconds')
-
-
-def _until(
-  rounds: np.ndarray, at: np.ndarray, totals: np.ndarray
-) -> np.ndarray:
-  """Return the last of the totals, of the rounds `at`, by each round."""
-  places = np.searchsorted(at, rounds, side='right')
-  return np.concatenate([[0], totals])[places]
 
 
 def _curves(

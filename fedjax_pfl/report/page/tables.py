@@ -250,7 +250,7 @@ def cost(groups: Sequence[Group]) -> Table:
   """Return bytes sent, images per second and time of each group."""
   rows = []
   for group in groups:
-    down, up = (_sent(group, f'bytes_{way}') for way in ('down', 'up'))
+    down, up = (group.total(f'bytes_{way}') for way in ('down', 'up'))
     rounds = group.first.result['rounds']
     seconds = np.mean([run.result['seconds'] for run in group.runs])
     speeds = [run.curve('images_per_second')[1] for run in group.runs]
@@ -329,9 +329,3 @@ def runs(groups: Sequence[Group]) -> Table:
       row[Column(name.capitalize(), is_number=False)] = word(value)
     rows.append(row)
   return table_of('Runs', rows)
-
-
-def _sent(group: Group, name: str) -> float:
-  """Return the bytes of a run, the mean over seeds; NaN: not recorded."""
-  found = [run.curve(name)[1] for run in group.runs]
-  return float(np.mean([one.sum() if one.size else math.nan for one in found]))

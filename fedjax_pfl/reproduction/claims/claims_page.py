@@ -52,7 +52,7 @@ def brief(verdicts: Sequence[Verdict]) -> str:
   for verdict in verdicts:
     claim, first = verdict.claim, verdict.judged[0]
     line = (claim.name, claim.sentence, words_of(verdict))
-    numbers = (first.stated.sentence, _ours(first), _printed(first))
+    numbers = (first.stated.sentence, our_words(first), _printed(first))
     rows.append((*line, *numbers))
   return f'{effort(verdicts)}\n\n{markdown(BRIEF, rows)}'
 
@@ -152,7 +152,7 @@ def _sentences(verdict: Verdict) -> list[str]:
 
 def _comparison_row(judged: Judged) -> tuple[str, ...]:
   one, words = judged.difference, judged.verdict
-  ours, interval = _ours(judged), ''
+  ours, interval = our_words(judged), ''
   if one is not None:
     ours, interval = f'{one.mean:{SIGNED}}', 'none'
     number = len(judged.measured)
@@ -194,7 +194,7 @@ def seeds(fewest: int, most: int) -> str:
   return 'one seed' if most == 1 else f'{most} seeds'
 
 
-def _ours(judged: Judged) -> str:
+def our_words(judged: Judged) -> str:
   """Return '+5.12 (3.10 to 7.14)'; 'FedBABU 66.74 alone, print 66.32'; ''."""
   one = judged.difference
   if one is not None:

@@ -166,9 +166,9 @@ def _client_row(judged: Judged, css: str) -> Row:
   values = np.concatenate([group for groups in by_seed for group in groups])
   mean, low, high = judged.difference[:3]
   above, below = int((values > 0).sum()), int((values < 0).sum())
-  ours = f'{mean:+.1f}  ({low:.1f} to {high:.1f})'
+  ours = claims_page.our_words(judged)
   if judged.printed is not None:
-    ours += f', print {judged.printed[0]:+.1f}'
+    ours += f', print {judged.printed[0]:{claims_page.SIGNED}}'
   number = len(judged.measured)
   seeds = claims_page.seeds(number, number)
   counted = f'{seeds}: {above:,} above 0, {below:,} below'

@@ -27,13 +27,12 @@ def prepared(tmp_path, name):
 
 
 def load(tmp_path, name):
-  return load_dataset(
-    name, data_dir=str(tmp_path / 'data'), cache_dir=str(tmp_path / 'cache')
-  )
+  return load_dataset(name, data_dir=str(tmp_path / 'data'))
 
 
 @pytest.mark.parametrize('name', IMAGE_SETS)
-def test_runs_read_what_was_prepared(tmp_path, name):
+def test_runs_read_what_was_prepared(tmp_path, name, monkeypatch):
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
   splits, heard = prepared(tmp_path, name)
   dataset = load(tmp_path, name)
   for split, got, (x, y) in zip(
