@@ -23,6 +23,7 @@ have to take part, the server waits for them.
 """
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -92,8 +93,9 @@ def draw_speeds(seed: int, sigma: float, num_clients: int) -> np.ndarray:
 @may_read('client_speeds')
 def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
   """Return the K numbers of a text file, in the order of the clients' ids."""
+  file = re.sub('#[0-9a-f]{12}$', '', os.fspath(path))  # its digest
   try:
-    text = expand_home('client_speeds', path).read_text()
+    text = expand_home('client_speeds', file).read_text()
     speeds = np.array(text.replace(',', ' ').split(), float)
   except PermissionError:  # of which `may_read` makes a sentence
     raise
@@ -107,7 +109,7 @@ def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
     found = f'{speeds.size} numbers, from {speeds.min(initial=np.inf):g} on'
   raise bad_input(
     'client_speeds',
-    got=f'{path}: {found}',
+    got=f'{file}: {found}',
     expected=f'a text file of {num_clients} numbers above 0, the steps a '
     'second of every client that takes part',
     choices=['none', 'lognormal', 'FILE'],

@@ -1,6 +1,8 @@
 """From a config to typed settings; every mistake is refused in one sentence."""
 
+import hashlib
 import os
+import pathlib
 import typing
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -20,6 +22,7 @@ from fedjax_pfl.settings.hyperparameters import (
 )
 from fedjax_pfl.settings.mistakes import check_together
 from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
+from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 
 HP = 'hp.'
 TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
@@ -58,10 +61,21 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
     check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
     field.rule.check(name, flat[name])
   flat['init_from'] = os.path.expanduser(flat['init_from'])
+  if flat['client_speeds'] not in ('none', DRAWN_SPEEDS):
+    flat['client_speeds'] = _with_digest(flat['client_speeds'])
   settings = from_flat(flat)
   check_together(settings, flat)
   check_method(settings)
   return settings
+
+
+def _with_digest(speeds: str) -> str:
+  """Return 'FILE#4f0c8e21ab37', as code is named: a changed file is another."""
+  try:
+    content = pathlib.Path(speeds).expanduser().read_bytes()
+  except (OSError, RuntimeError, ValueError):  # no file, or digested already
+    return speeds
+  return f'{speeds}#{hashlib.sha256(content).hexdigest()[:12]}'
 
 
 def to_config(settings: Settings) -> dict[str, Any]:

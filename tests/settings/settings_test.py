@@ -15,6 +15,7 @@ from configs import common
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.user_code import UserCode
+from fedjax_pfl.federated.sim_time import read_speeds
 from fedjax_pfl.settings import (
   EVALUATION,
   FIELDS,
@@ -188,6 +189,17 @@ def test_a_field_that_is_left_out_has_its_default():
   assert parse_config(config) == Settings() == parse_config({})
   of_numpy = {'num_clients': np.int64(100), 'debug': np.bool_(False)}
   assert parse_config(of_numpy) == Settings()
+
+
+def test_other_numbers_in_a_file_of_speeds_are_another_run(tmp_path):
+  file, seen = tmp_path / 'speeds', set()
+  for text in ('1 2 3', '1 2 4', '1 2 3'):
+    file.write_text(text)
+    settings = parse_config({'client_speeds': str(file)})
+    seen.add(settings.training.client_speeds)
+    assert parse_config(to_config(settings)) == settings
+    assert read_speeds(settings.training.client_speeds, 3)[1] == 2
+  assert len(seen) == 2
 
 
 def test_settings_and_configs_go_to_and_fro():
