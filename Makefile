@@ -1,6 +1,6 @@
 # Two commands on a machine that has nothing but Python 3.11 or newer and make.
 #
-#   make demo   Local-only, FedAvg, FedBABU on handwritten digits: table, page
+#   make demo   Local only, FedAvg, FedBABU on handwritten digits: table, page
 #   make test   linter, formatter check and tests
 #
 #   make evidence  published cells, one after the other, at the lowest priority:
