@@ -17,7 +17,8 @@ New client: it has the global model, and fine-tunes it as all others do.
 
 Differs from the paper: local SGD has momentum here. The public code clips
 gradients to a norm of 10 (`clip_norm`), draws each client of a cohort by itself
-(Bernoulli), and adds alpha/2 |u|^2 as a weight decay, after the clipping.
+(Bernoulli), and adds alpha/2 |u|^2 as a weight decay, after the clipping. It
+tests means of w_i, over S and over all clients, without v; here w is tested.
 With `buffer_size`, compression or `dp.clip` the server adds another change than
 its client does, and its sum is no longer that of all v_i.
 """

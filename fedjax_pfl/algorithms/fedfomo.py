@@ -93,7 +93,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     held_out, rest = divided(data, hp.share)
-    held_out = own_examples.shuffled(held_out, jax.random.fold_in(rng, 2))
     params, gains = mixture(task, hp, client, held_out, rng)
     known = jnp.where(client.ids == NOBODY, client.help.shape[0], client.ids)
     help = client.help.at[known].add(gains, mode='drop')

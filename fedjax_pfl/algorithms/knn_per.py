@@ -6,7 +6,8 @@
   s_j      = exp(-|f(x) - f(x_j)|^2 / (F scale))
 
 z and f are the logits and features under w, and the k nearest are those of all
-training examples of the client in |f(x) - f(x_j)|.
+training examples of the client in |f(x) - f(x_j)|, taken in batches of random
+order, which matters to BatchNorm.
 
 Views: those of a global model, and 'neighbours' with p.
 
@@ -23,8 +24,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core import rules
+from fedjax_pfl.client import (
+  global_model,
+  local_training,
+  own_examples,
+  personalization,
+)
+from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
@@ -105,6 +111,7 @@ def store_of(
   task: Task, params: Params, data: ClientData, rng: Key, batch_size: int
 ) -> Store:
   """Return the features of all examples of the client, batch after batch."""
+  data = own_examples.shuffled(data, rng)
   length = data.index.shape[0]
   size = min(batch_size, length)
   order = jnp.arange(length)
@@ -112,7 +119,8 @@ def store_of(
   def of_batch(position):
     x, y, real = rows_in_order(data, order, position, size)
     x = task.normalise(x, rng)
-    return task.features(params, x, real.astype(x.dtype)), y, real
+    mask = real.astype(losses.float_dtype(x))
+    return task.features(params, x, mask), y, real
 
   f, y, real = lax.map(of_batch, jnp.arange(-(-length // size)))
   return Store(params, f.reshape(-1, f.shape[-1]), y.ravel(), real.ravel())

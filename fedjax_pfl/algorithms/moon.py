@@ -20,7 +20,8 @@ matters in rounds alone.
 
 Differs from the paper: no projection head, z is the input of the model's last
 layer (the default of NIID-Bench); the weights a_i are 1 by default. In the
-paper's code, z_prev of a client's first round is under the initial model.
+paper's code a client whose first round is not round 0 has z_prev under its own
+initial model.
 """
 
 from typing import NamedTuple

@@ -47,13 +47,6 @@ PRIVATE_LEAVES = ()
 class Server(NamedTuple):
   round: Array
   params: Params
-  total: Params  # sum of c_i over all clients: N c
-  num_clients: Array  # [] N, from the first round on; 1 before
-
-
-class Down(NamedTuple):
-  round: Array
-  params: Params
   variate: Params  # c
 
 
@@ -88,27 +81,23 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def init_server(rng):
     clock, params = averaging.init_server(rng)
-    return Server(clock, params, optax.tree.zeros_like(params), clock + 1)
+    return Server(clock, params, optax.tree.zeros_like(params))
 
   def aggregate(server, up, senders):
     mean = averaging.aggregate(server, up.params, senders)
-    total = jax.tree.map(jnp.add, server.total, senders.sum(up.change))
-    return Server(*mean, total, jnp.asarray(senders.num_clients, jnp.int32))
+    change = senders.sum(up.change)
+    variate = jax.tree.map(
+      lambda c, d: c + d / senders.num_clients, server.variate, change
+    )
+    return Server(*mean, variate)
 
   algorithm = averaging._replace(
     init_server=init_server,
     init_client=lambda server, data, rng: optax.tree.zeros_like(server.params),
-    download=download,
+    download=lambda server, variate: server,
     aggregate=aggregate,
   )
   return (Stage('scaffold', hp.train.rounds, algorithm),)
-
-
-def download(server: Server, variate: Params) -> Down:
-  """Return the model and c; a client has its own variate."""
-  del variate
-  mean = jax.tree.map(lambda leaf: leaf / server.num_clients, server.total)
-  return Down(server.round, server.params, mean)
 
 
 def against(drift: Params, rate: Array) -> optax.GradientTransformation:

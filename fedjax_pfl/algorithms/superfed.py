@@ -248,7 +248,7 @@ def twin_mask(task: Task, twice: str) -> Mask:
   """
 
   def is_kernel(name):
-    return name.split('/')[-1] == 'kernel'
+    return name.endswith('kernel')  # an LSTM's are w1_kernel, u1_kernel, ..
 
   if twice == 'all' or all(map(is_kernel, trees.leaf_names(task.is_head))):
     return trees.invert(norm_stats.mask(task.is_head))

@@ -1,4 +1,4 @@
-"""Sums over all examples of a client, batch after batch in stored order.
+"""Sums over all examples of a client, batch after batch.
 
 Each batch is its own BatchNorm batch, as in the public code of FedBABU.
 """
@@ -54,7 +54,11 @@ def class_sums(
 def mean_losses(
   task: Task, models: Params, data: ClientData, rng: Key, batch_size: int
 ) -> Array:
-  """Return the mean loss of each of the models [M, ...], as in testing: [M]."""
+  """Return the mean loss of each of the models [M, ...], as in testing: [M].
+
+  In a random order, which matters to BatchNorm.
+  """
+  data = shuffled(data, jax.random.fold_in(rng, 2))
 
   def loss(params, batch):
     logits = task.logits(params, batch.x, batch.mask)

@@ -105,6 +105,21 @@ def test_a_partial_batch_counts_less_for_the_choice_of_ifca(float64):
   assert_close(*(own_examples.mean_losses(*args, size) for size in (4, 9)))
 
 
+def test_batches_of_a_choice_are_of_random_order(float64):
+  """In the stored order, which may be sorted, BatchNorm sees one class."""
+  task, data = make_task(noise=0), client_of(make_data((9,)), 0)
+  params = task.init(KEY(0))
+  models = jax.tree.map(lambda leaf: leaf[None], params)
+  rows = own_examples.shuffled(data, jax.random.fold_in(KEY(1), 2)).index
+  batches = [
+    Batch(task.normalise(data.x[own], KEY(1)), data.y[own], jnp.ones(3))
+    for own in rows[:9].reshape(3, 3)
+  ]
+  want = [task.loss(params, batch, KEY(1)) for batch in batches]
+  got = own_examples.mean_losses(task, models, data, KEY(1), 3)
+  assert_close(got[0], sum(want) / 3)
+
+
 def test_the_norm_of_steps_of_fednova():
   """beta = 1/2: 1 + 3/2 + 7/4, and none of no step."""
   norms = fednova.norm_of_steps(jnp.array([0, 1, 3]), 0.5)

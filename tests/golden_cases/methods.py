@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedjax_pfl.algorithms import per_fedavg, scaffold
+from fedjax_pfl.algorithms import per_fedavg
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.federated.rounds import init_states, make_round
 from golden_cases.inputs import (
@@ -297,7 +297,7 @@ SCAFFOLD = partial(
   name='scaffold',
   server=lambda server: {
     'global': server.params,
-    'c_global': scaffold.download(server, None).variate,
+    'c_global': server.variate,
   },
   kept=lambda variate, uploaded: {'c_{0}/{1}': variate},
   run=jax.jit,
