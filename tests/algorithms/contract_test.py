@@ -41,9 +41,8 @@ from helpers import (
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.analysis.method_page import NEW_CLIENT, paragraph
-from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Stage, private_names
+from fedjax_pfl.core.algorithm import Stage, private_names
 from fedjax_pfl.core.trees import kinds
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.new_clients import first_state
@@ -153,25 +152,15 @@ def test_file_declares_its_parts(name):
   assert any('<-' in line for line in text.splitlines()), 'no equation'
   assert 'Differs from the paper' in text
   assert paragraph(NEW_CLIENT, module), 'what does a new client do?'
-  hp = module.HParams()
-  assert isinstance(hp.train, local_training.LocalTraining)
-  assert isinstance(hp.finetune, personalization.Finetuning)
-  assert module.build(make_task(), hp)
+  assert module.build(make_task(), module.HParams())
 
 
 @every_method()
-def test_stages_are_records_of_functions(name):
+def test_stages_have_names_and_hand_out_training_data_alone(name):
   stages = stages_of(name)
-  assert isinstance(stages, tuple) and stages
   assert len({stage.name for stage in stages}) == len(stages)
   for stage in stages:
-    assert isinstance(stage, Stage) and isinstance(stage.algorithm, Algorithm)
     assert stage.name and stage.rounds >= 1
-    *functions, respond, global_model = stage.algorithm
-    assert respond is None or callable(respond)
-    assert all(map(callable, functions))
-    assert global_model is None or callable(global_model)
-    # Training data alone: no test example can be handed to it.
     handed = inspect.signature(stage.algorithm.personalize).parameters.values()
     assert [one.name for one in handed] == ['server', 'client', 'data', 'rng']
     assert {one.kind for one in handed} == {inspect._POSITIONAL_OR_KEYWORD}

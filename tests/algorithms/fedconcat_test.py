@@ -1,16 +1,13 @@
 """FedConcat: what its golden cases do not say."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
   KEY,
-  TRAIN,
   assert_close,
   assert_same_bits,
   build,
-  client_of,
   make_data,
   make_task,
   play,
@@ -88,17 +85,6 @@ def test_features_are_not_stored_where_that_is_not_exact(task, reason):
   assert last.prepare_data(server, DATA) is DATA
   *_, always = small(task, cache='always')
   assert 'not what the paper does' in always.note
-
-
-def test_a_client_takes_three_steps_at_most():
-  """Of 30 examples in batches of 4; another has two batches, one none."""
-  data = make_data((30, 7, 0))
-  train = TRAIN._replace(epochs=5)
-  first, last = small(train=train)
-  server, _ = last.initialize(*begin(first, data, KEY(1)), data)
-  train = last.algorithm.local_update
-  steps = jax.jit(lambda own: train(server, (), own, KEY(2))[2]['num_steps'])
-  assert [steps(client_of(data, i)) for i in range(3)] == [3, 2, 0]
 
 
 @pytest.mark.parametrize(

@@ -69,14 +69,6 @@ def begin_ifca(start, clusters):
   build('ifca', task, clusters=clusters)[0].algorithm.init_server(KEY(0))
 
 
-def test_load_returns_the_file_of_that_name():
-  for name in ALGORITHMS:
-    assert load(name).__name__ == f'fedjax_pfl.algorithms.{name}'
-  message = refused(load, 'fedbabbu')
-  assert message.startswith("algorithm: got 'fedbabbu', expected the name of a")
-  assert '(did you mean fedbabu?)' in message
-
-
 def test_a_new_file_is_all_it_takes(tmp_path, monkeypatch):
   package = importlib.import_module('fedjax_pfl.algorithms')
   monkeypatch.setattr(package, '__path__', [*package.__path__, str(tmp_path)])

@@ -24,15 +24,6 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK, DATA = make_task(), make_data()
 
 
-def test_local_models_do_not_change_during_federation(float64):
-  """And do not decay, either."""
-  assert TRAIN.weight_decay > 0
-  stages = build('superfed')
-  assert [stage.name for stage in stages] == ['federation', 'personalisation']
-  before, after = (play(stages[:1], DATA, rounds=n)[1].local for n in (0, 1))
-  assert_same_bits(after, before)
-
-
 def test_every_step_of_every_client_draws_anew():
   """Local models of 1, a server of 0 and no learning: losses are lambdas."""
   train = TRAIN._replace(learning_rate=lambda clock: 0.0)

@@ -11,10 +11,10 @@ import pytest
 from helpers import KEY, assert_same_bits, client_of, refused
 
 from fedjax_pfl.analysis import id_ood, open_run
-from fedjax_pfl.analysis.id_ood import measure, score_by_class, split_scores
+from fedjax_pfl.analysis.id_ood import measure, score_by_class
 from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
 from fedjax_pfl.data.label_counts import label_counts_of_clients
-from fedjax_pfl.evaluation.metrics import ClassScores, score_view
+from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -142,15 +142,3 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   query = np.asarray(halved.eval_data[1].count)
   assert (query < np.asarray(experiment.test.count)).any()
   np.testing.assert_array_equal(scores['initial'].count.sum(1), query)
-
-
-def test_accuracy_of_two_clients_by_hand():
-  """Client 0 owns classes 0 and 2: (3 + 1) / (4 + 4), and 1 / 2 of class 1.
-
-  Client 1 owns all: 100 (3 + 0 + 4) / (4 + 2 + 4), and nothing else.
-  """
-  correct = np.array([[3, 1, 1], [3, 0, 4]])
-  owned = np.array([[1, 0, 1], [1, 1, 1]]) > 0
-  split = split_scores(ClassScores(correct, np.array([4, 2, 4])), owned)
-  np.testing.assert_allclose(accuracies(split.own), [50, 70])
-  np.testing.assert_allclose(accuracies(split.other), [50, np.nan])

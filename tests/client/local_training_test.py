@@ -9,6 +9,7 @@ import optax
 import pytest
 from helpers import (
   BATCH,
+  FINETUNE,
   KEY,
   TRAIN,
   assert_close,
@@ -18,7 +19,7 @@ from helpers import (
   params_of,
 )
 
-from fedjax_pfl.client import local_training
+from fedjax_pfl.client import local_training, personalization
 from fedjax_pfl.core.types import Batch
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -85,15 +86,12 @@ def test_a_snapshot_is_the_fit_that_ends_there():
   assert not np.allclose(first, second)
 
 
-def test_metrics_of_a_loss_are_recorded():
-  def loss(tree, batch, key):
-    return tree**2 + 1, {'square': tree**2}
-
-  batching = local_training.Batching(2, 1, TASK.normalise, shuffle=False)
-  start, tx = jnp.ones(()), optax.sgd(0.25)
-  tree, info = local_training.fit(
-    loss, start, client_of(DATA, 3), KEY(0), tx=tx, batching=batching
-  )
-  assert tree == 0.25  # halved twice
-  np.testing.assert_array_equal(info.losses, [2, 1.25, 0, 0, 0])
-  np.testing.assert_array_equal(info.metrics()['square'], [1, 0.25, 0, 0, 0])
+def test_finetuning_is_a_fit_on_training_inputs():
+  """SGD with momentum at its own rate, on augmented images, without decay."""
+  personal, data = FINETUNE._replace(epochs=(3, 1, 3)), client_of(DATA, 4)
+  models = personalization.finetune(TASK, PARAMS, data, KEY(0), personal)
+  assert list(models) == ['finetuned_1', 'finetuned']
+  tx = optax.sgd(personal.learning_rate, personal.momentum)
+  _, want = fit(TASK, data, 3, tx, shuffle=True, stops=(1, 3))
+  got = models['finetuned_1'], models['finetuned']
+  assert_close(got, want.snapshots)

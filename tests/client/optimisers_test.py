@@ -1,12 +1,11 @@
 """Learning rates, and optimisers of local training, or of some steps.
 
-Of some leaves: personalization_test.py.
+Of some leaves: golden cases (fedbabu, finetune_head), and partial_test.py.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from helpers import refused
 
@@ -38,16 +37,6 @@ def test_a_decay_begins_with_the_first_round():
   schedule = optimisers.step_schedule(1.0, 10, (0.5,), 0.9)
   got = [float(schedule(r)) for r in (0, 1, 5)]
   np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
-
-
-def test_steps_left_out_change_neither_parameters_nor_momentum():
-  """g = 1, beta = 1/2: m = 1 and 1 + 1/2, in every other step."""
-  tx = optimisers.at_steps(optax.sgd(1.0, 0.5), lambda step: step % 2 == 1)
-  state, moves = tx.init(jnp.zeros(())), []
-  for _ in range(4):
-    update, state = tx.update(jnp.ones(()), state)
-    moves.append(float(update))
-  assert moves == [0.0, -1.0, 0.0, -1.5]
 
 
 def test_a_word_of_local_training_that_is_none_is_refused():

@@ -7,9 +7,7 @@ from helpers import assert_close, build, long, make_data, play, refused
 
 from fedjax_pfl.client.server_optimiser import (
   ServerOptimiser,
-  State,
   optimised,
-  step,
 )
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
@@ -38,16 +36,6 @@ def test_a_step_of_one_is_the_mean(name):
       jax.tree.leaves(moved.params), jax.tree.leaves(mine.params), strict=True
     )
   )
-
-
-@pytest.mark.parametrize(
-  ('name', 'v'), [('adagrad', 5.0), ('adam', 2.5), ('yogi', 3.0)]
-)
-def test_second_moments_by_hand(name, v):
-  """D = 2, v = 1, beta_2 = 1/2."""
-  start = State({'w': 0.0}, {'w': 1.0})
-  optimiser = ServerOptimiser(name, beta_2=0.5)
-  assert step(optimiser, {'w': 0.0}, {'w': 2.0}, start)[1].v == {'w': v}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.algorithms import available
 from fedjax_pfl.data.preparation import download
 
 COMMAND = 'experiments/methods.py --write'
@@ -42,9 +41,3 @@ def test_the_docs_have_the_current_table_and_pages():
   pages = {path for path in folder.iterdir() if path.suffix != '.tex'}
   assert pages == {*found} - {methods.FILE}
   assert sum('$$' in text for text in found.values()) >= 18
-
-
-def test_golden_cases_are_counted_by_the_code_that_made_them():
-  origins = methods.golden_origins(available())
-  assert origins['fedbabu'] == 'FedBABU 2' and origins['centralized'] == 'none'
-  assert origins['apfl'] == 'independent 4, SuPerFed 1'

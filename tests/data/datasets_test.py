@@ -44,24 +44,6 @@ def test_digits_have_the_same_bits_on_every_machine():
   assert load_dataset('digits').fingerprint == '186130151517'
 
 
-@pytest.mark.long  # scikit-learn loads in two seconds
-def test_digits_are_split_by_class_in_the_order_of_the_file():
-  from sklearn.datasets import load_digits
-
-  x, y = load_digits(return_X_y=True)
-  dataset = load_dataset('digits')
-  assert dataset.train.x.shape == (1442, 8, 8, 1)
-  assert dataset.test.x.shape == (355, 8, 8, 1)
-  assert dataset.train.x.max() == 255
-  for label in range(10):
-    own = x[y == label].reshape(-1, 8, 8, 1)
-    held_out = np.arange(len(own)) % 5 == 4
-    for images, rows in ((dataset.train, ~held_out), (dataset.test, held_out)):
-      np.testing.assert_allclose(
-        images.x[images.y == label] * (16 / 255), own[rows], atol=0.04
-      )
-
-
 def test_other_accounts_may_read_prepared_arrays_as_any_folder(tmp_path):
   folder = folder_of('cifar10', tmp_path)
   left = folder.parent / f'{stored_arrays.HALF}of_a_killed_process'

@@ -144,9 +144,3 @@ def test_rotation_is_pils(shape):
   assert (got != want).mean() < 1e-3  # PIL's angles are fixed-point numbers
   assert (got[0] == x[0]).all()
   assert (got[1] == 0).any()
-
-
-def test_none_changes_nothing():
-  x = np.random.default_rng(0).standard_normal((2, 3, 3, 5), np.float32)
-  for transform in make_transforms('none', (3, 3, 5)):
-    assert transform(x, KEY(0)) is x

@@ -82,15 +82,3 @@ def test_half_precision_rounds_no_average():
   slope = slopes['bn'][norm_stats.MEAN]
   bias = params['conv']['bias'].astype('bfloat16').astype('float32')
   np.testing.assert_allclose(slope, fine - bias, rtol=1e-6)
-
-
-def test_without_them_the_program_has_none():
-  """Of 'batch' the functions of statistics return what they are given."""
-  task = norm_task(running_statistics=False)
-  params = jax.eval_shape(task.init, KEY(0))
-  assert not norm_stats.names_of(params)
-  both = task.is_head, norm_stats.with_all(task.is_head)
-  assert both[0] == both[1]
-  assert norm_stats.taken_from(params, params) == params
-  program = str(jax.make_jaxpr(norm_stats.learned)(params))
-  assert program == str(jax.make_jaxpr(lambda tree: tree)(params))

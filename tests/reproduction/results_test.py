@@ -36,13 +36,6 @@ def test_a_run_is_found_below_runs_under_any_name(tmp_path):
   assert len(results.paths) == 2 and len([*results.evaluations()]) == 1
 
 
-def test_a_finished_run_with_a_damaged_file_is_refused(tmp_path):
-  path = make_run(tmp_path / 'runs' / 'a') / run_dir.CLIENTS
-  path.write_bytes(b'')
-  message = refused(Results, tmp_path)
-  assert f'{path}, which is missing or not as the run wrote it' in message
-
-
 def test_runs_of_another_machine_may_not_disagree(tmp_path):
   run = make_run(tmp_path / 'runs' / 'a')
   make_run(tmp_path / 'runs' / 'b', more=1e-8)  # rounding

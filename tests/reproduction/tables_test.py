@@ -58,18 +58,6 @@ def test_every_printed_number_is_a_cell_once():
     assert len(places) == len(table.cells), table.name
 
 
-def test_settings_hold_to_the_rules():
-  runs = []
-  for cell in load_cells():
-    evaluated = replaced(cell.settings, cell.evaluation)
-    runs += [(cell.settings, cell.init_from), (evaluated, cell.init_from)]
-    if cell.init_from:
-      runs.append((cell.init_from, None))
-  for run in {identify(*run): run for run in runs}.values():
-    settings = parse(*run)
-    assert settings.seed == 0 and not settings.system.quick
-
-
 def test_the_page_has_the_number_of_trainings():
   """By their keys; a run of no rounds evaluates the model of another."""
   cells = [cell for cell in load_cells() if cell.published.mean is not None]

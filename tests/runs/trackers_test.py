@@ -134,9 +134,5 @@ def test_a_package_that_is_absent_is_a_sentence_and_no_file(
 
   with pytest.raises(BadInput) as caught:
     begin(tmp_path / 'run', 'wandb')
-  assert str(caught.value) == (
-    "tracker: got 'wandb, which is not installed here', expected the package "
-    'wandb: pip install wandb. Choices: none, mlflow. Likely cause: it is '
-    'optional, and this environment is without it.'
-  )
+  assert 'wandb: pip install wandb. Choices: none, mlflow' in str(caught.value)
   assert not (tmp_path / 'run').exists()

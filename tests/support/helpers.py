@@ -16,7 +16,6 @@ from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData, Outputs, Task
-from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.federated.rounds import begin, make_round
 
 ALGORITHMS = available()
@@ -236,21 +235,6 @@ def play(stages, data, rounds=2, cohort=COHORT, seed=1, **options):
       )
       history.append(metrics)
   return server, clients, history
-
-
-def evaluate(stages, server, clients, train, test, task=None):
-  """Return the scores and the models of all views of all clients."""
-  algorithm = stages[-1].algorithm
-  views = view_names(algorithm, server, clients, train)
-  evaluate = make_evaluate(
-    algorithm,
-    (task or make_task()).normalise,
-    views,
-    batch_size=BATCH,
-    keep_models=True,
-  )
-  ids = jnp.arange(len(train.count))
-  return evaluate(server, clients, ids, train, test, KEY(5))
 
 
 def assert_same_bits(got, want):

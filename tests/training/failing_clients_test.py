@@ -12,7 +12,6 @@ from small_runs import (
   assert_same_run,
   make_experiment,
   record,
-  restored,
   server_of,
   spoil_upload,
   with_algorithm,
@@ -132,14 +131,6 @@ def has_sent(drawn):
   is_excluded = cohorts == client
   is_excluded[np.arange(ROUNDS) != number] = False
   return stays & ~is_excluded
-
-
-def test_clients_that_always_fail_keep_their_state(run, drawn):
-  others = np.setdiff1d(np.arange(CLIENTS), drawn[0][has_sent(drawn)])
-  assert others.size
-  heads = restored(run.experiment, run.path).clients['head']['kernel']
-  same = [np.array_equal(head, heads[others[0]]) for head in heads]
-  assert np.flatnonzero(same).tolist() == others.tolist()
 
 
 # ---- runs that stop

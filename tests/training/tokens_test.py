@@ -175,7 +175,6 @@ def test_an_unknown_symbol_is_refused(tmp_path):
     ({'partition': 'shards'}, 'shards for shakespeare, whose tokens'),
     ({'algorithm': 'knn_per'}, 'knn_per for tokens with a label each'),
     ({'scoring': 'batches'}, 'expected exact: batches are of examples'),
-    ({'model': 'convnet3'}, 'convnet3 for inputs of int32'),
     ({'dataset': 'digits'}, 'char_lstm: got (8, 8, 1), expected (length,)'),
   ],
 )

@@ -8,22 +8,10 @@ from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.partitions.dirichlet import deal_shares
-from fedjax_pfl.data.partitions.shards import deal_blocks
 
 
 def as_lists(indices):
   return [rows.tolist() for rows in indices]
-
-
-def test_shards():
-  # Class 0 holds rows 0 1 2 4 6 in three blocks: rest 2, so the last two rows
-  # go one each to the first blocks: (0, 4) (1, 6) (2).
-  labels = np.array([0, 0, 0, 1, 0, 1, 0])
-  assignment = np.array([[0, 1], [0, 0]])
-  indices = deal_blocks(labels, assignment, lambda left: left - 1)
-  assert as_lists(indices) == [[2, 3, 5], [1, 6, 0, 4]]
-  indices = deal_blocks(labels, assignment, lambda left: 0)
-  assert as_lists(indices) == [[0, 4, 3, 5], [1, 6, 2]]
 
 
 def test_dirichlet_cuts_at_the_rounded_cumulative_proportions():

@@ -127,17 +127,6 @@ def test_values_and_gradients_are_those_of_the_definition(fn, how, platform):
 
 
 @every_way
-@pytest.mark.parametrize('fn', [skipped, convolved, separable])
-def test_padding_does_not_matter(fn, how):
-  """Outputs and gradients do not depend on padded rows, and they get none."""
-  scale, bias, x, *rest = arguments(fn)
-  want = slopes(fn, how, 'cpu', MASK, scale, bias, x, *rest)
-  got = slopes(fn, how, 'cpu', MASK, scale, bias, x.at[3].set(1e4), *rest)
-  assert_close(got, want)
-  assert not got[0][3].any() and not got[3][3].any()
-
-
-@every_way
 @every_layer
 def test_an_empty_batch_is_finite(fn, how):
   """Its outputs are zeros, and so are their gradients."""
