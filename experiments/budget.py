@@ -9,9 +9,7 @@ trained.
 import commandline
 from absl import flags
 
-CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/digits.py:fedconcat[,quick]'
-)
+CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 
 
 def main(overrides):

@@ -21,7 +21,6 @@ WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
 
 
 def main():
-  # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.claims import claims_page, write

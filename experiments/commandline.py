@@ -25,6 +25,7 @@ from absl import app, flags, logging
 from ml_collections import config_dict
 
 ROOT = Path(__file__).parents[1]
+CONFIG = 'a config file, e.g. configs/digits.py:fedbabu[,quick]'  # the flag
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
 # A ~ that the shell leaves there; other fields have theirs replaced later.
 HOME = re.compile(r'^(--?\w+=)~(?=/|$)')
@@ -269,7 +270,6 @@ def _is_bad_input(error: Exception) -> bool:
 
 
 def _error(name: str, **parts: Any) -> Exception:
-  # Imported here: the package brings jax, and --help needs none of it.
   from fedjax_pfl.core.errors import bad_input
 
   return bad_input(name, **parts)

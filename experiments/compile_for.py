@@ -19,9 +19,7 @@ from absl import flags
 
 from experiments.accelerators import environment
 
-CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
-)
+CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 PLATFORM = flags.DEFINE_string('platform', 'cuda', 'tpu or cuda')
 TOPOLOGY = flags.DEFINE_string(
   'topology', '', 'devices, e.g. v5e:2x2 or h100:8; those two if not given'

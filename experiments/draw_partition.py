@@ -10,9 +10,7 @@ beside it.
 import commandline
 from absl import flags
 
-CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
-)
+CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
 
 

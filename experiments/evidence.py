@@ -7,11 +7,6 @@ in the order of their worth. Finished ones are reused, stopped ones continue
 after their last checkpoint, and one that diverges ends alone. When the time is
 up, a training saves a checkpoint after its round; the same command goes on.
 
-A CPU is one device a core, each of which trains clients of its own: 1.0 to 2.4
-times as fast as one device (docs/performance.md), and the numbers are its own
-up to rounding. --xla_force_host_platform_device_count in $XLA_FLAGS chooses
-another number of devices.
-
 Below --results it leaves what experiments/reproduce.py leaves: the summary, the
 tables, and run directories, of which git keeps the numbers.
 

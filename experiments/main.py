@@ -21,9 +21,7 @@ or all of them with --coordinator=auto, on SLURM, TPU pods and the like.
 import commandline
 from absl import flags
 
-CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
-)
+CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 WORKDIR = flags.DEFINE_string('workdir', None, 'the directory of the run')
 FORECAST = flags.DEFINE_bool(
   'forecast', False, 'print the memory that the run takes, and stop'
@@ -43,7 +41,6 @@ def main(overrides):
   settings = commandline.read_settings(CONFIG.value, overrides)
   if not FORECAST.value:
     commandline.require('workdir')
-  # Imported here: a mistyped flag should not wait for jax.
   from fedjax_pfl.core import machine
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.training import multihost

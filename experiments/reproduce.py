@@ -37,7 +37,6 @@ DRY_RUN = flags.DEFINE_bool(
 
 
 def main():
-  # Imported here: a mistyped flag should not wait for jax.
   from configs.tables.common import load_configs, load_table
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction import summary_rows, table_files

@@ -19,9 +19,7 @@ import shlex
 import commandline
 from absl import flags
 
-CONFIG = flags.DEFINE_string(
-  'config', None, 'a config file, e.g. configs/digits.py:fedbabu[,quick]'
-)
+CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 GRID = flags.DEFINE_multi_string(
   'grid', [], 'a field and its values: learning_rate=0.1,0.03'
 )

@@ -2,11 +2,7 @@
 
 They are of each stage its beginning and its round, and of the last one the
 tests. Each is a function and the shapes of its arguments, placed on devices as
-`federated/placement.py` and `federated/sharding.py` place arrays:
-
-  states of clients      divided over the mesh, device d owns the rows from
-                         d K'/D on, K' = K rounded up to a multiple of D
-  all other arguments    on every device
+`federated/placement.py` and `federated/sharding.py` place arrays.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

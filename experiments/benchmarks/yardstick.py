@@ -51,17 +51,15 @@ class Ranking(NamedTuple):
   left_out: str  # a sentence, or ''
 
 
+@functools.cache  # evaluation has the variants of training
 def ranking(case: Case) -> Ranking:
   """Return the variants of a case by their time for a round.
 
   Our devices are not theirs: the order is found once for all of them. On a GPU
   there is one process, on a CPU also one a core, but not more than clients.
   """
-  return _ranking(case._replace(devices=1))
-
-
-@functools.cache  # evaluation has the variants of training
-def _ranking(case: Case) -> Ranking:
+  if case.devices > 1:
+    return ranking(case._replace(devices=1))
   runs, left_out = {}, ''
   several = min(num_cores(), case.clients)
   on_cpu = jax.default_backend() == 'cpu'

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core import atomic_files, progress
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.reproduction import summary_rows
@@ -208,7 +208,7 @@ def work_through(
   """
   folder.mkdir(parents=True, exist_ok=True)
   with contextlib.ExitStack() as stack:
-    lock.acquire(folder, _refuse_second)
+    lock.acquire(folder, 'results')
     stack.callback(lock.release, folder)
     summary_rows.read_csv(folder / summary_rows.SUMMARY)  # refused before a run
     for place in (folder, folder / FOLDER):
@@ -254,16 +254,6 @@ def _do_steps(
       write()  # a training is in cells of several tables
   if refused and not is_any_done:
     raise next(iter(refused.values()))
-
-
-def _refuse_second(folder: pathlib.Path, owner: str) -> BadInput:
-  return bad_input(
-    'results',
-    got=f'{folder}, where {owner} works through a queue',
-    expected='a folder of results with one such process',
-    choices=['wait until it is done', 'stop it', 'another --results'],
-    cause='the same command was started twice',
-  )
 
 
 @contextlib.contextmanager

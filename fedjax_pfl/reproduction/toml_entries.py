@@ -3,13 +3,13 @@
 A mistake is a sentence that begins with the file and the number of the entry.
 """
 
-import math
 import pathlib
 import tomllib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.rules import at_least
 from fedjax_pfl.reproduction.cells import Table
 
 LoadTable = Callable[[str], Table]
@@ -26,14 +26,10 @@ def _are_seeds(value: Any) -> bool:
   return are_whole and 0 < len(seeds) == len({*seeds})
 
 
-def _is_time(value: Any) -> bool:
-  return type(value) in (int, float) and 0 <= value < math.inf
-
-
 # Fields that are no texts: whether a value is one, and what is expected.
 OTHERS = {
   'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
-  'minutes': (_is_time, 'a number of minutes, from 0 on'),
+  'minutes': (at_least(0, '').holds, 'a number of minutes, from 0 on'),
   'comparisons': (bool, 'one or more [[claims.comparisons]]'),
 }
 

@@ -12,7 +12,6 @@ import os
 import pathlib
 import socket
 import time
-from collections.abc import Callable
 
 from fedjax_pfl.core.errors import bad_input
 
@@ -28,31 +27,17 @@ ABSENT = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _held: dict[str, list[int]] = {}
 
 
-def _refuse_run(folder: pathlib.Path, owner: str) -> Exception:
-  return bad_input(
-    'workdir',
-    got=f'{folder}, which {owner} is writing',
-    expected='a run that no other process writes',
-    choices=['wait until it is done', 'stop it', 'another --workdir'],
-    cause='the same command was started twice',
-  )
-
-
-def acquire(
-  folder: pathlib.Path,
-  refusal: Callable[[pathlib.Path, str], Exception] = _refuse_run,
-) -> None:
+def acquire(folder: pathlib.Path, flag: str = 'workdir') -> None:
   """Take the lock of a directory; refuse where another process has it.
 
   A process may take it again, and releases it as often. Where it is refused,
-  nothing is written; `refusal` makes the exception from the directory and the
-  words for its owner.
+  nothing is written; `flag` is what the user calls the directory.
   """
   key = os.path.realpath(folder)
   if key in _held:
     _held[key][1] += 1
   elif fcntl is not None:
-    _held[key] = [_open_locked(folder, refusal), 1]
+    _held[key] = [_open_locked(folder, flag), 1]
 
 
 def release(folder: pathlib.Path) -> None:
@@ -68,9 +53,7 @@ def release(folder: pathlib.Path) -> None:
     os.close(handle)
 
 
-def _open_locked(
-  folder: pathlib.Path, refusal: Callable[[pathlib.Path, str], Exception]
-) -> int:
+def _open_locked(folder: pathlib.Path, flag: str) -> int:
   """Return the open file of the lock, with the name of this process."""
   path = folder / NAME
   while True:
@@ -80,7 +63,13 @@ def _open_locked(
     except BlockingIOError as error:
       owner = os.pread(handle, 200, 0).decode(errors='replace')
       os.close(handle)
-      raise refusal(folder, owner or 'another process') from error
+      raise bad_input(
+        flag,
+        got=f'{folder}, which {owner or "another process"} is writing',
+        expected='a directory that no other process writes',
+        choices=['wait until it is done', 'stop it', f'another --{flag}'],
+        cause='the same command was started twice',
+      ) from error
     except OSError as error:
       if error.errno not in ABSENT:
         os.close(handle)
