@@ -95,6 +95,7 @@ def effort(verdicts: Sequence[Verdict]) -> str:
     return 'No training is behind these claims yet.'
   hours = sum(map(_hours, found))
   machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
+  machines = machines.replace(', 1 cores', ', 1 core')
   return (
     f'The claims rest on {len(found)} trainings, which took {hours:.1f} hours '
     f'on machines that often did other work: {machines}.'
