@@ -30,7 +30,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
 from fedjax_pfl.core.types import Array, ClientData
@@ -93,10 +93,13 @@ def draw_speeds(seed: int, sigma: float, num_clients: int) -> np.ndarray:
 @may_read('client_speeds')
 def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
   """Return the K numbers of a text file, in the order of the clients' ids."""
-  file = re.sub('#[0-9a-f]{12}$', '', os.fspath(path))  # its digest
+  name = re.fullmatch('(.*?)(?:#([0-9a-f]{12}))?', os.fspath(path), re.DOTALL)
+  file, digest = name.groups()  # the digest is of the content, in a config
   try:
-    text = expand_home('client_speeds', file).read_text()
-    speeds = np.array(text.replace(',', ' ').split(), float)
+    place = expand_home('client_speeds', file)
+    speeds = np.array(place.read_text().replace(',', ' ').split(), float)
+    if digest and not atomic_files.sha256(place).startswith(digest):
+      raise ValueError(f'other content than {digest}, that of the run')
   except PermissionError:  # of which `may_read` makes a sentence
     raise
   except (OSError, ValueError) as error:

@@ -1,6 +1,5 @@
 """From a config to typed settings; every mistake is refused in one sentence."""
 
-import hashlib
 import os
 import pathlib
 import typing
@@ -12,6 +11,7 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.settings.field import MAX_SEED
 from fedjax_pfl.settings.hyperparameters import (
@@ -72,10 +72,11 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
 def _with_digest(speeds: str) -> str:
   """Return 'FILE#4f0c8e21ab37', as code is named: a changed file is another."""
   try:
-    content = pathlib.Path(speeds).expanduser().read_bytes()
-  except (OSError, RuntimeError, ValueError):  # no file, or digested already
+    digest = atomic_files.sha256(pathlib.Path(speeds).expanduser())
+  except (RuntimeError, ValueError):  # no name of a file
     return speeds
-  return f'{speeds}#{hashlib.sha256(content).hexdigest()[:12]}'
+  # Without a digest there is no such file, or its name has the digest.
+  return f'{speeds}#{digest[:12]}' if digest else speeds
 
 
 def to_config(settings: Settings) -> dict[str, Any]:

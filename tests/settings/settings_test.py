@@ -200,6 +200,9 @@ def test_other_numbers_in_a_file_of_speeds_are_another_run(tmp_path):
     assert parse_config(to_config(settings)) == settings
     assert read_speeds(settings.training.client_speeds, 3)[1] == 2
   assert len(seen) == 2
+  file.write_text('2 2 3')
+  refused = helpers.refused(read_speeds, min(seen), 3)
+  assert 'other content than' in refused
 
 
 def test_settings_and_configs_go_to_and_fro():
