@@ -146,6 +146,8 @@ def build_experiment(
     start.check_head(task, settings.model)
     task = start.begin(task)
   stages, budget = stages_and_budget(settings, task, shape, log)
+  if idle := idle_failures(settings, stages):
+    log(idle)
   data = build_data(settings, log)
   for stage in stages:
     stage.validate_clients(data.train)
@@ -176,6 +178,19 @@ def stages_and_budget(
 
   budget = privacy_budget.make_budget(settings, quick, shape, log)
   return budget.around(stages), budget
+
+
+def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
+  """Return what is set though it does nothing where all clients take part."""
+  waits = [stage.name for stage in stages if stage.full_participation]
+  own = settings.training
+  named = {'dropout_rate': own.dropout_rate, 'deadline': own.deadline}
+  named['on_divergence=exclude'] = settings.system.on_divergence == 'exclude'
+  idle = [name for name, value in named.items() if value]
+  if not (waits and idle):
+    return ''
+  names, fields = ', '.join(waits), ', '.join(idle)
+  return f'{names}: all clients take part; no effect of {fields}'
 
 
 def build_timing(

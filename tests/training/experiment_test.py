@@ -10,9 +10,9 @@ from small_runs import settings_of
 from configs import fedbabu_cifar10
 from fedjax_pfl.data.images import Images, make_dataset
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.build import build_experiment, idle_failures
 from fedjax_pfl.training.build_data import build_data, first_examples
-from fedjax_pfl.training.build_method import peek_shape
+from fedjax_pfl.training.build_method import outline_stages, peek_shape
 
 # Moving arrays to the device goes by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}
@@ -74,6 +74,16 @@ def test_what_the_data_do_not_allow_is_refused_before_compiling(compiled):
     "fewer (the smallest has 71)', expected two batches or more"
   ) in message
   assert set(compiled) <= MOVES
+
+
+def test_failures_that_cannot_happen_are_named():
+  """All clients take part in FedDBE's first round."""
+  changes = {'algorithm': 'feddbe', 'dropout_rate': 0.2}
+  settings = parse_config(settings_of(**changes, views=('initial',)))
+  stages = outline_stages(settings)
+  said = 'mean: all clients take part; no effect of dropout_rate'
+  assert idle_failures(settings, stages) == said
+  assert idle_failures(settings, stages[1:]) == ''
 
 
 # ---- fewer examples
