@@ -9,7 +9,7 @@ from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
-from fedjax_pfl.reproduction.compare import BEST, Compared, Measured
+from fedjax_pfl.reproduction.compare import BEST, Compared
 from fedjax_pfl.reproduction.published import footnotes_of, load
 from fedjax_pfl.reproduction.table_files import (
   DIVERGED,
@@ -19,7 +19,6 @@ from fedjax_pfl.reproduction.table_files import (
 )
 
 BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
-RUNS = ('run', 'seed', 'commit', 'machine', 'hours', 'score of each client')
 KINDS = {
   differences.OVER_SEEDS: 'over seeds',
   differences.PAIRED: 'paired',
@@ -58,11 +57,10 @@ def brief(verdicts: Sequence[Verdict]) -> str:
 
 
 def whole(verdicts: Sequence[Verdict]) -> str:
-  """Return a section for each claim, all runs, and the footnotes."""
+  """Return a section for each claim, and the footnotes."""
   notes: Notes = {}
   parts = [effort(verdicts)]
   parts += [_section(verdict, notes) for verdict in verdicts]
-  parts += ['## Runs behind them', _runs(verdicts)]
   parts += ['## Footnotes'] if notes else []
   parts += [f'[{number}] {note}' for note, number in notes.items()]
   return '\n\n'.join(parts)
@@ -90,14 +88,20 @@ def words_of(verdict: Verdict) -> str:
 
 def effort(verdicts: Sequence[Verdict]) -> str:
   """Return what the trainings behind the verdicts took, and where."""
-  found = _trainings(verdicts)
+  found = {
+    one.key: one.row
+    for verdict in verdicts
+    for _, compared in verdict.cells
+    for one in compared.measured
+  }
   if not found:
     return 'No training is behind these claims yet.'
-  hours = sum(map(_hours, found))
-  machines = '; '.join(dict.fromkeys(one.row['machine'] for one in found))
+  rows = sorted(found.values(), key=lambda row: (row['setting'], row['seed']))
+  hours = sum(float(row['seconds'] or 0) for row in rows) / 3600
+  machines = '; '.join(dict.fromkeys(row['machine'] for row in rows))
   machines = machines.replace(', 1 cores', ', 1 core')
   return (
-    f'The claims rest on {len(found)} trainings, which took {hours:.1f} hours '
+    f'The claims rest on {len(rows)} trainings, which took {hours:.1f} hours '
     f'on machines that often did other work: {machines}.'
   )
 
@@ -229,35 +233,3 @@ def _label(term: Term) -> str:
   if published.metric == 'initial_accuracy_without_head':
     parts.append('without head')
   return ' '.join(parts)
-
-
-# ---- The trainings -----------------------------------------------------------
-
-
-def _runs(verdicts: Sequence[Verdict]) -> str:
-  """Return a table of all trainings behind the verdicts, each once."""
-  rows = []
-  for one in _trainings(verdicts):
-    row = one.row
-    number, dirty, _ = row['commit'].partition('-dirty')
-    commit = number[:7] + ('+' if dirty else '')  # + after changes it lacks
-    place = f'results/runs/{row["run"]}' if row['run'] else 'not kept'
-    origin = (f'`{commit}`', row['machine'], f'{_hours(one):.2f}')
-    rows.append((row['setting'], row['seed'], *origin, place))
-  text = 'The command of each is in its row of results/summary.csv.'
-  return f'{text}\n\n{markdown(RUNS, rows, numbers=(1, 4))}'
-
-
-def _trainings(verdicts: Sequence[Verdict]) -> list[Measured]:
-  """Return the trainings behind the verdicts, each once, by name and seed."""
-  found = {
-    one.key: one
-    for verdict in verdicts
-    for _, compared in verdict.cells
-    for one in compared.measured
-  }
-  return sorted(found.values(), key=lambda one: (one.row['setting'], one.seed))
-
-
-def _hours(one: Measured) -> float:
-  return float(one.row['seconds'] or 0) / 3600
