@@ -27,6 +27,7 @@ SYMBOL = re.compile(
   r'(?<![`\w.])(alpha|beta|eta|tau|theta|[A-Za-z])_([a-z]{1,2}|\d)(?![`\w])'
 )
 MOST_LINES = 80  # of code
+UNSHOWN = '<lambda>', 'refuse'  # functions
 CODE_TODAY = "The authors' code, run today, "
 SHARED = 'Those of local training and fine-tuning: [settings](../settings.md).'
 BOARD = 'All methods by one protocol: [leaderboard](../leaderboard.md).'
@@ -141,7 +142,7 @@ def traffic(name: str, traced: Sequence[Traced]) -> str:
 def code(module: ModuleType, traced: Sequence[Traced]) -> str:
   """Return local update and aggregation, and what they call in the file."""
   roots = [
-    getattr(stage.algorithm, function)
+    inspect.unwrap(getattr(stage.algorithm, function))
     for function in ('local_update', 'aggregate')
     for stage in traced
     if not stage.reading
@@ -149,7 +150,7 @@ def code(module: ModuleType, traced: Sequence[Traced]) -> str:
   shown, size, waiting = {}, 0, [*roots]
   for function in waiting:  # which grows
     key = getattr(function, '__code__', None)
-    if key is None or key in shown or function.__name__ == '<lambda>':
+    if key is None or key in shown or function.__name__ in UNSHOWN:
       continue
     source = textwrap.dedent(inspect.getsource(function)).strip()
     size += source.count('\n')
@@ -165,13 +166,14 @@ def code(module: ModuleType, traced: Sequence[Traced]) -> str:
 
 
 def called(function: Callable, module: ModuleType) -> list[Callable]:
-  """Return the functions of the method's file that a function names."""
+  """Return the functions of its file or the method's that a function names."""
+  files = module.__name__, function.__module__
   found = inspect.getclosurevars(function)
   return [
     value
     for names in (found.nonlocals, found.globals)
     for value in names.values()
-    if inspect.isfunction(value) and value.__module__ == module.__name__
+    if inspect.isfunction(value) and value.__module__ in files
   ]
 
 

@@ -227,6 +227,7 @@ def with_state(
     server = method.init_server(rng)
     return _joined(server, field, begin(server, rng, None))
 
+  @wraps(aggregate)  # whose source the page of a method shows
   def aggregate_both(server, up, senders):
     after, value = aggregate(_own(server), up, senders, server[-1])
     return _joined(after, field, value)
