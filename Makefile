@@ -12,7 +12,7 @@
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
 #   make faults    every fault and bad input: how many were tried, ended well
-#   make accelerators  what compilers for a TPU and an H100 say: the tables
+#   make accelerators  compilers for a TPU and an H100: compile_for.py needs them
 #   make browser   Chromium, for the tests of the report page (Debian; root)
 
 PYTHON ?= python3
@@ -31,7 +31,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo compare leaderboard evidence test test-all faults audit bench \
-  docs docs-serve accelerators accelerators-cuda accelerators-tpu browser clean
+  docs docs-serve accelerators browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
@@ -75,17 +75,7 @@ bench: $(VENV)/installed
 	  install --quiet --retries=1 -c constraints.txt $(TORCH) -e '.[bench]'
 	$(BIN)/python experiments/bench.py --bars=all
 
-# Each platform is a process of its own: jax keeps what it traced for another.
-# Both at the same time, at low priority; one that is interrupted goes on.
-TABLES = nice -n 10 $(VENV)-accelerators/bin/python \
-  experiments/accelerator_tables.py
 accelerators: $(VENV)-accelerators/installed
-	$(MAKE) -j2 accelerators-cuda accelerators-tpu
-	$(TABLES) --write
-	$(TABLES)
-
-accelerators-cuda accelerators-tpu: $(VENV)-accelerators/installed
-	$(TABLES) --platform=$(@:accelerators-%=%)
 
 browser:
 	apt-get update

@@ -27,7 +27,7 @@ NOTE = (
   'none.'
 )
 
-Record = dict[str, Any]  # of a program, as results/accelerators has it
+Record = dict[str, Any]  # of a program
 
 
 def plan_for(where: Where, config: Mapping[str, Any]) -> Experiment:
@@ -48,10 +48,9 @@ def lowered_programs(
 
 
 def compile_program(
-  program: Program, lowered: Lowered, where: Where, plan: Experiment
+  program: Program, lowered: Lowered, device: Device
 ) -> Record:
   """Return what the compiler says; an error that it raises is a part of it."""
-  device, precision = where.device, plan.settings.model.precision
   began, memory, costs = time.perf_counter(), None, None
   try:
     compiled = lowered.compile()
@@ -60,10 +59,10 @@ def compile_program(
   else:
     sizes = compiled.memory_analysis()
     memory = {
-      'arguments': int(sizes.argument_size_in_bytes),
-      'results': int(sizes.output_size_in_bytes),
-      'temporary': int(sizes.temp_size_in_bytes),
-      'shared': int(sizes.alias_size_in_bytes),  # results that are arguments
+      'arguments': sizes.argument_size_in_bytes,
+      'results': sizes.output_size_in_bytes,
+      'temporary': sizes.temp_size_in_bytes,
+      'shared': sizes.alias_size_in_bytes,  # results that are arguments
       'device': device.memory,
     }
     counted = compiled.cost_analysis() or {}
@@ -73,24 +72,13 @@ def compile_program(
       costs = {'flops': counted['flops'], 'bytes': moved}
     error = too_large(device, memory)
   return {
-    **stated(program),
-    'program': program.kind,
-    'precision': precision,
-    'compiles': memory is not None,
+    'program': f'{program.stage} {program.kind}',
+    'calls': program.calls,
+    'clients_per_chunk': program.chunk,
     'error': error,
     'compile_seconds': round(time.perf_counter() - began, 1),
     'memory': memory,
     'costs': costs,
-  }
-
-
-def stated(program: Program) -> Record:
-  """Return what a record has from the run, not from the compiler."""
-  return {
-    'stage': program.stage,
-    'calls': program.calls,
-    'clients_per_chunk': program.chunk,
-    'images_per_step': program.chunk * program.batch,
   }
 
 
@@ -128,12 +116,11 @@ def lines(
   for sentence in (title, plan.dataset.note):
     yield from textwrap.wrap(sentence, WIDTH)
   yield ''
-  rows = {f'{one["stage"]} {one["program"]}': one for one in records}
-  cells = [{'program': name, **_cells(one)} for name, one in rows.items()]
+  cells = [_cells(one) for one in records]
   yield align([(*cells[0],), *(tuple(own.values()) for own in cells)])
-  for name, one in rows.items():
+  for one in records:
     if one['error']:
-      sentence = f'{name}: {one["error"]}'
+      sentence = f'{one["program"]}: {one["error"]}'
       yield from textwrap.wrap(sentence, WIDTH, subsequent_indent='  ')
   yield ''
   yield from textwrap.wrap(NOTE, WIDTH)
@@ -151,6 +138,7 @@ def _cells(row: Record) -> dict[str, str]:
     used = (resident(memory) + memory['temporary']) / memory['device']
     used = f'{100 * used:.0f} %'
   return {
+    'program': row['program'],
     'side by side': str(row['clients_per_chunk'] or ''),
     'seconds': number(row['compile_seconds']),
     'arguments': size('arguments'),

@@ -16,7 +16,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core.algorithm import Stage, as_stored, unchanged
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import ClientData, PyTree
+from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -45,7 +45,6 @@ class Program(NamedTuple):
   arguments: Arguments  # shapes, placed on devices
   calls: float = 1  # in the whole run
   chunk: int = 0  # clients side by side on a device
-  batch: int = 0  # images of a client in a step
 
 
 def make_programs(
@@ -82,9 +81,9 @@ def _round(
     'data': given['data'],
     'key': jax.eval_shape(jax.random.key, 0),
   }
+  setting, counts = settings.system.clients_per_chunk, plan.train.count
   batch = settings.training.batch_size
-  setting = settings.system.clients_per_chunk
-  limit = chunk_limit(setting, np.asarray(plan.train.count), cohort, batch)
+  limit = chunk_limit(setting, np.asarray(counts), cohort, batch)
   own = share(arguments, devices).values()
   chunk = chunk_size(setting, stage.algorithm, *own, limit=limit)
   mesh = plan.placement.mesh
@@ -95,7 +94,6 @@ def _round(
     place(arguments, devices),
     calls=stage.rounds,
     chunk=min(chunk, -(-cohort // len(devices))),
-    batch=_batch(plan.train, batch),
   )
 
 
@@ -127,12 +125,7 @@ def _evaluation(
     place(arguments, devices),
     calls=-(-settings.data.num_seen_clients // block),
     chunk=min(chunk, block // len(devices)),
-    batch=_batch(support, settings.finetune.batch_size),
   )
-
-
-def _batch(data: ClientData, size: int) -> int:
-  return min(size, data.index.shape[1])
 
 
 # ---- where the arguments lie

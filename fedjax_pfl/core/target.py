@@ -47,12 +47,12 @@ def target() -> str:
   return _TARGET.get()[0] or jax.default_backend()
 
 
-def launches_kernels(platform: str = '') -> bool:
-  """Return whether its devices launch each kernel, which takes microseconds.
+def launches_kernels() -> bool:
+  """Return whether the target launches each kernel, which takes microseconds.
 
-  A TPU runs one program with all operations. Without a platform: of the target.
+  A TPU runs one program with all operations.
   """
-  return (platform or target()) == 'gpu'
+  return target() == 'gpu'
 
 
 def target_memory() -> int | None:

@@ -65,7 +65,7 @@ def test_an_error_of_the_compiler_is_a_part_of_the_record():
   plan = make_plan(common.load('digits:fedbabu', quick=True).to_dict())
   program = Program('fedbabu', 'round', None, {})
   where = targets.Where('tpu', 'v5e:2x2')
-  found = compilation.compile_program(program, Refusing(), where, plan)
+  found = compilation.compile_program(program, Refusing(), where.device)
   assert found['error'] == 'UNIMPLEMENTED: a sort of f8'
   shown = compilation.lines(where, DIGITS, plan, [found])
   assert f'fedbabu round: {found["error"]}' in [*shown]
