@@ -2,7 +2,8 @@
 
 With `import fedjax_pfl` a CPU is a device a core, if jax has not started: a
 program of one device uses all cores as before, and a round may run on all
-devices (federated/sharding.py decides). The user's own choice is kept.
+devices (federated/sharding.py decides). The user's own choice is kept. The
+import is the one place that serves commands and notebooks alike.
 """
 
 import os

@@ -16,9 +16,10 @@ The file has the cells in the order of their worth:
 The first seed of all entries comes first, in the order of the file, then the
 next one. Every cell is listed once.
 
-The time ends by SIGTERM, as before a machine is taken away: a training that is
-under way saves a checkpoint after the round that it is in, and continues from
-there the next time.
+The time ends by SIGTERM, as before a machine is taken away, so there is one way
+to stop: a training that is under way saves a checkpoint after the round that it
+is in, and continues from there the next time. A kill costs at most the rounds
+since a checkpoint.
 """
 
 import contextlib

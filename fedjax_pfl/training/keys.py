@@ -8,6 +8,7 @@ left out like any other field.
   training_key    the fields that change the numbers of training, the
                   fingerprint of the data, the number of rounds, and, for a run
                   that starts from the model of another, the key of that one
+                  (another machine would not repeat its model bit by bit)
   evaluation_key  the fields that change the numbers of evaluation: what a
                   client adapts on and how, its tests, their scoring
   result_key      both, and the views: all that a run's result depends on

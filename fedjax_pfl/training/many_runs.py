@@ -85,7 +85,7 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   """Return the experiments with data of one shape, on the same images.
 
   Clients are padded to the widest of any seed, which moves results by no more
-  than rounding; the images are those of the first.
+  than rounding (losses by about 1e-7); the images are those of the first.
   """
   first = experiments[0]
   return [
@@ -199,7 +199,10 @@ def _divide(experiments: Sequence[Experiment]) -> list[list[int]]:
 def _arguments_among(
   experiment: Experiment, names: Sequence[str]
 ) -> Sequence[str]:
-  """Return which of these numbers can be arguments of a compiled program."""
+  """Return which of these numbers can be arguments of a compiled program.
+
+  None with `debug`, or clients on the host: each setting has its own program.
+  """
   if experiment.settings.system.debug or experiment.placement.on_host:
     return ()
   if not names or _can_be_traced(experiment, names):

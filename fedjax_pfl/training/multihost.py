@@ -7,8 +7,9 @@ directory, and prints: no common disk is needed. All others get what it reads,
 above all a checkpoint, so that all continue from the same round.
 
 When a process is lost, the others end, too: at once where the network reports
-it, and in any case after HEARTBEAT seconds without a heartbeat. The same
-command in all processes continues from the last checkpoint.
+it, and in any case after HEARTBEAT seconds without a heartbeat. If it is the
+first one, jax aborts them from a thread of its own. The same command in all
+processes continues from the last checkpoint.
 """
 
 import contextlib

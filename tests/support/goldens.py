@@ -2,7 +2,8 @@
 
 A case is <case>.json (settings, tolerance) beside <case>.npz (arrays), or
 beside <case>.npz.xz. Large arrays are stored as digests: `name@every{k}` holds
-every k-th element, `name@stats` three sums.
+every k-th element (k a prime), `name@stats` three sums. Arrays may be rounded,
+to about a hundredth of the tolerance, which the comparison takes off it.
 """
 
 import functools

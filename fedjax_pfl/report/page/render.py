@@ -1,7 +1,8 @@
 """Run directories -> one HTML file that works offline and without scripts.
 
 The template, page.html.jinja, includes page.css and page.js. Everything that
-comes from a run is text, which the template escapes.
+comes from a run is text, which the template escapes; a content security policy
+forbids the page to use the network.
 """
 
 import json
