@@ -69,6 +69,7 @@ PAPER = (
 )
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('head',)
+NOT_CLIPPED = 'whose largest weights F_i a clip would make the smallest'
 
 
 class Up(NamedTuple):

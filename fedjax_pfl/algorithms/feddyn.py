@@ -19,8 +19,8 @@ Differs from the paper: local SGD has momentum here. The public code clips
 gradients to a norm of 10 (`clip_norm`), draws each client of a cohort by itself
 (Bernoulli), and adds alpha/2 |u|^2 as a weight decay, after the clipping. It
 tests means of w_i, over S and over all clients, without v; here w is tested.
-With `buffer_size`, compression or `dp.clip` the server adds another change than
-its client does, and its sum is no longer that of all v_i.
+With `buffer_size` or compression the server adds another change than its client
+does, and its sum is no longer that of all v_i.
 """
 
 from typing import NamedTuple
@@ -49,6 +49,7 @@ RULES = {
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2111.04263'
 FEDAVG_EQUIVALENT = None  # never: with alpha = 0 the server still adds v
 PRIVATE_LEAVES = ()
+NOT_CLIPPED = 'whose server adds up the changes that clients keep, unclipped'
 
 
 class Server(NamedTuple):

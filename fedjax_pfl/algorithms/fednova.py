@@ -38,6 +38,7 @@ class HParams(NamedTuple):
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2007.07481'
 FEDAVG_EQUIVALENT = None  # only where all clients have as many steps
 PRIVATE_LEAVES = ()
+NOT_CLIPPED = 'whose server multiplies two parts of an upload: two clips'
 NORM_STATISTICS = ('batch',)  # it averages directions, not models
 
 

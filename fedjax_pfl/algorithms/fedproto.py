@@ -59,6 +59,7 @@ RULES = {
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
+NOT_CLIPPED = 'whose server divides by counts, which noise may bring near 0'
 
 
 class Server(NamedTuple):
@@ -73,7 +74,7 @@ class Client(NamedTuple):
 
 
 class Up(NamedTuple):
-  """What the server adds up; with `dp.clip` it has nothing but the sum."""
+  """What the server adds up."""
 
   sums: Array  # [Y, F] n_ik c_ik; released: c_ik
   weights: Array  # [Y] n_ik; released: 1 of a class that the client has

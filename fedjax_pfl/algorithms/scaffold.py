@@ -42,6 +42,7 @@ class HParams(NamedTuple):
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1910.06378'
 FEDAVG_EQUIVALENT = None  # its first round alone is
 PRIVATE_LEAVES = ()
+NOT_CLIPPED = 'whose c is the mean of what clients keep, unclipped'
 
 
 class Server(NamedTuple):

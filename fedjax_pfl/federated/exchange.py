@@ -133,13 +133,17 @@ def exchanging(
     return first(server, method.init_client(server, data, rng), data, rng)
 
   def initialize(server, clients, data):
-    server, own = begin_stage(server, split(clients)[0], data)
+    own, kept = split(clients)
+    server, own = begin_stage(server, own, data)
 
     def again(own, index, count):
       rows = data._replace(index=index, count=count)
       return first(server, own, rows, jax.random.key(0))
 
-    return server, jax.vmap(again)(own, data.index, data.count)
+    after = jax.vmap(again)(own, data.index, data.count)
+    if memory and trees.kinds(after.memory) == trees.kinds(kept):
+      after = after._replace(memory=kept)  # of a change of the same model
+    return server, after
 
   def respond(server, clients, up, senders):
     own, kept = split(clients)

@@ -150,13 +150,16 @@ def draw_noise(key: Array, tree: PyTree) -> PyTree:
 
 
 def check(
-  stages: tuple[Stage, ...], data: ClientData, method: str
+  stages: tuple[Stage, ...], data: ClientData, method: str, unfit: str = ''
 ) -> list[str]:
   """Return the parts of uploads that are no change of a model, by name.
 
   They are clipped as they are, together with the rest. Refused is what reaches
-  the server, or other clients, past the noised sum. Traces, computes nothing.
+  the server, or other clients, past the noised sum, and a method that says why
+  it is unfit (its NOT_CLIPPED). Traces, computes nothing.
   """
+  if unfit:
+    raise _refused(f'{method}, {unfit}', 'a method that stands clipped uploads')
   start, key = partial(init_states, stages[0].algorithm), jax.random.key(0)
   before, whole = jax.eval_shape(start, data, key), []
   for stage, *states in stage_shapes(stages, data):

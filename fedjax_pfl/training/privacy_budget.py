@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from fedjax_pfl import algorithms
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree, Task
@@ -93,7 +94,9 @@ def make_budget(
   shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
   # By the names of a method's uploads; what arrives of them is the same.
   plain = make_stages(replace(settings, compression='none'), task)
-  whole = privacy.check(around(plain), shapes, settings.algorithm)
+  name = settings.algorithm
+  unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
+  whole = privacy.check(around(plain), shapes, name, unfit)
   more = ', and of what it takes back from the rounds before' * (dp.bands > 1)
   log(
     'Privacy of clients ({neighbours}): epsilon {epsilon:.3g} at delta '

@@ -162,6 +162,15 @@ def test_fresh_memory_is_that_of_init_client():
   assert not any(leaf.any() for leaf in memory)
 
 
+def test_memory_goes_on_in_a_stage_of_the_same_model():
+  first, last = compressed(build('superfed'), HOW['topk'])
+  states = begin(first, DATA, KEY(1))
+  states = round_of(first)(*states, jnp.array(COHORT), DATA, KEY(3))[:2]
+  kept = states[1].memory
+  assert any(leaf.any() for leaf in jax.tree.leaves(kept))
+  assert_same_bits(last.initialize(*states, DATA)[1].memory, kept)
+
+
 def test_a_client_that_fails_keeps_its_memory():
   (stage,) = compressed(build('fedper'), HOW['topk'])
   server, clients = begin(stage, DATA, KEY(1))

@@ -42,6 +42,8 @@ def test_shares_give_the_steps_that_fit(policy, possible):
   work = sim_time.shares(STEPS, SPEEDS, 10.0, policy)
   assert np.floor(work * STEPS).tolist() == possible
   assert (work == 1).tolist() == [True, False, False, True, True]
+  # In floats 100 x 0.29 is 28.999999999999996.
+  assert sim_time.shares(np.array([29]), np.array([0.29]), 100.0, policy) == 1
 
 
 def test_a_round_lasts_as_long_as_the_slowest_sender():
