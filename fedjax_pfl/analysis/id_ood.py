@@ -19,6 +19,7 @@ import numpy as np
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.core.types import Key, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
@@ -65,6 +66,8 @@ def analyse(
   """
   check_output(output)
   runs = open_run.open_runs(workdirs, log, edit)
+  for run in runs:
+    check_own_halves(run)
   splits = {run.label: measure(run, clients, log) for run in runs}
   lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
@@ -88,6 +91,22 @@ def analyse(
   notes = [f'The views compared: {"; ".join(views)}. {MEANING}']
   figure = picture.draw('', *draw(splits), notes=notes)
   return save(figure, output, HEADER, rows)
+
+
+def check_own_halves(run: open_run.OpenRun) -> None:
+  """Refuse other tests of a run whose clients adapt on half of their tests."""
+  is_half = run.settings.evaluation.adapt_on == 'test_half'
+  if (
+    is_half and run.experiment.data_id != run_dir.load_config(run.path)['data']
+  ):
+    raise bad_input(
+      'adapt_on',
+      got=f'test_half, and other tests than those of {run.path}',
+      expected='the tests of the run, or adaptation on training examples: half '
+      'of other tests would show clients classes that they have not got',
+      choices=['--config.adapt_on=train', 'no --config.test_partition'],
+      cause='--config.test_partition=whole, as for other runs',
+    )
 
 
 def measure(

@@ -15,8 +15,8 @@ from jax import lax
 
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.running_statistics import moving
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.rules import equals, one_of
+from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core.rules import check, equals, one_of
 from fedjax_pfl.core.types import (
   Array,
   Batch,
@@ -75,6 +75,7 @@ class LocalTraining(NamedTuple):
 
   def batching(self, task: Task) -> Batching:
     """Return the batches of one round, augmented as the task has it."""
+    check(self, RULES, prefix='')
     return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
@@ -88,7 +89,7 @@ class LocalTraining(NamedTuple):
     The norm is that of all leaves that the optimiser trains: a method with an
     optimiser for each of two parts clips each.
     """
-    RULES['optimizer'].check('optimizer', self.optimizer)
+    check(self, RULES, prefix='')
     rate, beta = self.learning_rate(clock), self.momentum
     decay, parts = self.weight_decay, []
     if self.clip_norm:
@@ -141,6 +142,19 @@ class LocalTraining(NamedTuple):
 
 
 RULES = {
+  'epochs': rules.count(
+    'epochs', 'steps or a fraction of an epoch instead of whole epochs'
+  ),
+  'batch_size': rules.count(
+    'examples', '0 or None for "all": write a number that holds all'
+  ),
+  'learning_rate': rules.Rule(
+    callable,
+    'a function of the round',
+    'a number',
+    ['pfl.step_schedule(0.1, rounds)', 'optax.constant_schedule(0.1)'],
+  ),
+  'momentum': rules.momentum('the learning rate and the momentum interchanged'),
   'optimizer': one_of(optimisers.OPTIMISERS, 'an optimiser of local training'),
   'aggregation': one_of(('uniform', 'examples'), 'a way to weigh clients'),
 }

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from fedjax_pfl.client import local_training, optimisers, own_examples
+from fedjax_pfl.core import rules
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching
@@ -43,6 +44,21 @@ class Finetuning(NamedTuple):
   batch_size: int = 50
   shuffle: bool = True
   template_batch: int = 128
+
+
+RULES = {
+  'epochs': rules.Rule(
+    lambda value: (
+      isinstance(value, tuple | list)
+      and len(value) > 0
+      and all(rules.is_int(v) and v >= 1 for v in value)
+    ),
+    'whole numbers of epochs, 1 or more',
+    'epoch 0, which is the view "initial"; or a single number: write (5,)',
+  ),
+  'momentum': local_training.RULES['momentum'],
+  'batch_size': local_training.RULES['batch_size'],
+}
 
 
 class Templates(NamedTuple):
@@ -98,6 +114,7 @@ def finetune(
   momentum on the part `trainable`, without weight decay. The loss is the
   task's, unless another is given.
   """
+  rules.check(finetuning, RULES, prefix='finetune.')
   stops = tuple(sorted(set(finetuning.epochs)))
   mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)

@@ -132,12 +132,12 @@ def boolean(cause: str) -> Rule:
   return Rule(lambda v: isinstance(v, bool), 'one of two', cause, (True, False))
 
 
-def check(hp: tuple, rules: Rules) -> None:
+def check(hp: tuple, rules: Rules, prefix: str = 'hp.') -> None:
   """Refuse the first hyperparameter that breaks its rule."""
   for field, rule in rules.items():
     value = getattr(hp, field)
     if not isinstance(value, jax.core.Tracer):
-      rule.check(f'hp.{field}', value)
+      rule.check(f'{prefix}{field}', value)
 
 
 def check_cross_entropy(task: Task, method: str) -> None:

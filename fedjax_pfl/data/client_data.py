@@ -36,7 +36,7 @@ def stack_clients(
   (a valid index) up to the largest client.
 
   Args:
-    images: all examples, `dataset.train` or `dataset.test`.
+    images: all examples, `dataset.train` or `dataset.test`; or a pair (x, y).
     indices: for each of K clients a vector of rows of the images, as
       `partition` returns them.
     placement: where the indices are: 'device', or 'host' as numpy arrays.
@@ -50,6 +50,7 @@ def stack_clients(
   ((1442, 8, 8, 1), (2, 5), [3, 5])
   """
   one_of(PLACEMENTS, 'where indices are').check('placement', placement)
+  images = Images(*images)
   _check_images(images)
   indices, wrong = as_rows(indices, len(images.y))
   if wrong or not indices:

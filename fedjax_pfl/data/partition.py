@@ -206,14 +206,23 @@ def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
 
 def _check_owners(clients: Owners, *labels: np.ndarray) -> None:
   sizes = [len(one) for one in labels]
-  shapes = [np.shape(one) for one in clients]
-  if [*shapes] != [(size,) for size in sizes]:
+  kinds = [(np.shape(one), np.asarray(one).dtype) for one in clients]
+  are_numbers = all(dtype.kind in 'iuf' for _, dtype in kinds)
+  if [shape for shape, _ in kinds] != [(size,) for size in sizes]:
     raise bad_input(
       'clients',
-      got=f'shapes {shapes}',
+      got=f'shapes {[shape for shape, _ in kinds]}',
       expected=f'a pair: an owner for each of {sizes[0]} training and '
       f'{sizes[1]} test examples',
       cause='the clients of another data set, or one vector for both splits',
+    )
+  if not are_numbers:
+    raise bad_input(
+      'clients',
+      got=', '.join(str(dtype) for _, dtype in kinds),
+      expected='whole numbers, from 0',
+      choices=['np.unique(names, return_inverse=True)[1]'],
+      cause='names of clients',
     )
 
 

@@ -78,6 +78,11 @@ def sample_cohort(key: Key, num_clients: int, size: int) -> Array:
   >>> pfl.sample_cohort(jax.random.key(0), 100, 10).shape
   (10,)
   """
+  rules.Rule(
+    lambda value: 1 <= value <= num_clients,
+    f'from 1 to {num_clients}, the registered clients',
+    'the arguments interchanged: (key, num_clients, size)',
+  ).check('size', size)
   if num_clients <= MAX_PERMUTED:
     return jnp.sort(jax.random.permutation(key, num_clients)[:size])
   numbers = jax.random.uniform(key, (num_clients,), jnp.float32)

@@ -23,6 +23,7 @@ class Model(NamedTuple):
 
   place: str  # 'file.name', in models/, of (num_classes=) -> module
   min_side: int = 1  # of an image: its pooling leaves a pixel
+  patch: int = 1  # whose multiples the sides are
   sides: tuple[int, ...] = ()  # if given: only these, square; (side=) too
   batch_independent: bool = False  # see Task
   # Inputs are whole numbers [L] below this, or below Y; 0: images.
@@ -56,7 +57,7 @@ MODELS = {
     'convnets.SuperFedCNN', sides=(28, 32, 64), batch_independent=True
   ),
   'vgg9': Model('convnets.VGG9', 8, batch_independent=True),
-  'vit_tiny': Model('transformer.ViT', 4, batch_independent=True),
+  'vit_tiny': Model('transformer.ViT', patch=4, batch_independent=True),
 }
 
 
@@ -132,6 +133,8 @@ def _check_images(name: str, model: Model, image_shape) -> None:
     expected = f'{sizes} pixels, those of its paper'
   elif min(image_shape[:2]) < model.min_side:
     expected = f'at least {model.min_side}x{model.min_side} pixels'
+  elif any(side % model.patch for side in image_shape[:2]):
+    expected = f'sides that are multiples of {model.patch}, its patch'
   if expected:
     raise bad_input(
       f'image_shape of {name}',

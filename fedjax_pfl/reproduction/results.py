@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.report.finished_runs import OWN_DATA
 from fedjax_pfl.reproduction.plan import PlannedRun
 from fedjax_pfl.runs import identity, result_file, run_dir
 from fedjax_pfl.runs.client_scores import Clients
@@ -260,7 +261,7 @@ def machine_of(stored: dict[str, Any]) -> str:
 
 def check_agree(old: StoredEvaluation, new: StoredEvaluation) -> None:
   """Refuse results of one training, or of one evaluation, that differ."""
-  if old.run.setting != new.run.setting:
+  if old.run.setting != new.run.setting or _are_two_sets(old, new):
     return
   _check_data(old, new, old.run.stored, new.run.stored)
   if old.key != new.key:
@@ -293,6 +294,12 @@ def _numbers(one: StoredEvaluation) -> dict[str, float]:
     for name, value in identity.flatten(chosen).items()
     if isinstance(value, int | float)
   }
+
+
+def _are_two_sets(old: StoredEvaluation, new: StoredEvaluation) -> bool:
+  """Return whether these are of other images of the user's own."""
+  images = {data_of(one.run.stored).partition('-')[0] for one in (old, new)}
+  return old.settings.data.dataset in OWN_DATA and len(images) > 1
 
 
 def _check_data(

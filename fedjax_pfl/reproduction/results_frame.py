@@ -27,6 +27,7 @@ SETTING = (
 )
 # Those with a column of their own.
 GIVEN = {'hp', 'finetune.epochs', 'finetune.trainable', 'rounds', 'seed'}
+RENAMED = {'loss': 'loss_function'}  # `loss` is measured
 SUMMARY = (
   *('mean', 'std', 'pooled', 'worst_decile', 'top5', 'loss', 'ece', 'mce'),
   *('num_clients', 'num_left_out'),
@@ -53,7 +54,8 @@ def load_results(
 
     setting     algorithm, dataset, model, partition, num_clients, .., hp,
                 finetune_epochs, finetune_trainable, rounds, seed; and every
-                other field in which two of the runs differ (max_train_examples)
+                other field in which two of the runs differ
+                (max_train_examples; `loss` as loss_function)
     view        'initial', 'finetuned', ..; after a colon, which tests or round:
                 'initial:own' (tests of classes in the client's training data),
                 ':other' (the rest), ':best_round' (by test accuracy),
@@ -108,7 +110,7 @@ def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
       'finetune_trainable': fields['finetune.trainable'],
       'rounds': one.run.result['rounds'],
       'seed': one.run.settings.seed,
-      **{name: _hashable(fields[name]) for name in varied},
+      **{RENAMED.get(name, name): _hashable(fields[name]) for name in varied},
     }
     for one, fields in zip(evaluations, flat, strict=True)
   ]

@@ -83,7 +83,3 @@ def path(expected: str) -> Rule:
 LEARNING_RATE = rules.above(
   0, 'a sign, or a zero too many', 'a learning rate above 0'
 )
-MOMENTUM = rules.momentum('the learning rate and the momentum interchanged')
-BATCH_SIZE = rules.count(
-  'examples', '0 or None for "all": write a number that holds all'
-)

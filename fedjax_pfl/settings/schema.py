@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.client.personalization import RULES
 from fedjax_pfl.core import rules, user_code
 from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
@@ -24,11 +25,9 @@ from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import (
-  BATCH_SIZE,
   EVALUATES,
   LEARNING_RATE,
   MAX_SEED,
-  MOMENTUM,
   NOTHING,
   Field,
   field,
@@ -68,15 +67,7 @@ class FinetuneSettings:
 
   epochs: tuple[int, ...] = field(
     (5,),
-    Rule(
-      lambda value: (
-        isinstance(value, tuple | list)
-        and len(value) > 0
-        and all(is_int(v) and v >= 1 for v in value)
-      ),
-      'whole numbers of epochs, 1 or more',
-      'epoch 0, which is the view "initial"; or a single number: write (5,)',
-    ),
+    RULES['epochs'],
     EVALUATES,
   )
   trainable: str = field(
@@ -90,8 +81,8 @@ class FinetuneSettings:
     EVALUATES,
   )
   learning_rate: float = field(1e-3, LEARNING_RATE, EVALUATES, traced=True)
-  momentum: float = field(0.9, MOMENTUM, EVALUATES, traced=True)
-  batch_size: int = field(50, BATCH_SIZE, EVALUATES)
+  momentum: float = field(0.9, RULES['momentum'], EVALUATES, traced=True)
+  batch_size: int = field(50, RULES['batch_size'], EVALUATES)
 
 
 @record

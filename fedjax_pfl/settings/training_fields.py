@@ -1,18 +1,17 @@
 """The sections `model`, `training`, `dp`: what is trained, and how."""
 
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import RULES
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
-from fedjax_pfl.core.rules import Rule, count, is_int, is_number, one_of
+from fedjax_pfl.core.rules import Rule, count, is_int, one_of
 from fedjax_pfl.federated.cohort import FRACTION, SAMPLINGS
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings.field import (
-  BATCH_SIZE,
   LEARNING_RATE,
-  MOMENTUM,
   NOTHING,
   field,
   or_code,
@@ -156,7 +155,7 @@ class TrainingSettings:
   )
   local_epochs: int = field(
     10,
-    count('epochs', 'steps or a fraction of an epoch instead of whole epochs'),
+    RULES['epochs'],
   )
   rounds: int | None = field(
     None,
@@ -167,15 +166,11 @@ class TrainingSettings:
       'epochs, or a fraction, instead of rounds',
     ),
   )
-  batch_size: int = field(50, BATCH_SIZE)
+  batch_size: int = field(50, RULES['batch_size'])
   learning_rate: float = field(0.1, LEARNING_RATE, traced=True)
   lr_milestones: tuple[float, ...] = field(
     (0.5, 0.75),
-    rules.tuple_of(
-      lambda value: is_number(value) and 0 < value < 1,
-      'fractions of all rounds, between 0 and 1',
-      'rounds instead of fractions, or a single number: write (0.5,)',
-    ),
+    optimisers.DROPS,
   )
   lr_decay: float = field(
     1.0,
@@ -183,7 +178,7 @@ class TrainingSettings:
     traced=True,
   )
   optimizer: str = field('sgd', RULES['optimizer'])
-  momentum: float = field(0.9, MOMENTUM, traced=True)
+  momentum: float = field(0.9, RULES['momentum'], traced=True)
   weight_decay: float = field(0.0, rules.at_least(0, rules.SIGN), traced=True)
   clip_norm: float = field(0.0, rules.at_least(0, 'a sign; 0 clips nothing'))
   aggregation: str = field('uniform', RULES['aggregation'])
@@ -196,7 +191,7 @@ class TrainingSettings:
   server_learning_rate: float = field(
     1.0, rules.above(0, 'the learning rate of clients, or a sign')
   )
-  server_momentum: float = field(0.9, MOMENTUM)
+  server_momentum: float = field(0.9, RULES['momentum'])
   compression: str = field(
     'none', one_of(('none', 'qsgd', 'topk', 'drive'), 'a compressor of uploads')
   )

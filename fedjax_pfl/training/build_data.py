@@ -1,6 +1,8 @@
 """The data of an experiment: its images, partitioned among the clients."""
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from itertools import chain
 from typing import NamedTuple
 
@@ -251,8 +253,9 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
 
   Where the data say who holds an image, as large a part of each client's. Of a
   set whose training or test images lie class by class, as large a part of each
-  class: its first images would be of the first classes only. Parts are rounded
-  up, so that there may be a few more images than `limit`.
+  class: its first images would be of the first classes only; where a client's
+  do, one image of each class after another. Parts are rounded up, so that there
+  may be a few more images than `limit`.
   """
   size = len(dataset.train.y)
   if not 0 < limit < size:
@@ -261,7 +264,11 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   labels, clients = tuple(images.y for images in both), dataset.clients
   is_sorted = any(map(_lies_by_class, labels))
   if clients or is_sorted:
-    rows = [_first_of_each(owners, limit, size) for owners in clients or labels]
+    part, blocks = Fraction(limit, size), [None, None]
+    if clients and dataset.name == 'npz':  # of prepared sets runs are stored
+      blocks = labels
+    pairs = zip(clients or labels, blocks, strict=True)
+    rows = [_first_of_each(*pair, part) for pair in pairs]
   else:
     num_tests = max(
       dataset.num_classes, round(limit / size * len(dataset.test.y))
@@ -295,14 +302,26 @@ def _lies_by_class(labels: np.ndarray) -> bool:
   return 1 < num_classes == num_blocks < len(labels)
 
 
-def _first_of_each(owners: np.ndarray, limit: int, size: int) -> np.ndarray:
-  """Return whether a row is in the first limit / size of its owner's.
+def _first_of_each(
+  owners: np.ndarray, labels: np.ndarray | None, part: Fraction
+) -> np.ndarray:
+  """Return whether a row is in the first part of its owner's.
 
-  Rounded up: every owner, a client or a class, keeps an example.
+  Rounded up: every owner, a client or a class, keeps an example. With labels an
+  owner whose classes lie in blocks gives one of each, then a second one, ...
   """
-  order = np.argsort(owners, kind='stable')
   is_kept = np.zeros(len(owners), bool)
-  _, firsts = np.unique(owners[order], return_index=True)
-  for rows in np.split(order, firsts[1:]):
-    is_kept[rows[: -(-limit * len(rows) // size)]] = True
+  for rows in _rows_of_each(owners):
+    if labels is not None and _lies_by_class(labels[rows]):
+      blocks = _rows_of_each(labels[rows])
+      turns = np.concatenate([np.arange(len(block)) for block in blocks])
+      rows = rows[np.concatenate(blocks)[np.argsort(turns, kind='stable')]]
+    is_kept[rows[: math.ceil(part * len(rows))]] = True
   return is_kept
+
+
+def _rows_of_each(kinds: np.ndarray) -> list[np.ndarray]:
+  """Return the rows of every kind, a client or a class, in their order."""
+  order = np.argsort(kinds, kind='stable')
+  _, firsts = np.unique(kinds[order], return_index=True)
+  return np.split(order, firsts[1:])

@@ -11,7 +11,7 @@ import pytest
 from helpers import KEY, assert_same_bits, client_of, refused
 
 from fedjax_pfl.analysis import id_ood, open_run
-from fedjax_pfl.analysis.id_ood import measure, score_by_class
+from fedjax_pfl.analysis.id_ood import check_own_halves, measure, score_by_class
 from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.metrics import score_view
@@ -140,5 +140,8 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   halved = experiment._replace(settings=settings)
   scores, _ = score_by_class(halved, *states, ('initial',), KEY(0), print)
   query = np.asarray(halved.eval_data[1].count)
+  other = halved._replace(data_id='other-tests')
+  run = OpenRun('fedavg', workdir, settings, other)
+  assert 'adapt_on: got ' in refused(check_own_halves, run)
   assert (query < np.asarray(experiment.test.count)).any()
   np.testing.assert_array_equal(scores['initial'].count.sum(1), query)

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import KEY, client_of, make_data, make_task, params_of, refused
 
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.personalization import Finetuning, finetune
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -39,12 +40,31 @@ def test_a_decay_begins_with_the_first_round():
   np.testing.assert_allclose(got, [0.9, 0.81, 0.1 * 0.9**6], rtol=1e-6)
 
 
-def test_a_word_of_local_training_that_is_none_is_refused():
-  train = LocalTraining(optimizer='Adam', aggregation='mean')
-  assert refused(train.sgd, 0).startswith("optimizer: got 'Adam', expected")
-  assert refused(train.weights, jnp.ones(2)).startswith(
-    "aggregation: got 'mean'"
-  )
+WRONG = [
+  (LocalTraining(optimizer='Adam'), "optimizer: got 'Adam', expected"),
+  (LocalTraining(aggregation='mean'), "aggregation: got 'mean'"),
+  (LocalTraining(learning_rate=0.1), 'learning_rate: got 0.1, expected a func'),
+  (LocalTraining(batch_size=0), 'batch_size: got 0, expected a whole number'),
+  (LocalTraining(epochs=0.5), 'epochs: got 0.5, expected a whole number'),
+  (LocalTraining(momentum=9), 'momentum: got 9, expected a momentum from 0'),
+  (Finetuning(epochs=5), 'finetune.epochs: got 5, expected whole numbers'),
+]
+
+
+@pytest.mark.parametrize(('record', 'words'), WRONG)
+def test_a_setting_that_is_none_is_refused(record, words):
+  task = make_task()
+  given = task, params_of(task), client_of(make_data(), 0), KEY(0)
+  if isinstance(record, Finetuning):
+    message = refused(lambda: finetune(*given, record))
+  else:
+    message = refused(lambda: record.fit(*given, clock=0))
+  assert message.startswith(words)
+
+
+def test_drops_are_fractions():
+  message = refused(optimisers.step_schedule, 0.1, 8, (4,))
+  assert message.startswith('drops: got (4,), expected fractions of all rounds')
 
 
 @pytest.mark.parametrize('name', optimisers.OPTIMISERS)

@@ -10,7 +10,7 @@ from helpers import refused
 from fedjax_pfl.data.client_data import from_arrays, stack_clients
 from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.held_out import hold_out
-from fedjax_pfl.data.images import Images, Synthetic
+from fedjax_pfl.data.images import Synthetic
 from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.transforms import make_transforms
 
@@ -40,7 +40,7 @@ def synthetic(*shape, **sizes):
 
 
 def stacked(*indices):
-  return stack_clients(Images(X, Y), indices)
+  return stack_clients((X, Y), indices)
 
 
 CASES = [
@@ -98,6 +98,7 @@ CASES = [
   # Without an array of all numbers below.
   (lambda: natural((OWNERS[0] + 2**30, OWNERS[1])), 'client 0 has no train'),
   (lambda: natural((OWNERS[0] - 1, OWNERS[1])), 'natural, with client -1'),
+  (lambda: natural(tuple(o.astype(str) for o in OWNERS)), "clients: got '<U21"),
   (
     lambda: natural((OWNERS[0][1:], OWNERS[1])),
     'expected a pair: an owner for each of 8 training',

@@ -53,6 +53,8 @@ def test_a_percentage_is_no_fraction():
   """All clients would take part in every round."""
   message = refused(cohort_size, 100, 10)
   assert message.startswith('fraction: got 10, expected a fraction above 0')
+  message = refused(sample_cohort, KEY(0), 3, 10)
+  assert message.startswith('size: got 10, expected from 1 to 3')
 
 
 @pytest.mark.parametrize('clients', [2_000, 2_001])

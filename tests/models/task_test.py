@@ -164,6 +164,7 @@ def test_vgg9_has_the_dropout_of_the_paper():
     ('resnet9', {}, 'did you mean resnet'),
     ('convnet3', {'conv_impl': 'fast'}, "conv_impl: got 'fast'"),
     ('convnet3', {'precision': 'half'}, 'Choices: float32, tf32, mixed'),
+    ('vit_tiny', {'image_shape': (30, 30, 3)}, 'multiples of 4, its patch'),
     ('vit_tiny', {'running_statistics': True}, 'norm_statistics=batch'),
   ],
 )

@@ -4,7 +4,7 @@ import shutil
 
 import numpy as np
 import pytest
-from finished_runs import COUNT, TRAIN_COUNT, make_run, make_settings
+from finished_runs import COUNT, TRAIN_COUNT, K, make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl.evaluation.summary import accuracies
@@ -67,10 +67,21 @@ def test_runs_that_started_from_another(tmp_path, fields):
   assert 'trained again, or not copied' in refused(Results, tmp_path)
 
 
+def test_one_config_on_two_sets_of_the_users_own(tmp_path):
+  for data in ('images-clients', 'others-clients'):
+    make_run(tmp_path / data, data=data, settings=make_settings(dataset='npz'))
+  assert len(load_results(tmp_path)) == 2 * K
+  make_run(
+    tmp_path / 'c', data='images-more', settings=make_settings(dataset='npz')
+  )
+  assert 'a partition that has changed' in refused(load_results, tmp_path)
+
+
 # ---- As a table for notebooks ------------------------------------------------
 
 
 OTHER = {'seed': 1, 'dirichlet_beta': 0.3, 'momentum': 0.5}
+OTHER['loss'] = 'own.py:brier#0123456789ab'
 
 
 @pytest.fixture(scope='module')
@@ -113,5 +124,7 @@ def test_a_row_for_every_client_and_view(runs):
   }
   assert {name: first[name] for name in wanted} == wanted
   assert frame.correct.dtype.kind == 'i'
+  losses = {'cross_entropy', OTHER['loss']}
+  assert set(frame.loss_function) == losses
   assert sorted(set(frame.dirichlet_beta)) == [0.3, 1.0]
   assert sorted(set(frame.momentum)) == [0.5, 0.9] and 'batch_size' not in frame

@@ -124,3 +124,12 @@ def test_fewer_examples_of_a_sorted_set_are_of_every_class(orders):
   # An iid partition has the same rows as of the first images: another key.
   assert (cut.fingerprint == whole.fingerprint) == is_mixed
   assert first_examples(whole, 40) is whole
+
+
+def test_fewer_examples_of_clients_are_of_every_class():
+  whole = labelled(BLOCKS, BLOCKS)._replace(
+    name='npz', clients=(np.arange(40) % 2, np.arange(20) % 2)
+  )
+  cut = first_examples(whole, 16)
+  counts = [np.bincount(cut.train.y[cut.clients[0] == k]) for k in (0, 1)]
+  assert np.array(counts).tolist() == [[2] * 4] * 2
