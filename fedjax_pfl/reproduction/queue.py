@@ -11,7 +11,6 @@ The file has the cells in the order of their worth:
   where = 'algorithm=ditto,shards_per_client=5,client_fraction=0.1'
   seeds = [0, 1, 2]
   minutes = 70  # of one seed, without a training that an entry above has
-  note = 'what the reader should know'  # may be left out
 
 The first seed of all entries comes first, in the order of the file, then the
 next one. Every cell is listed once.
@@ -104,7 +103,7 @@ def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
 
 def _entry(given: Any, claims: Mapping[str, str], load_table: LoadTable):
   required = ('claim', 'table', 'where', 'seeds', 'minutes')
-  check_fields(given, required, ['note'])
+  check_fields(given, required, ())
   claim, name, where, seeds, minutes = (given[field] for field in required)
   if claim not in claims:
     raise wrong('claim', claim, 'a claim of [claims]', claims)
