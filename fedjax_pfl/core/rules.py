@@ -15,7 +15,7 @@ sweep are, has been checked before.
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import jax
@@ -173,7 +173,7 @@ def equals(number: Any, value: float) -> bool:
 
 
 def is_int(value: Any) -> bool:
-  return isinstance(value, int) and not isinstance(value, bool)
+  return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 def is_number(value: Any) -> bool:

@@ -45,8 +45,8 @@ WRONG = [
   (LocalTraining(aggregation='mean'), "aggregation: got 'mean'"),
   (LocalTraining(learning_rate=0.1), 'learning_rate: got 0.1, expected a func'),
   (LocalTraining(batch_size=0), 'batch_size: got 0, expected a whole number'),
+  (LocalTraining(np.int64(1), np.int64(2), momentum=9), 'momentum: got 9'),
   (LocalTraining(epochs=0.5), 'epochs: got 0.5, expected a whole number'),
-  (LocalTraining(momentum=9), 'momentum: got 9, expected a momentum from 0'),
   (Finetuning(epochs=5), 'finetune.epochs: got 5, expected whole numbers'),
 ]
 
