@@ -155,6 +155,8 @@ RULES = {
     ['pfl.step_schedule(0.1, rounds)', 'optax.constant_schedule(0.1)'],
   ),
   'momentum': rules.momentum('the learning rate and the momentum interchanged'),
+  'weight_decay': rules.at_least(0, rules.SIGN),
+  'clip_norm': rules.at_least(0, 'a sign; 0 clips nothing'),
   'optimizer': one_of(optimisers.OPTIMISERS, 'an optimiser of local training'),
   'aggregation': one_of(('uniform', 'examples'), 'a way to weigh clients'),
 }

@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.core.rules import equals, is_number, tuple_of
+from fedjax_pfl.core.rules import above, equals, is_number, plain, tuple_of
 from fedjax_pfl.core.types import Array, Mask
 
+LEARNING_RATE = above(
+  0, 'a sign, or a zero too many', 'a learning rate above 0'
+)
 DROPS = tuple_of(
   lambda value: is_number(value) and 0 < value < 1,
   'fractions of all rounds, between 0 and 1',
@@ -40,7 +43,8 @@ def step_schedule(
   >>> [round(float(schedule(r)), 4) for r in (0, 15, 16, 24)]
   [0.1, 0.1, 0.01, 0.001]
   """
-  DROPS.check('drops', drops)
+  LEARNING_RATE.check('learning_rate', plain(learning_rate))
+  DROPS.check('drops', tuple(drops))
   boundaries = {int(rounds * drop): 0.1 for drop in drops}
   boundaries.pop(0, None)  # a drop in round 0: with one round, 0.5 * 1 is 0
   steps = optax.piecewise_constant_schedule(learning_rate, boundaries)

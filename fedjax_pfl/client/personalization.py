@@ -56,6 +56,7 @@ RULES = {
     'whole numbers of epochs, 1 or more',
     'epoch 0, which is the view "initial"; or a single number: write (5,)',
   ),
+  'learning_rate': optimisers.LEARNING_RATE,
   'momentum': local_training.RULES['momentum'],
   'batch_size': local_training.RULES['batch_size'],
 }

@@ -44,6 +44,8 @@ class Rule(NamedTuple):
 
   def check(self, name: str, value: Any) -> None:
     """Refuse a value that breaks the rule; `name` is what the user calls it."""
+    if isinstance(value, jax.core.Tracer):
+      return
     if not self.holds(value):
       words = self._asdict() | {'got': value}
       del words['holds']
@@ -135,9 +137,14 @@ def boolean(cause: str) -> Rule:
 def check(hp: tuple, rules: Rules, prefix: str = 'hp.') -> None:
   """Refuse the first hyperparameter that breaks its rule."""
   for field, rule in rules.items():
-    value = getattr(hp, field)
-    if not isinstance(value, jax.core.Tracer):
-      rule.check(f'{prefix}{field}', value)
+    rule.check(f'{prefix}{field}', plain(getattr(hp, field)))
+
+
+def plain(value: Any) -> Any:
+  """Return the number of an array of one number; all else as it is."""
+  is_traced = isinstance(value, jax.core.Tracer)
+  is_array = not is_traced and getattr(value, 'shape', None) == ()
+  return value.item() if is_array else value
 
 
 def check_cross_entropy(task: Task, method: str) -> None:

@@ -36,7 +36,7 @@ def stack_clients(
   (a valid index) up to the largest client.
 
   Args:
-    images: all examples, `dataset.train` or `dataset.test`; or a pair (x, y).
+    images: all examples, `dataset.train` or `dataset.test`; or two arrays.
     indices: for each of K clients a vector of rows of the images, as
       `partition` returns them.
     placement: where the indices are: 'device', or 'host' as numpy arrays.

@@ -79,7 +79,7 @@ def sample_cohort(key: Key, num_clients: int, size: int) -> Array:
   (10,)
   """
   rules.Rule(
-    lambda value: 1 <= value <= num_clients,
+    lambda value: rules.is_int(value) and 1 <= value <= num_clients,
     f'from 1 to {num_clients}, the registered clients',
     'the arguments interchanged: (key, num_clients, size)',
   ).check('size', size)

@@ -1,4 +1,4 @@
-"""Central differential privacy of clients (McMahan et al. 2018), of any method.
+"""Central differential privacy of clients (McMahan et al. 2018).
 
   d_i <- the change of upload i (exchange.py)          |.| over all its leaves
   s   <- sum_{i in S} min(1, c / |d_i|) d_i  +  N(0, (z c)^2)     on the server
@@ -159,7 +159,9 @@ def check(
   it is unfit (its NOT_CLIPPED). Traces, computes nothing.
   """
   if unfit:
-    raise _refused(f'{method}, {unfit}', 'a method that stands clipped uploads')
+    raise _refused(
+      f'{method}, {unfit}', 'a method whose equations hold for clipped uploads'
+    )
   start, key = partial(init_states, stages[0].algorithm), jax.random.key(0)
   before, whole = jax.eval_shape(start, data, key), []
   for stage, *states in stage_shapes(stages, data):

@@ -179,7 +179,7 @@ def shares(
 ) -> np.ndarray:
   """Return the shares of so many steps [K] for which there is time: [K]."""
   # A little more: 0.29 x 100 is 28.999999999999996, and time for 29 steps.
-  possible = np.floor(np.minimum(deadline * speeds + 1e-9, steps))
+  possible = np.floor(np.minimum(deadline * speeds * (1 + 1e-12), steps))
   # Half a step more: the product with P_i, rounded down, has to be b_i.
   part = (possible + 0.5) / np.maximum(steps, 1)
   if policy == 'drop':

@@ -29,7 +29,7 @@ class DataSettings:
       ~/tensorflow_datasets; npz: the file
     max_train_examples: use the first so many training images, and tests in
       proportion; 0: all; sets with clients: of every client in proportion; sets
-      that lie class by class: of every class
+      and clients that lie class by class: of every class
     preprocessing: default: crop, flip, mean and std; unit: pixels / 255
       (SuPerFed); signed: to [-1, 1] (PFLlib); fedconcat: that paper's
     partition: how training examples are divided among clients; natural: as the

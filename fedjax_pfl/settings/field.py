@@ -4,7 +4,7 @@ import dataclasses
 import re
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core import rules, user_code
+from fedjax_pfl.core import user_code
 from fedjax_pfl.core.rules import Rule
 
 # What a field changes: the numbers of training, those of evaluation alone, or
@@ -78,8 +78,3 @@ def path(expected: str) -> Rule:
 
   cause = 'None, a pathlib.Path (write str(path)), or a name that no disk has'
   return Rule(holds, expected, cause)
-
-
-LEARNING_RATE = rules.above(
-  0, 'a sign, or a zero too many', 'a learning rate above 0'
-)

@@ -26,7 +26,6 @@ from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import (
   EVALUATES,
-  LEARNING_RATE,
   MAX_SEED,
   NOTHING,
   Field,
@@ -80,7 +79,9 @@ class FinetuneSettings:
     ),
     EVALUATES,
   )
-  learning_rate: float = field(1e-3, LEARNING_RATE, EVALUATES, traced=True)
+  learning_rate: float = field(
+    1e-3, RULES['learning_rate'], EVALUATES, traced=True
+  )
   momentum: float = field(0.9, RULES['momentum'], EVALUATES, traced=True)
   batch_size: int = field(50, RULES['batch_size'], EVALUATES)
 

@@ -11,7 +11,6 @@ from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings.field import (
-  LEARNING_RATE,
   NOTHING,
   field,
   or_code,
@@ -167,7 +166,7 @@ class TrainingSettings:
     ),
   )
   batch_size: int = field(50, RULES['batch_size'])
-  learning_rate: float = field(0.1, LEARNING_RATE, traced=True)
+  learning_rate: float = field(0.1, optimisers.LEARNING_RATE, traced=True)
   lr_milestones: tuple[float, ...] = field(
     (0.5, 0.75),
     optimisers.DROPS,
@@ -179,8 +178,8 @@ class TrainingSettings:
   )
   optimizer: str = field('sgd', RULES['optimizer'])
   momentum: float = field(0.9, RULES['momentum'], traced=True)
-  weight_decay: float = field(0.0, rules.at_least(0, rules.SIGN), traced=True)
-  clip_norm: float = field(0.0, rules.at_least(0, 'a sign; 0 clips nothing'))
+  weight_decay: float = field(0.0, RULES['weight_decay'], traced=True)
+  clip_norm: float = field(0.0, RULES['clip_norm'])
   aggregation: str = field('uniform', RULES['aggregation'])
   server_optimizer: str = field(
     'none',

@@ -189,8 +189,10 @@ def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
   idle = [name for name, value in named.items() if value]
   if not (waits and idle):
     return ''
-  names, fields = ', '.join(waits), ', '.join(idle)
-  return f'{names}: all clients take part; no effect of {fields}'
+  return (
+    f'In the rounds of {", ".join(waits)} all clients take part, without '
+    f'{", ".join(idle)}.'
+  )
 
 
 def build_timing(

@@ -253,9 +253,9 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
 
   Where the data say who holds an image, as large a part of each client's. Of a
   set whose training or test images lie class by class, as large a part of each
-  class: its first images would be of the first classes only; where a client's
-  do, one image of each class after another. Parts are rounded up, so that there
-  may be a few more images than `limit`.
+  class: its first images would be of the first classes only; so of a client of
+  an npz whose images do. Parts are rounded up, so that there may be a few more
+  images than `limit`.
   """
   size = len(dataset.train.y)
   if not 0 < limit < size:
@@ -308,13 +308,13 @@ def _first_of_each(
   """Return whether a row is in the first part of its owner's.
 
   Rounded up: every owner, a client or a class, keeps an example. With labels an
-  owner whose classes lie in blocks gives one of each, then a second one, ...
+  owner whose classes lie in blocks gives one of each, then as large a part.
   """
   is_kept = np.zeros(len(owners), bool)
   for rows in _rows_of_each(owners):
     if labels is not None and _lies_by_class(labels[rows]):
       blocks = _rows_of_each(labels[rows])
-      turns = np.concatenate([np.arange(len(block)) for block in blocks])
+      turns = np.concatenate([np.arange(len(b)) / len(b) for b in blocks])
       rows = rows[np.concatenate(blocks)[np.argsort(turns, kind='stable')]]
     is_kept[rows[: math.ceil(part * len(rows))]] = True
   return is_kept

@@ -46,6 +46,9 @@ WRONG = [
   (LocalTraining(learning_rate=0.1), 'learning_rate: got 0.1, expected a func'),
   (LocalTraining(batch_size=0), 'batch_size: got 0, expected a whole number'),
   (LocalTraining(np.int64(1), np.int64(2), momentum=9), 'momentum: got 9'),
+  (LocalTraining(momentum=jnp.ones(())), 'momentum: got 1.0, expected'),
+  (LocalTraining(clip_norm=-1.0), 'clip_norm: got -1.0, expected a number, 0'),
+  (Finetuning(learning_rate=-1), 'finetune.learning_rate: got -1, expected'),
   (LocalTraining(epochs=0.5), 'epochs: got 0.5, expected a whole number'),
   (Finetuning(epochs=5), 'finetune.epochs: got 5, expected whole numbers'),
 ]
@@ -65,6 +68,7 @@ def test_a_setting_that_is_none_is_refused(record, words):
 def test_drops_are_fractions():
   message = refused(optimisers.step_schedule, 0.1, 8, (4,))
   assert message.startswith('drops: got (4,), expected fractions of all rounds')
+  assert optimisers.step_schedule(jnp.float32(0.1), 8, np.array([0.5]))(3) > 0
 
 
 @pytest.mark.parametrize('name', optimisers.OPTIMISERS)

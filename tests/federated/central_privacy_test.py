@@ -41,7 +41,9 @@ DATA = make_data()
 UNIFORM = TRAIN._replace(aggregation='uniform')
 QUIET = privacy.Mechanism(clip=0.3, noise_multiplier=0.0, expected=4.0)
 # Refused: what they send to one client, as a whole number, or not at all.
+UNFIT = 'fedas', 'feddyn', 'fednova', 'fedproto', 'scaffold'
 REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'fedconcat', 'ifca', 'local_only'
+REFUSED += UNFIT
 DELTA = 1e-5
 
 
@@ -75,7 +77,8 @@ def test_a_client_moves_the_sum_by_at_most_the_clip(name):
   stages = build(name, train=UNIFORM)
   private = tuple(privacy.private(stage, QUIET) for stage in stages)
   unfit = getattr(load(name), 'NOT_CLIPPED', '')
-  if name in REFUSED or unfit:
+  assert bool(unfit) == (name in UNFIT)
+  if name in REFUSED:
     message = refused(privacy.check, private, DATA, name, unfit)
     assert message.startswith('dp.clip: got ') and f'{name}, whose' in message
     return
@@ -176,6 +179,8 @@ def test_empty_places_of_a_cohort_are_no_clients(name):
 def test_clients_that_drop_out_are_not_expected():
   pytest.importorskip('dp_accounting')
   dp = {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA}
+  message = refused(lambda: make_experiment(dp=dp, algorithm='scaffold'))
+  assert message.startswith("dp.clip: got 'scaffold, whose c is the mean")
   shown = []
   for rate in (0.0, 0.5):
     run = make_experiment(dp=dp, dropout_rate=rate, sampling='poisson')
