@@ -95,18 +95,18 @@ def analyse(
 
 def check_own_halves(run: open_run.OpenRun) -> None:
   """Refuse other tests of a run whose clients adapt on half of their tests."""
-  is_half = run.settings.evaluation.adapt_on == 'test_half'
-  if (
-    is_half and run.experiment.data_id != run_dir.load_config(run.path)['data']
-  ):
-    raise bad_input(
-      'adapt_on',
-      got=f'test_half, and other tests than those of {run.path}',
-      expected='the tests of the run, or adaptation on training examples: half '
-      'of other tests would show clients classes that they have not got',
-      choices=['--config.adapt_on=train', 'no --config.test_partition'],
-      cause='--config.test_partition=whole, as for other runs',
-    )
+  if run.settings.evaluation.adapt_on != 'test_half':
+    return
+  if run.experiment.data_id == run_dir.load_config(run.path)['data']:
+    return
+  raise bad_input(
+    'adapt_on',
+    got=f'test_half, and other tests than those of {run.path}',
+    expected='the tests of the run, or adaptation on training examples: half '
+    'of other tests would show clients classes that they have not got',
+    choices=['--config.adapt_on=train', 'no --config.test_partition'],
+    cause='--config.test_partition=whole, as for other runs',
+  )
 
 
 def measure(

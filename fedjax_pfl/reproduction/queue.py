@@ -103,7 +103,7 @@ def load_queue(path: pathlib.Path, load_table: LoadTable) -> Queue:
 
 def _entry(given: Any, claims: Mapping[str, str], load_table: LoadTable):
   required = ('claim', 'table', 'where', 'seeds', 'minutes')
-  check_fields(given, required, ())
+  check_fields(given, required)
   claim, name, where, seeds, minutes = (given[field] for field in required)
   if claim not in claims:
     raise wrong('claim', claim, 'a claim of [claims]', claims)

@@ -61,7 +61,7 @@ def make_each(
 
 
 def check_fields(
-  given: Any, required: Sequence[str], optional: Sequence[str]
+  given: Any, required: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
   """Refuse an entry with other fields, without one, or with a wrong value."""
   names = [*required, *optional]

@@ -64,11 +64,7 @@ class FinetuneSettings:
     batch_size: examples of a step
   """
 
-  epochs: tuple[int, ...] = field(
-    (5,),
-    RULES['epochs'],
-    EVALUATES,
-  )
+  epochs: tuple[int, ...] = field((5,), RULES['epochs'], EVALUATES)
   trainable: str = field(
     'full',
     # Whether the model has these layers is checked when the model is known.

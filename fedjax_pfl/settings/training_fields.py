@@ -152,10 +152,7 @@ class TrainingSettings:
   loss: str = field(
     CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,), 'the loss of an example'))
   )
-  local_epochs: int = field(
-    10,
-    RULES['epochs'],
-  )
+  local_epochs: int = field(10, RULES['epochs'])
   rounds: int | None = field(
     None,
     Rule(
@@ -167,10 +164,7 @@ class TrainingSettings:
   )
   batch_size: int = field(50, RULES['batch_size'])
   learning_rate: float = field(0.1, optimisers.LEARNING_RATE, traced=True)
-  lr_milestones: tuple[float, ...] = field(
-    (0.5, 0.75),
-    optimisers.DROPS,
-  )
+  lr_milestones: tuple[float, ...] = field((0.5, 0.75), optimisers.DROPS)
   lr_decay: float = field(
     1.0,
     rules.interval('(0, 1]', 'what is taken off: 0.005 for 0.995'),
