@@ -10,8 +10,8 @@
                 make_transforms, ClientData, Batch
   One client    LocalTraining, Finetuning, Batching, fit, freeze_except,
                 step_schedule
-  Rounds        begin, init_states, make_round, make_rounds, cohort_size,
-                sample_cohort, sample_cohorts
+  Rounds        begin, init_states, make_round, make_rounds, Sampler,
+                cohort_size, sample_cohort, sample_cohorts
   Evaluation    make_evaluate, evaluate_clients, summarise, Scores
   Errors        BadInput: every error that a user can correct
 
@@ -38,16 +38,17 @@ from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.transforms import make_transforms
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.cohort import (
-  cohort_size,
-  sample_cohort,
-  sample_cohorts,
-)
 from fedjax_pfl.federated.rounds import (
   begin,
   init_states,
   make_round,
   make_rounds,
+)
+from fedjax_pfl.federated.sampling import (
+  Sampler,
+  cohort_size,
+  sample_cohort,
+  sample_cohorts,
 )
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.ops.replace_layers import replace_layers
@@ -80,6 +81,7 @@ __all__ = [
   'ClientData',
   'Finetuning',
   'LocalTraining',
+  'Sampler',
   'Scores',
   'Stage',
   'Task',

@@ -38,8 +38,9 @@ from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, spread
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated.cohort import gather, sample_cohorts
+from fedjax_pfl.federated.cohort import gather
 from fedjax_pfl.federated.host_offload import compiled_round
+from fedjax_pfl.federated.sampling import sample_cohorts
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.build import build_experiment
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import jax
 
 from fedjax_pfl.core import trees
+from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -21,6 +22,7 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_method import (
   build_stages,
   build_task,
+  make_sampler,
   peek_shape,
 )
 
@@ -49,9 +51,9 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   training, num_clients = settings.training, settings.data.num_seen_clients
   task = outline(build_task(settings, shape))
   data = shapes_of_clients(shape, num_clients, training.batch_size)
-  fraction = training.client_fraction  # of a random cohort, on average
-  if training.sampling == 'fixed':
-    fraction = settings.num_drawn / num_clients
+  fraction = training.client_fraction
+  if not is_code(training.sampling):  # your own has to see the data
+    fraction = make_sampler(settings).mean_size / num_clients
   part = training.buffer_size / num_clients or fraction, training.dropout_rate
   budgets = []
   for stage, *states in stage_shapes(build_stages(settings, task), data):

@@ -24,7 +24,7 @@ NAME = re.compile(
 )
 FORM = 'FILE.py:NAME'
 # Fields of a config that may name code; that of `metrics` is a tuple.
-FIELDS = ('algorithm', 'model', 'loss', 'metrics', 'partition')
+FIELDS = ('algorithm', 'model', 'loss', 'metrics', 'partition', 'sampling')
 
 
 class UserCode(str):
@@ -51,7 +51,8 @@ def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
 
   Args:
     config: fields of a config by name; `algorithm`, `model`, `loss`,
-      `metrics` and `partition` may be 'FILE.py:NAME' (docs/howto/own_*.md).
+      `metrics`, `partition` and `sampling` may be 'FILE.py:NAME'
+      (docs/howto/own_*.md).
 
   Returns:
     The config for `build_experiment`, where these names have a digest of their

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Senders, Stage, Up
 from fedjax_pfl.core.types import Array, PyTree
-from fedjax_pfl.federated.cohort import joins
+from fedjax_pfl.federated.sampling import joins
 
 STREAM = 2**31 - 1  # methods use small numbers
 

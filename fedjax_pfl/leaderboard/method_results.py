@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
 from fedjax_pfl.runs import run_dir

@@ -8,6 +8,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
+from fedjax_pfl.federated.sampling import DEFAULT, TURNS
 from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import FIELDS, Settings
 
@@ -152,11 +153,11 @@ def _check_rounds(settings: Settings, refuse_if: Refuse) -> None:
 
 def _check_buffer(settings: Settings, refuse_if: Refuse) -> None:
   training, clients = settings.training, settings.data.num_seen_clients
-  in_rounds = training.deadline or training.sampling == 'poisson'
+  in_rounds = training.deadline or training.sampling != DEFAULT
   refuse_if(
     training.buffer_size and (training.client_speeds == 'none' or in_rounds),
     'buffer_size',
-    '0 without client_speeds, with a deadline, or with Poisson cohorts: a '
+    '0 without client_speeds, with a deadline, or with another sampling: a '
     'server with a buffer waits for nobody, and has no cohorts',
     ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
   )
@@ -227,7 +228,7 @@ def _check_privacy(settings: Settings, refuse_if: Refuse) -> None:
     ),
   ):
     refuse_if(*mistake)
-  is_cyclic, rate = training.sampling == 'cyclic', training.client_fraction
+  is_cyclic, rate = training.sampling == TURNS, training.client_fraction
   refuse_if(
     is_cyclic != (dp.bands > 1),
     'dp.bands',

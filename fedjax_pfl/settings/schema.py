@@ -21,7 +21,7 @@ from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.federated.chunking import CHUNKS
-from fedjax_pfl.federated.cohort import cohort_size
+from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.data_fields import DataSettings
 from fedjax_pfl.settings.field import (

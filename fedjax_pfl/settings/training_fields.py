@@ -5,7 +5,7 @@ from fedjax_pfl.client.local_training import RULES
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.rules import Rule, count, is_int, one_of
-from fedjax_pfl.federated.cohort import FRACTION, SAMPLINGS
+from fedjax_pfl.federated.sampling import DEFAULT, FRACTION, SAMPLINGS
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
@@ -86,7 +86,7 @@ class TrainingSettings:
       do not count
     sampling: fixed: as many clients in each round; poisson: each joins with
       probability client_fraction; cyclic: dp.bands groups of clients take
-      turns, each joins with dp.bands times that
+      turns, each joins with dp.bands times that; or a sampler of your own
     dropout_rate: probability with which a client of the cohort fails and sends
       nothing
     client_speeds: steps a second of each client, in simulated time: none;
@@ -127,7 +127,9 @@ class TrainingSettings:
   """
 
   client_fraction: float = field(0.1, FRACTION)
-  sampling: str = field('fixed', one_of(SAMPLINGS, 'a way to draw a cohort'))
+  sampling: str = field(
+    DEFAULT, or_code(one_of(SAMPLINGS, 'a way to draw a cohort'))
+  )
   dropout_rate: float = field(
     0.0,
     rules.interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability'),

@@ -11,9 +11,16 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build import Experiment, stages_and_budget
+from fedjax_pfl.training.build import (
+  Experiment,
+  stages_and_budget,
+)
 from fedjax_pfl.training.build_data import build_data, examples_of
-from fedjax_pfl.training.build_method import build_task, peek_shape
+from fedjax_pfl.training.build_method import (
+  build_task,
+  make_sampler,
+  peek_shape,
+)
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
@@ -31,7 +38,8 @@ def build_blank(settings: Settings) -> Experiment:
   if not is_available(data.dataset, data.data_dir):
     dataset = examples_of(data, stand_in(data.dataset, shape))
   found = build_data(settings, lambda text: None, dataset)
-  return Experiment(settings, *found, task, stages, privacy=budget)
+  sampler = make_sampler(settings, np.asarray(found.train.count))
+  return Experiment(settings, *found, task, stages, sampler, privacy=budget)
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

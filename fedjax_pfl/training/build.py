@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
@@ -17,7 +18,7 @@ from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset, Shape
 from fedjax_pfl.evaluation.own_metrics import Metrics, metrics_of
-from fedjax_pfl.federated.cohort import poisson_places
+from fedjax_pfl.federated import sampling
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
@@ -46,6 +47,7 @@ class Experiment(NamedTuple):
   data_id: str  # fingerprint: images, partition, the model of `init_from`
   task: Task
   stages: tuple[Stage, ...]
+  sampler: sampling.Sampler  # where not all clients take part
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
   privacy: Any = None  # a `Budget`, if uploads are clipped and noised
@@ -64,28 +66,14 @@ class Experiment(NamedTuple):
 
   @property
   def cohort_size(self) -> int:
-    """Return how many clients a round has, joined or not, or a buffer."""
-    data, training = self.settings.data, self.settings.training
-    if training.buffer_size:
-      return training.buffer_size
-    if training.sampling != 'fixed':
-      group = data.num_seen_clients // self.settings.dp.bands
-      return poisson_places(group, self.joining_rate)
-    return self.settings.num_drawn
+    """Return how many places a round has, or how many uploads a buffer."""
+    return self.sampler.size
 
-  @property
-  def joining_rate(self) -> float:
-    """Return with what probability a client of the cohort takes part."""
-    training = self.settings.training
-    if training.sampling == 'fixed':
-      return 1.0
-    return training.client_fraction * self.settings.dp.bands
-
-  def size_of(self, stage: Stage) -> int:
-    """Return how many clients take part in a round of this stage."""
+  def sampler_of(self, stage: Stage) -> sampling.Sampler:
+    """Return who takes part in the rounds of this stage."""
     if stage.full_participation:
-      return self.settings.data.num_seen_clients
-    return self.cohort_size
+      return sampling.everyone(self.settings.data.num_seen_clients)
+    return self.sampler
 
   @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
@@ -157,9 +145,13 @@ def build_experiment(
     host_offload.check_stages(stages, data.train)
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
+  sampler = build_method.make_sampler(settings, np.asarray(data.train.count))
   times = build_timing(settings, stages, data.train, log)
-  stages = times.around(stages) if times else stages
-  whole = Experiment(settings, *data, task, stages)
+  if times:
+    stages = times.around(stages)
+    if times.schedule:
+      sampler = sampling.scheduled(times.schedule.cohorts)
+  whole = Experiment(settings, *data, task, stages, sampler)
   return placed(whole._replace(metrics=metrics, privacy=budget, timing=times))
 
 
@@ -245,7 +237,7 @@ def placed(experiment: Experiment) -> Experiment:
     placement = OnHost()
   elif not system.debug:
     longest = max(experiment.stages, key=lambda stage: stage.rounds)
-    size = experiment.size_of(longest)
+    size = experiment.sampler_of(longest).size
     placement = on_devices(system.devices or choose_devices(size))
   return experiment._replace(placement=placement)
 

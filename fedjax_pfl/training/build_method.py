@@ -1,4 +1,4 @@
-"""From a config to its task and its stages: the model, the method, wrappers.
+"""From a config to its task, its stages and its sampler.
 
 Around a method go, from the inside: the server's optimiser, clients that keep
 running statistics, compression, training on the server's own data. What holds
@@ -11,12 +11,15 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import is_int
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import find_recipe, make_transforms
+from fedjax_pfl.federated import sampling
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
@@ -144,3 +147,36 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     part=training.server_trainable,
     seed=settings.seed,
   )
+
+
+def make_sampler(
+  settings: Settings, counts: np.ndarray | None = None
+) -> sampling.Sampler:
+  """Return who takes part in a round.
+
+  A sampler of the user's own sees the training examples of each client [K], or
+  ones under privacy: there, who is drawn may not depend on the data.
+  """
+  name, clients = settings.training.sampling, settings.data.num_seen_clients
+  fraction = settings.training.client_fraction
+  if not is_code(name):
+    return sampling.SAMPLINGS[name](clients, fraction, settings.dp.bands)
+  if settings.dp.clip:
+    counts = np.ones(clients, int)
+  own = call(
+    'sampling',
+    lambda: value_of('sampling', name)(counts, fraction),
+    of=value_of('sampling', name),
+    cause='a mistake in it: it is called with the number of examples of each '
+    'client [K], and client_fraction',
+  )
+  is_sampler = isinstance(own, sampling.Sampler)
+  if not (is_sampler and is_int(own.size) and 1 <= own.size <= clients):
+    got = f'a Sampler of size {own.size}' if is_sampler else repr(own)[:80]
+    raise bad_input(
+      'sampling',
+      got=f'{got} from {name}',
+      expected=f'pfl.Sampler(draw, size) with a size from 1 to {clients}',
+      cause='the function that draws, in place of one that returns a Sampler',
+    )
+  return sampling.checked(own, clients)

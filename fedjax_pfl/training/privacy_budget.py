@@ -12,8 +12,9 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated import accountant, privacy
 from fedjax_pfl.federated.accountant import Plan, Rounds
+from fedjax_pfl.federated.sampling import SAMPLINGS, Sampler
 from fedjax_pfl.settings import PrivacySettings, Settings, replace
-from fedjax_pfl.training.build_method import make_stages
+from fedjax_pfl.training.build_method import make_sampler, make_stages
 
 
 class Budget(NamedTuple):
@@ -67,7 +68,7 @@ def make_budget(
   The method is traced on shapes, so that `task` may be an outline.
   """
   stages = make_stages(settings, task)
-  dp, plan = settings.dp, _plan_of(settings, stages)
+  dp, plan = settings.dp, _plan_of(settings, stages, make_sampler(settings))
   noise = dp.noise_multiplier or accountant.find_noise(
     dp.epsilon, dp.delta, plan
   )
@@ -112,16 +113,23 @@ def make_budget(
   return budget._replace(changes=tuple(changes))
 
 
-def _plan_of(settings: Settings, stages: tuple[Stage, ...]) -> Plan:
+def _plan_of(
+  settings: Settings, stages: tuple[Stage, ...], sampler: Sampler
+) -> Plan:
   """Return the rounds of a run as the accountant has them."""
-  num_clients, training = settings.data.num_seen_clients, settings.training
-  is_random, drawn = training.sampling != 'fixed', settings.num_drawn
-  if is_random:
-    drawn = num_clients * training.client_fraction
-  own = drawn, num_clients, is_random, settings.dp.bands
+  clients, bands = settings.data.num_seen_clients, settings.dp.bands
+  if sampler.accounting is None:
+    raise bad_input(
+      'sampling',
+      got=settings.training.sampling,
+      expected='with dp.clip a way to draw clients whose budget is proven',
+      choices=[*SAMPLINGS],
+      cause='a sampler of your own: `accounting` says which bound holds for it',
+    )
+  drawn = sampler.mean_size, clients, sampler.accounting == 'poisson', bands
   return tuple(
-    Rounds(stage.rounds, num_clients, num_clients)
+    Rounds(stage.rounds, clients, clients)
     if stage.full_participation
-    else Rounds(stage.rounds, *own)
+    else Rounds(stage.rounds, *drawn)
     for stage in stages
   )

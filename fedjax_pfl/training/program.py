@@ -91,7 +91,7 @@ class Program:
       stage,
       training.dropout_rate,
       settings.system.on_divergence == 'exclude',
-      self.experiment.joining_rate,
+      self.experiment.sampler.joining,
       aggregates_nothing=settings.dp.clip > 0,
       has_deadline=training.deadline > 0,
     ).algorithm
@@ -263,7 +263,7 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   A chunk of one client has none, and is not logged.
   """
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
-  size = experiment.size_of(stage)
+  size = experiment.sampler_of(stage).size
   batch_size = settings.training.batch_size
   chunk = settings.system.clients_per_chunk
   limit = chunking.chunk_limit(chunk, counts, size, batch_size)

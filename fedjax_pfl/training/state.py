@@ -9,12 +9,10 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated.cohort import poisson_cohorts, sample_cohorts
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.best_rounds import Chosen, TestBest, begin_best
@@ -114,18 +112,11 @@ def start_stage(training: Training, place: Place) -> Training:
 
 def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  experiment, done = training.experiment, training.done
-  num_clients = experiment.settings.data.num_seen_clients
-  if (timing := experiment.timing) and timing.schedule:
-    return jnp.asarray(timing.schedule.cohorts[done:stop])
-  if stage.full_participation:
-    return jnp.tile(jnp.arange(num_clients), (stop - done, 1))
-  shape = stop - done, num_clients, experiment.cohort_size
-  if experiment.settings.training.sampling != 'fixed':
-    clock = training.state.server.round
-    bands = experiment.settings.dp.bands
-    return poisson_cohorts(training.keys['rounds'], clock, *shape, bands)
-  return sample_cohorts(training.keys['cohorts'], done, *shape)
+  sampler, first = training.experiment.sampler_of(stage), training.done
+  key, rounds = training.keys['cohorts'], stop - first
+  if sampler.by_rounds:
+    key, first = training.keys['rounds'], training.state.server.round
+  return sampler.draw(key, first, rounds)
 
 
 def _state_of(

@@ -9,7 +9,7 @@ from scipy.linalg import toeplitz
 
 from fedjax_pfl.federated import accountant, banded_noise, privacy
 from fedjax_pfl.federated.accountant import Rounds
-from fedjax_pfl.federated.cohort import joins, poisson_cohorts, poisson_places
+from fedjax_pfl.federated.sampling import joins, poisson_cohorts, poisson_places
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 ROUNDS, DELTA = 60, 1e-3

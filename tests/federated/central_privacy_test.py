@@ -24,15 +24,14 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Senders
 from fedjax_pfl.federated import accountant, privacy
 from fedjax_pfl.federated.accountant import Rounds
-from fedjax_pfl.federated.cohort import (
-  client_update,
-  gather,
+from fedjax_pfl.federated.cohort import client_update, gather
+from fedjax_pfl.federated.failures import JOINED, with_failures
+from fedjax_pfl.federated.rounds import begin
+from fedjax_pfl.federated.sampling import (
   joins,
   poisson_cohorts,
   poisson_places,
 )
-from fedjax_pfl.federated.failures import JOINED, with_failures
-from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs.run_dir import load_metrics
 from fedjax_pfl.training.loop import train
 

@@ -16,7 +16,7 @@ from helpers import (
 )
 
 from fedjax_pfl.federated import rounds
-from fedjax_pfl.federated.cohort import (
+from fedjax_pfl.federated.sampling import (
   cohort_size,
   sample_cohort,
   sample_cohorts,

@@ -15,7 +15,7 @@ from fedjax_pfl.data.batching import (
   batches_of_epoch,
   steps_of_epoch,
 )
-from fedjax_pfl.federated.cohort import cohort_size, sample_cohort
+from fedjax_pfl.federated.sampling import cohort_size, sample_cohort
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 KEY = jax.random.key

@@ -20,8 +20,8 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
-from fedjax_pfl.federated.cohort import cohort_size
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build_method

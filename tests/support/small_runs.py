@@ -17,9 +17,16 @@ from configs import digits
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import Experiment, placed
+from fedjax_pfl.training.build import (
+  Experiment,
+  placed,
+)
 from fedjax_pfl.training.build_data import build_data
-from fedjax_pfl.training.build_method import build_stages, peek_shape
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  make_sampler,
+  peek_shape,
+)
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.privacy_budget import make_budget
 from fedjax_pfl.training.program import Program
@@ -59,7 +66,9 @@ def make_experiment(**changes) -> Experiment:
     privacy = make_budget(settings, task, peek_shape(settings.data), print)
     stages = privacy.around(stages)
   data = build_data(settings, lambda text: None)
-  return placed(Experiment(settings, *data, task, stages, privacy=privacy))
+  sampler = make_sampler(settings, np.asarray(data.train.count))
+  own = Experiment(settings, *data, task, stages, sampler, privacy=privacy)
+  return placed(own)
 
 
 def with_algorithm(experiment, **functions):

@@ -1,0 +1,58 @@
+"""A sampler of the user's own: who takes part, and what is refused."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import refused
+from small_runs import make_settings
+
+import fedjax_pfl as pfl
+from fedjax_pfl.federated import sampling
+
+PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'own_loss.md'
+
+
+def section(page):
+  """Return what the page says of samplers."""
+  return page.read_text().partition('## A sampler')[2].partition('\n## ')[0]
+
+
+@pytest.fixture
+def settings(tmp_path):
+  (code,) = re.findall('```python\n(.*?)```', section(PAGE), re.DOTALL)
+  (tmp_path / 'draw.py').write_text(code)
+  name = f'{tmp_path}/draw.py:by_size'
+  small = make_settings(
+    sampling=name, partition='dirichlet', dirichlet_beta=0.2
+  )
+  return pfl.load_code(small | {'model': 'convnet3'})
+
+
+def test_large_clients_are_drawn_more_often(settings):
+  own = pfl.build_experiment(settings)
+  ids = np.asarray(own.sampler.draw(jax.random.key(0), 0, 400))
+  assert ids.shape == (400, own.cohort_size)
+  drawn = np.bincount(ids.ravel(), minlength=10)
+  counts = np.asarray(own.train.count)
+  assert np.corrcoef(drawn, counts)[0, 1] > 0.8
+  later = own.sampler.draw(jax.random.key(0), 390, 10)
+  assert np.array_equal(later, ids[390:])
+
+
+def test_privacy_of_unknown_draws_is_refused(settings):
+  dp = {**settings['dp'], 'clip': 1.0, 'epsilon': 8.0, 'delta': 1e-3}
+  message = refused(pfl.build_experiment, settings | {'dp': dp})
+  assert message.startswith('sampling: got ')
+
+
+@pytest.mark.parametrize(
+  'rows', [[[0, 0]], [[0, 5]], [[0, 1, 2]], [[0.0, 1.0]]]
+)
+def test_what_is_no_cohort_is_refused(rows):
+  wrong = sampling.Sampler(lambda key, first, rounds: jnp.array(rows), 2)
+  message = refused(sampling.checked(wrong, 5).draw, None, 0, 1)
+  assert message.startswith('sampling: got ')
