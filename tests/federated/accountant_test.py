@@ -1,0 +1,265 @@
+"""Budgets: by a second library, by hand, of explicit data, at their edges."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from helpers import refused
+from scipy.special import comb, log_ndtr, ndtr
+
+from fedjax_pfl.federated import accountant, privacy_loss
+from fedjax_pfl.federated.accountant import Rounds
+from fedjax_pfl.federated.privacy_loss import ADD, REMOVE, REPLACE, Pair
+
+DELTA = 1e-3
+FIXED = 'without_replacement'
+# docs/howto/privacy.md: at epsilon 8 and 2.
+SHOWN = {
+  'all': (Rounds(60, 180, 180), 3.720, 11.20),
+  'poisson': (Rounds(60, 18.0, 180, 'poisson'), 0.6893, 1.398),
+  'cyclic of 5': (Rounds(60, 18.0, 180, 'cyclic', 5), 1.016, 2.692),
+  'cyclic of 10': (Rounds(60, 18.0, 180, 'cyclic', 10), 1.176, 3.542),
+  'fixed': (Rounds(100, 10, 100, FIXED), 1.663, 3.627),
+}
+
+
+def by_prv(rounds, noise):
+  """Return epsilon by prv_accountant (Gopi, Lee and Wutschitz 2021)."""
+  prv = pytest.importorskip('prv_accountant')
+  number = math.ceil(rounds.number / rounds.bands)
+  q = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
+  is_fixed = rounds.accounting == FIXED
+  mu = (1 + is_fixed) / noise
+
+  class Loss(prv.PrivacyRandomVariable):
+    """Of REMOVE; of replaced data it is that of ADD where it is below 0."""
+
+    def cdf(self, t):
+      t = np.asarray(t, float)
+      with np.errstate(divide='ignore', invalid='ignore', over='ignore'):
+        below = np.nan_to_num(np.log1p(np.expm1(t) / q), nan=-np.inf) / mu
+        above = np.nan_to_num(np.log1p(np.expm1(-t) / q), nan=-np.inf) / mu
+      removed = (1 - q) * ndtr(below + mu / 2) + q * ndtr(below - mu / 2)
+      added = ndtr(-above - mu / 2)
+      return np.where(is_fixed & (t < 0), added, removed)
+
+  with pytest.warns(UserWarning, match='Assuming that true epsilon'):
+    other = prv.PRVAccountant(
+      Loss(), 0.01, DELTA / 1e4, max_self_compositions=number, eps_max=40
+    )
+  return other.compute_epsilon(DELTA, [number])[1]
+
+
+@pytest.mark.parametrize('name', SHOWN)
+def test_documented_budgets_by_a_second_library(name):
+  pytest.importorskip('dp_accounting')
+  rounds, *noises = SHOWN[name]
+  for noise, epsilon in zip(noises, (8.0, 2.0), strict=True):
+    got = accountant.epsilon_of(noise, DELTA, (rounds,))
+    assert got == pytest.approx(epsilon, rel=1e-2)
+    assert by_prv(rounds, noise) == pytest.approx(got, rel=1e-2)
+
+
+@pytest.mark.parametrize('name', SHOWN)
+def test_the_least_noise_is_found(name):
+  """It spends at most epsilon, and hardly less noise spends more."""
+  pytest.importorskip('dp_accounting')
+  plan = SHOWN[name][:1]
+  noise = accountant.find_noise(8.0, DELTA, plan)
+  less = noise * (1 - 2 * accountant.PRECISION)
+  spent = [accountant.epsilon_of(z, DELTA, plan) for z in (noise, less)]
+  assert spent[0] <= 8 < spent[1]
+
+
+@pytest.mark.parametrize(
+  ('accounting', 'q', 'noise', 'number', 'delta'),
+  [
+    ('poisson', 0.01, 1.0, 1000, 1e-5),
+    ('poisson', 0.5, 20.0, 40, 1e-10),
+    ('poisson', 0.1, 0.3, 5, 1e-3),
+    (FIXED, 0.1, 2.54, 100, 1e-3),
+    (FIXED, 0.5, 3.0, 1, 1e-10),
+  ],
+)
+def test_bounds_are_below_those_of_renyi_dp(
+  accounting, q, noise, number, delta
+):
+  """But not far; more rounds or less noise cost more."""
+  dp = pytest.importorskip('dp_accounting')
+  event, relation = dp.GaussianDpEvent(noise), 'ADD_OR_REMOVE_ONE'
+  sampled = dp.PoissonSampledDpEvent(q, event)
+  if accounting == FIXED:
+    relation, event = 'REPLACE_ONE', dp.GaussianDpEvent(noise / 2)
+    sampled = dp.SampledWithoutReplacementDpEvent(100, int(100 * q), event)
+  orders = [*range(2, 64), 128, 256]
+  renyi = dp.rdp.RdpAccountant(orders, dp.NeighboringRelation[relation])
+  bound = renyi.compose(sampled, number).get_epsilon(delta)
+  rounds = Rounds(number, 100 * q, 100, accounting)
+  got = accountant.epsilon_of(noise, delta, (rounds,))
+  assert bound / 3 < got < bound
+  more = (rounds._replace(number=number + 1),)
+  assert accountant.epsilon_of(noise, delta, more) > got
+  assert accountant.epsilon_of(0.9 * noise, delta, (rounds,)) > got
+
+
+def test_a_finer_grid_changes_little(monkeypatch):
+  """And only downwards: the discretisation is on the safe side."""
+  pytest.importorskip('dp_accounting')
+  plans = [
+    (Rounds(1000, 10.0, 1000, 'poisson'),),
+    (Rounds(100, 10, 100, FIXED),),
+    (Rounds(5, 100, 100), Rounds(60, 10, 100, FIXED, has_state=True)),
+  ]
+  got = [accountant.epsilon_of(1.5, 1e-5, plan) for plan in plans]
+  monkeypatch.setattr(privacy_loss, 'NUM_POINTS', 2**16)
+  accountant.epsilon_of.cache_clear()
+  fine = [accountant.epsilon_of(1.5, 1e-5, plan) for plan in plans]
+  accountant.epsilon_of.cache_clear()
+  assert all(a <= b < 1.0005 * a for a, b in zip(fine, got, strict=True))
+
+
+# ---- cohorts of a fixed size
+
+
+def density(x, vectors, client, size, noise):
+  """Return that of the sum of a cohort, of 4 clients without replacement."""
+  values = [client, *vectors]
+  cohorts = list(itertools.combinations(values, size))
+  sums = np.array([sum(cohort) for cohort in cohorts])
+  each = np.exp(-((x[:, None] - sums) ** 2) / (2 * noise**2))
+  return each.mean(1) / (noise * math.sqrt(2 * math.pi))
+
+
+@pytest.mark.parametrize('size', [1, 2, 3])
+def test_no_data_exceed_the_pair_of_replacement(size):
+  """All epsilon of one round; two rounds, with other data in the second.
+
+  By integration of the true densities of 1 + 3 clients who send from -1 to 1.
+  """
+  noise, x = 1.3, np.linspace(-16, 16, 8001)
+  width, epsilon = x[1] - x[0], np.linspace(-4, 4, 81)
+  pair = Pair(REPLACE, 2 / noise, size / 4)
+  bound = privacy_loss.profile(pair, epsilon)
+  rng = np.random.default_rng(0)
+  data = [([-1.0] * 3, 1.0, -1.0), ([1.0] * 3, 1.0, -1.0)]
+  data += [(rng.uniform(-1, 1, 3), *rng.uniform(-1, 1, 2)) for _ in range(20)]
+  runs = [
+    [density(x, others, own, size, noise) for own in mine]
+    for others, *mine in data
+  ]
+  tight = 0
+  for one, other in runs:
+    for p, q in ((one, other), (other, one)):
+      gain = np.maximum(p - np.exp(epsilon)[:, None] * q, 0).sum(1) * width
+      assert (gain <= bound + 1e-6).all()
+      tight = max(tight, np.max(gain[epsilon > 0] / bound[epsilon > 0]))
+  assert tight > 0.999  # all others at -1, and the client at 1
+  pytest.importorskip('dp_accounting')
+  plan = (Rounds(2, size, 4, FIXED),)
+  spent = accountant.epsilon_of(noise, 0.01, plan)
+  for (one, other), (third, fourth) in itertools.product(runs[:4], runs[:4]):
+    p, q = (
+      np.outer(*(f[::10] for f in own))
+      for own in ((one, third), (other, fourth))
+    )
+    delta = np.maximum(p - math.exp(spent) * q, 0).sum() * (10 * width) ** 2
+    assert delta <= 0.01
+
+
+def test_what_clients_keep_is_accounted_with_known_cohorts():
+  """By the sum over how often a client is drawn, of exact Gaussians."""
+  pytest.importorskip('dp_accounting')
+  noise, number, q = 3.0, 30, 0.1
+  plain = Rounds(number, 10, 100, FIXED)
+  kept = plain._replace(has_state=True)
+  everyone = accountant.epsilon_of(noise / 2, DELTA, (Rounds(number, 1, 1),))
+  epsilon = accountant.epsilon_of(noise, DELTA, (kept,))
+  assert accountant.epsilon_of(noise, DELTA, (plain,)) < epsilon < everyone
+  drawn = np.arange(1, number + 1)
+  mu = 2 / noise * np.sqrt(drawn)
+  deltas = ndtr(mu / 2 - epsilon / mu)
+  deltas -= np.exp(epsilon + log_ndtr(-mu / 2 - epsilon / mu))
+  chances = comb(number, drawn) * q**drawn * (1 - q) ** (number - drawn)
+  assert chances @ deltas == pytest.approx(DELTA, rel=1e-3)
+  assert 'no amplification' in accountant.theorem((kept,))
+  # Nobody's draw depends on another's in these, or all are drawn.
+  for name in ('poisson', 'all'):
+    plan, same = (
+      (kept._replace(accounting=name, has_state=s),) for s in (0, 1)
+    )
+    assert accountant.epsilon_of(noise, DELTA, plan) == accountant.epsilon_of(
+      noise, DELTA, same
+    )
+
+
+# ---- edges
+
+
+def test_ways_to_draw_agree_where_they_are_the_same():
+  """And nothing costs more than if each client were in each round."""
+  pytest.importorskip('dp_accounting')
+
+  def spent(*rounds, noise=4.0):
+    return accountant.epsilon_of(noise, DELTA, rounds)
+
+  everyone = spent(Rounds(60, 100, 100))
+  assert spent(Rounds(60, 100, 100, FIXED, has_state=True)) == everyone
+  assert spent(Rounds(60, 100, 100, 'poisson')) == everyone
+  assert spent(Rounds(20, 9, 9), Rounds(40, 9, 9)) == everyone
+  assert spent(Rounds(60, 99.9, 100, 'poisson')) == pytest.approx(
+    everyone, 0.01
+  )
+  twice = spent(Rounds(60, 100, 100), noise=2.0)
+  assert 0.9 * twice < spent(Rounds(60, 99, 100, FIXED)) <= twice
+  # Beside a round without replacement, all others count by two clips, too.
+  none_of = Rounds(0, 10, 100, FIXED)
+  assert spent(Rounds(60, 100, 100), none_of) == twice
+  # 61 rounds of 4 bands are 16 of four times the rate.
+  banded = spent(Rounds(61, 5.0, 100, 'cyclic', 4))
+  assert banded == spent(Rounds(16, 20.0, 100, 'poisson'))
+  assert spent(Rounds(61, 25.0, 100, 'cyclic', 4)) == spent(Rounds(16, 1, 1))
+
+
+@pytest.mark.parametrize('accounting', ['all', 'poisson', 'cyclic', FIXED])
+def test_edges_of_a_budget(accounting):
+  pytest.importorskip('dp_accounting')
+  rounds = Rounds(20, 10.0, 100, accounting)
+  expected = 'replace one' if accounting == FIXED else 'add or remove one'
+  assert accountant.neighbours((rounds,)) == expected
+  assert accountant.epsilon_of(1.0, DELTA, (rounds._replace(number=0),)) == 0
+  assert accountant.epsilon_of(0.0, DELTA, (rounds,)) == math.inf
+  spent = [
+    accountant.epsilon_of(noise, 1e-10, (rounds,))
+    for noise in (0.01, 0.2, 1, 5, 100, 1e4, 1e6)
+  ]
+  assert spent == sorted(spent, reverse=True)
+  assert 1e4 < spent[0] < math.inf and 0 <= spent[-1] < 1e-4
+  message = refused(accountant.find_noise, 1e-4, 1e-9, (rounds,))
+  assert message.startswith('dp.epsilon: got 0.0001, expected 0.')
+  assert accountant.find_noise(1e6, DELTA, (rounds,)) == accountant.LEAST
+
+
+def test_cohorts_whose_budget_nobody_has_proven_are_refused():
+  for accounting in (None, 'fixed'):
+    plan = (Rounds(9, 1, 9, accounting),)
+    for ask in (
+      lambda plan: accountant.epsilon_of(1.0, DELTA, plan),
+      lambda plan: accountant.find_noise(8.0, DELTA, plan),
+      accountant.neighbours,
+      accountant.theorem,
+    ):
+      message = refused(ask, plan)
+      assert message.startswith(f'sampling: got {accounting!r}, expected a way')
+
+
+def test_both_directions_count():
+  """Of the two, REMOVE is the larger, as far as we know."""
+  pytest.importorskip('dp_accounting')
+  both = [
+    privacy_loss.epsilon_of_rounds(DELTA, [(Pair(kind, 1.0, 0.3), 20)])
+    for kind in (REMOVE, ADD)
+  ]
+  assert both[0] > 1.05 * both[1]
+  plan = (Rounds(20, 30.0, 100, 'poisson'),)
+  assert accountant.epsilon_of(1.0, DELTA, plan) == both[0]
