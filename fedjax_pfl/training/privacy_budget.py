@@ -56,6 +56,7 @@ class Budget(NamedTuple):
       'noise_multiplier': self.noise,
       'clip': self.dp.clip,
       'neighbours': accountant.neighbours(self.plan),
+      'theorem': accountant.theorem(self.plan),
     }
 
 
@@ -101,7 +102,9 @@ def make_budget(
   log(
     'Privacy of clients ({neighbours}): epsilon {epsilon:.3g} at delta '
     '{delta:g} after all rounds, noise of {noise_multiplier:.4g} clips of '
-    '{clip:g} in a sum{more}.'.format(**budget.summary(), more=more)
+    '{clip:g} in a sum{more}. By the bound of {theorem}.'.format(
+      **budget.summary(), more=more
+    )
   )
   if whole:
     log(f'Clipped as it is, being no change of a model: {", ".join(whole)}.')

@@ -263,6 +263,7 @@ def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   assert 7.9 < about['epsilon'] <= 8 and about['delta'] == DELTA
   accounting = 'cyclic' if bands > 1 else 'poisson'
   plan = (Rounds(7, 3.0, 10, accounting, bands),)
+  assert about['theorem'] == accountant.theorem(plan)
   assert about['epsilon'] == accountant.epsilon_of(
     about['noise_multiplier'], DELTA, plan
   )
