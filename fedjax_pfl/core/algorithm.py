@@ -46,7 +46,8 @@ class Senders(NamedTuple):
   has_sent: Array  # [C] bool
   num_clients: int  # K, all that are registered
   shares: int = 1  # devices over which the rows are divided
-  factor: float = 1.0  # of sums: rows that stand for others may be too few
+  factor: float = 1.0  # scales sums when one row represents several clients
+  rng: Key | None = None  # of the server in this round
 
   def mean(self, uploads: Up, weights: Array) -> PyTree:
     """Return sum_c a_c x_c / sum_c a_c over the clients that sent."""

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import (
   Algorithm,
   Client,
@@ -44,18 +44,23 @@ def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
   return Cohort(clients, index, count, ids, work)
 
 
+def client_key(key: Key, number: Array, client: Array) -> Key:
+  """Return the key of a client in the round of this number."""
+  round_key = jax.random.fold_in(key, number)
+  return chacha.as_fast(jax.random.fold_in(round_key, client))
+
+
 def client_update(
   algorithm: Algorithm, server: Server, data: ClientData, key: Key
 ) -> Callable[[Cohort], tuple[Client, Up, Metrics]]:
   """Return the function of one row of a cohort: (client, upload, metrics)."""
-  round_key = jax.random.fold_in(key, server.round)
 
   def update(row: Cohort):
     return algorithm.local_update(
       algorithm.download(server, row.clients),
       row.clients,
       ClientData(data.x, data.y, row.index, row.count, row.work),
-      jax.random.fold_in(round_key, row.ids),
+      client_key(key, server.round, row.ids),
     )
 
   return update
@@ -80,5 +85,6 @@ def server_update(
   """Return the server after the uploads [C, ...]; its key is that of id K."""
   round_key = jax.random.fold_in(key, server.round)
   server_key = jax.random.fold_in(round_key, senders.num_clients)
+  senders = senders._replace(rng=server_key)
   server = algorithm.aggregate(server, uploads, senders)
   return algorithm.post_aggregate(server, data, server_key)

@@ -49,21 +49,25 @@ def with_failures(
   dropout_rate: float = 0.0,
   excludes_diverged: bool = False,
   joining_rate: float = 1.0,
-  aggregates_nothing: bool = False,
+  is_private: bool = False,
   has_deadline: bool = False,
 ) -> Stage:
   """Return the stage with the metric FINITE, in which drawn clients may fail.
 
   They drop out at this rate, where they diverge if it excludes them, and where
   `ClientData.work` leaves them no step. In a Poisson cohort they join with the
-  rate below 1. The server keeps what it has where nobody has sent, unless it
-  `aggregates_nothing`, which has noise in it. Nobody fails where all clients
-  have to take part: the server waits for them.
+  rate below 1. The server keeps what it has where nobody has sent. Nobody fails
+  where all clients have to take part: the server waits for them.
+
+  A private server adds noise even where nobody has sent, and leaves out who
+  diverges in every stage: a run that stopped there would tell of one client.
   """
-  how = dropout_rate, excludes_diverged, joining_rate, aggregates_nothing
-  may_fail = dropout_rate > 0 or excludes_diverged or joining_rate < 1
-  may_fail |= has_deadline
-  if may_fail and not stage.full_participation:
+  if stage.full_participation:
+    dropout_rate, joining_rate, has_deadline = 0.0, 1.0, False
+    excludes_diverged = False
+  excludes_diverged |= is_private
+  how = dropout_rate, excludes_diverged, joining_rate, is_private
+  if dropout_rate > 0 or excludes_diverged or joining_rate < 1 or has_deadline:
     return stage._replace(algorithm=_failing(stage.algorithm, *how))
   return stage._replace(algorithm=_watched(stage.algorithm))
 
@@ -91,7 +95,7 @@ def _failing(
   rate: float,
   excludes_diverged: bool,
   joining_rate: float,
-  aggregates_nothing: bool,
+  is_private: bool,
 ) -> Algorithm:
   def local_update(down, client, data, rng):
     sent, joined = jnp.array(True), {}
@@ -116,7 +120,7 @@ def _failing(
   def aggregate(server, uploads, senders):
     who = _who_sent(senders, uploads.has_sent)
     after = algorithm.aggregate(server, uploads.up, who)
-    if aggregates_nothing:
+    if is_private:
       return after
     alone = server._replace(round=after.round)
     return trees.choose(jnp.any(uploads.has_sent), after, alone)

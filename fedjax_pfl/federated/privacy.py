@@ -20,27 +20,41 @@ With several bands the noise of a round, in clips, takes back a part of the
 noise before (banded_noise.py). The server keeps that; each stage begins anew.
 The clip may move: it scales what is added, not what is kept.
 
-The noise follows from the seed of the run: that is right for experiments, and
-no protection of a model that is given away together with its seed.
+The noise follows from the key of the round: whoever knows or guesses that can
+remove the noise. A run draws it from a secret (runs/secret.py).
+
+The sum is bounded whatever clients send: a change with NaN or infinity is 0.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.interpreters import partial_eval
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Senders, Stage, as_aggregated
+from fedjax_pfl.core.algorithm import (
+  Client,
+  Senders,
+  Server,
+  Stage,
+  as_aggregated,
+)
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, PyTree
-from fedjax_pfl.federated import banded_noise
+from fedjax_pfl.data.client_data import client_of
+from fedjax_pfl.federated import banded_noise, gaussian
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.exchange import MODEL, exchanging
 from fedjax_pfl.federated.rounds import init_states, stage_shapes
 
-STREAM = 2**31 - 3  # of the key of `init_server`; methods use small numbers
+STREAM = 2**31 - 3  # of the server's key; methods use small numbers
 RATE = 0.2  # of an adaptive clip
+FIELD = 'privacy'  # of the server's record
+NOISE = f'/{FIELD}/noise/'  # on the paths of leaves of its state
 SETTING = 'dp.clip'
 INSTEAD = ['dp.clip=0, which is no privacy', 'fedavg, fedbabu, ditto or others']
 
@@ -71,7 +85,6 @@ class Mechanism(NamedTuple):
 class State(NamedTuple):
   """What the server keeps between rounds."""
 
-  key: Array  # [2] uint32, data of the key of all noise to come
   clip: Array  # [] c
   noise: PyTree = ()  # [b - 1, ...] of the rounds before, in deviations
 
@@ -88,12 +101,10 @@ def private(
     stage = stage._replace(initialize=partial(stage.initialize))
 
   def begin(server, rng, previous):
-    if previous is None:
-      key = jax.random.key_data(jax.random.fold_in(rng, STREAM))
-      previous = State(key, jnp.asarray(mechanism.clip, float))
-    # The clip and the key of the stage before go on.
     noise = banded_noise.begin(change, mechanism.bands) if has_bands else ()
-    return previous._replace(noise=noise)
+    if previous is None:
+      return State(jnp.asarray(mechanism.clip, float), noise)
+    return previous._replace(noise=noise)  # the clip goes on
 
   def receive(changes, senders, state):
     mean, state = private_mean(mechanism, changes, senders, state)
@@ -110,7 +121,7 @@ def private(
   def send(change, memory, rng):
     return change, memory, {}
 
-  return exchanging(stage, 'privacy', send, receive, begin)
+  return exchanging(stage, FIELD, send, receive, begin)
 
 
 def private_mean(
@@ -118,11 +129,15 @@ def private_mean(
 ) -> tuple[PyTree, State]:
   """Return s / n of the changes [C, ...], and the state of the next round."""
   norms = trees.row_norms(changes, senders.ids.shape)  # [C]
+  is_finite = jnp.isfinite(norms)
+  changes = jax.vmap(trees.choose)(
+    is_finite, changes, jax.tree.map(jnp.zeros_like, changes)
+  )
+  norms = jnp.where(is_finite, norms, jnp.inf)
   scale = jnp.minimum(1, state.clip / jnp.maximum(norms, 1e-30))
   total = senders.sum(changes, scale)
-  key = jax.random.wrap_key_data(state.key)
-  key, of_sum, of_count = jax.random.split(key, 3)
-  noise, past = draw_noise(of_sum, total), state.noise
+  of_sum, of_count = jax.random.split(jax.random.fold_in(senders.rng, STREAM))
+  noise, past = gaussian.noise_like(of_sum, total), state.noise
   if mechanism.bands > 1:
     noise, past = banded_noise.correlate(noise, past, mechanism.bands)
   deviation = mechanism.noise_of_sum * state.clip
@@ -131,19 +146,10 @@ def private_mean(
   clip = state.clip
   if mechanism.quantile:
     count = jnp.sum(senders.masked((norms <= clip) - 0.5))
-    count += mechanism.expected / 20 * jax.random.normal(of_count)
+    count += mechanism.expected / 20 * gaussian.normal(of_count)
     share = 0.5 + count / mechanism.expected
     clip = clip * jnp.exp(-RATE * (share - mechanism.quantile))
-  return mean, State(jax.random.key_data(key), clip, past)
-
-
-def draw_noise(key: Array, tree: PyTree) -> PyTree:
-  """Return independent normal numbers in the places of those of the tree."""
-  structure = jax.tree.structure(tree)
-  keys = structure.unflatten(jax.random.split(key, structure.num_leaves))
-  return jax.tree.map(
-    lambda own, leaf: jax.random.normal(own, leaf.shape, leaf.dtype), keys, tree
-  )
+  return mean, State(clip, past)
 
 
 # ---- what cannot be private --------------------------------------------------
@@ -171,7 +177,8 @@ def check(
         'a method that aggregates a sum: noise in a sum does not hide these',
       )
     reads_data = stage.algorithm.post_aggregate is not as_aggregated
-    if reads_data or _reads_clients(stage, *before, data):
+    begins = lambda *states, own=stage: own.initialize(*states)[0]
+    if reads_data or _depends(begins, (*before, data), [1, 2]):
       raise _refused(
         f'{method}, whose server reads what clients have not sent',
         'a method whose server knows of clients what they send alone',
@@ -202,21 +209,30 @@ def changes_of(stages: tuple[Stage, ...], data: ClientData) -> list[PyTree]:
   ]
 
 
-def _reads_clients(stage, server, clients, data) -> bool:
-  """Return whether `initialize` makes the server from clients or their data."""
-  program, (after, _) = jax.make_jaxpr(stage.initialize, return_shape=True)(
-    server, clients, data
-  )
-  # By identity: a constant has no hash.
-  reads = {*map(id, program.jaxpr.invars[len(jax.tree.leaves(server)) :])}
+def uploads_have_state(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> bool:
+  """Return whether uploads depend on what clients keep between rounds."""
 
-  def meets(variables):
-    return any(id(variable) in reads for variable in variables)
+  def upload(server, clients, data):
+    data = stage.prepare_data(server, data)
+    client, own = trees.gather(clients, 0), client_of(data, 0)
+    down = stage.algorithm.download(server, client)
+    key = jax.random.key(0)
+    return stage.algorithm.local_update(down, client, own, key)[1]
 
-  for equation in program.jaxpr.eqns:
-    if meets(equation.invars):
-      reads |= {*map(id, equation.outvars)}
-  return meets(program.jaxpr.outvars[: len(jax.tree.leaves(after))])
+  return _depends(upload, (server, clients, data), [1])
+
+
+def _depends(
+  function: Callable, args: tuple[PyTree, ...], places: Sequence[int]
+) -> bool:
+  """Return whether what a function returns depends on these arguments."""
+  program = jax.make_jaxpr(function)(*args).jaxpr
+  _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
+  ends = np.cumsum([len(jax.tree.leaves(own)) for own in args])
+  own = np.split(used, ends[:-1])
+  return any(bool(own[place].any()) for place in places)
 
 
 def _refused(got: str, expected: str):

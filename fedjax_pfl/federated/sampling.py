@@ -23,6 +23,7 @@ from jax import lax
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Key
+from fedjax_pfl.federated.cohort import client_key
 
 # Registered clients. On a CPU a permutation of more takes longer than a short
 # round: 4 ms of 10,000 clients, 50 ms of 100,000; top_k takes 0.4 and 1 ms.
@@ -235,8 +236,7 @@ def poisson_cohorts(
     groups = jax.random.permutation(own, num_clients) % num_groups  # [K]
 
   def cohort(number):
-    fold = partial(jax.random.fold_in, jax.random.fold_in(key, number))
-    keys = jax.vmap(fold)(jnp.arange(num_clients))
+    keys = jax.vmap(partial(client_key, key, number))(jnp.arange(num_clients))
     draws = jax.vmap(_draw)(keys)
     if num_groups > 1:
       draws = jnp.where(groups == number % num_groups, draws, 2.0)

@@ -35,8 +35,9 @@ def save(
   tree: PyTree,
   *,
   metadata: dict[str, Any] | None = None,
+  keep: int = KEEP,
 ) -> None:
-  """Save the tree as the newest checkpoint; remove all but the newest two.
+  """Save the tree as the newest checkpoint; remove all but the newest ones.
 
   Checkpoints of later steps are removed, too: they were damaged when the run
   was resumed from before them. `metadata` is stored with the checksums. Raises
@@ -65,7 +66,7 @@ def save(
   atomic_files.sync_folder(folder)
   atomic_files.remove_temporary(folder)
   upto = [other for other in steps(folder) if other <= step]
-  for other in {*steps(folder)} - {*upto[-KEEP:]}:
+  for other in {*steps(folder)} - {*upto[-keep:]}:
     shutil.rmtree(folder / str(other))
 
 

@@ -8,6 +8,8 @@
   tb/             the metrics for TensorBoard: trackers.py
   tracker.json    the ids of the run at wandb and mlflow, if it is sent there
   model/          model_file.py
+  secret          of a private run that is not finished: secret.py
+  PRIVATE.txt     of a private run: what is not for release
 
 A run that was killed at any moment continues when it is opened again. Damaged
 files are recognised: result.json and every checkpoint hold checksums.
@@ -26,13 +28,25 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input, check_installed
 from fedjax_pfl.core.types import PyTree, Scores
-from fedjax_pfl.runs import checkpoint, identity, lock, result_file
+from fedjax_pfl.runs import checkpoint, identity, lock, result_file, secret
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
 from fedjax_pfl.runs.result_file import CLIENTS, RESULT, existing, load_json
 from fedjax_pfl.runs.trackers import NONE, TRACKERS, Tracking
 
 METRICS = 'metrics.jsonl'
 MODEL = 'model/global.npz'  # the final global model, of most methods
+NOTE = 'PRIVATE.txt'
+# What no noise hides, and thus no epsilon covers.
+NOT_FOR_RELEASE = """\
+This folder is private, and not for release. No noise hides
+  clients.npz     scores, number of examples and labels of each client
+  result.json     accuracies and losses
+  metrics.jsonl   losses, accuracies, numbers of steps; so has tb/
+  checkpoints/    the states of all clients
+  secret          while the run is unfinished: who has it can remove the noise
+To write the model that may be released, and nothing else:
+  python experiments/export.py --run=THIS_FOLDER --private --output=model.npz
+"""
 
 
 def open_run(
@@ -120,6 +134,26 @@ class Run:
     self._log(f'{damaged} is damaged or missing and will be written again.')
     return None
 
+  def secret(self) -> str:
+    """Return the secret of a private run, in hexadecimal digits."""
+    is_new = not (self.path / secret.NAME).exists()
+    with atomic_files.writing(self.path):
+      own = secret.keep(self.path).hex()
+    if is_new and self.last_checkpoint():
+      self._log(f'{self.path} has lost its secret: noise from here on is new.')
+    return own
+
+  def write_note(self) -> None:
+    """Write which files of a private run are not for release."""
+    with atomic_files.writing(self.path):
+      content = NOT_FOR_RELEASE.encode()
+      atomic_files.write_bytes(self.path / NOTE, content)
+
+  def erase_secret(self) -> None:
+    """Erase it: the run is finished. A run without one is not changed."""
+    with atomic_files.writing(self.path):
+      secret.erase(self.path)
+
   def log(self, **numbers: Any) -> None:
     """Append one line of metrics: `log(round=8, loss=1.2)`.
 
@@ -138,11 +172,14 @@ class Run:
       os.fsync(stream.fileno())  # no checkpoint is newer than its metrics
     self._tracking.log(record['round'], now, numbers)
 
-  def save_checkpoint(self, step: int, tree: PyTree) -> None:
-    """Save the state after `step` rounds; the newest two are kept."""
+  def save_checkpoint(
+    self, step: int, tree: PyTree, keep: int = checkpoint.KEEP
+  ) -> None:
+    """Save the state after `step` rounds; the newest ones are kept."""
     with atomic_files.writing(self._checkpoints):
       metrics = _checksum(self.path / METRICS)
-      checkpoint.save(self._checkpoints, step, tree, metadata=metrics)
+      how = {'metadata': metrics, 'keep': keep}
+      checkpoint.save(self._checkpoints, step, tree, **how)
 
   def last_checkpoint(self) -> int | None:
     """Return the step of the newest checkpoint, None if there is none."""

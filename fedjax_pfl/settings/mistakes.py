@@ -228,6 +228,13 @@ def _check_privacy(settings: Settings, refuse_if: Refuse) -> None:
     ),
   ):
     refuse_if(*mistake)
+  saved = settings.evaluation.save_clients
+  refuse_if(
+    dp.clip and saved and saved != FIELDS['save_clients'].default,
+    'save_clients',
+    '() with dp.clip: a personalised model holds the data of its client',
+    ('save_clients=()', 'dp.clip=0'),
+  )
   is_cyclic, rate = training.sampling == TURNS, training.client_fraction
   refuse_if(
     is_cyclic != (dp.bands > 1),

@@ -231,6 +231,8 @@ class PrivacySettings:
     delta: of the budget; far below 1 / num_clients
     bands: of noise that takes back some of the rounds before, with
       sampling=cyclic; 1: independent
+    noise_seed: noise and cohorts follow from this number, so that a test can
+      repeat them: whoever guesses it can remove the noise; None: from a secret
   """
 
   clip: float = field(0.0, rules.at_least(0, 'a sign; 0 is no privacy'))
@@ -248,4 +250,8 @@ class PrivacySettings:
   )
   bands: int = field(
     1, count('bands', '0 was meant for independent noise, which is 1')
+  )
+  noise_seed: int | None = field(
+    None,
+    count('a seed', 'a list of seeds, or a sign', 0).or_none('from a secret'),
   )

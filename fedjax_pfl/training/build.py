@@ -168,7 +168,7 @@ def stages_and_budget(
     return stages, None
   from fedjax_pfl.training import privacy_budget
 
-  budget = privacy_budget.make_budget(settings, quick, shape, log)
+  budget = privacy_budget.make_budget(settings, stages, quick, shape, log)
   return budget.around(stages), budget
 
 

@@ -27,6 +27,7 @@ from fedjax_pfl.training.views import final_views
 VIEW = re.compile(r'(?!validation_|unseen)[\w.]+')  # a file, and arrays
 TAKEN = {  # of metrics, by the rounds and by lines of metrics.jsonl
   *(FINITE, HAS_SENT, JOINED, 'round', 'time', 'stage', 'epsilon'),
+  'epsilon_not_private',
   *('images_per_second', 'bytes_down', 'bytes_up', 'sim_seconds'),
   *('dropped', 'excluded', 'excluded_clients'),
 }

@@ -49,9 +49,10 @@ def check_finite(
   Clients that diverge do no harm where the rounds exclude them, unless none of
   those who trained is left.
   """
-  system = training.experiment.settings.system
+  experiment = training.experiment
   harmful = ~metrics[FINITE]  # [T, C]
-  if system.on_divergence == 'exclude' and not stage.full_participation:
+  excludes = experiment.settings.system.on_divergence == 'exclude'
+  if experiment.privacy or (excludes and not stage.full_participation):
     is_left = metrics[FINITE] & (metrics['num_steps'] > 0)
     harmful &= ~is_left.any(1, keepdims=True)
   is_bad = harmful.any(1) | ~metrics[SERVER_FINITE]  # [T]

@@ -23,7 +23,7 @@ from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import hyperparameters
 from fedjax_pfl.training import best_rounds, multihost
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.state import Training
+from fedjax_pfl.training.state import Training, forget_noise
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
 
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
@@ -53,6 +53,7 @@ def finalize(training: Training) -> None:
     views = candidate_views(experiment.settings)
     scores = evaluator.validation(last, result.states, views)
     validation = scores[result.about['view']]
+  forget_noise(training)
   if multihost.is_first():
     with atomic_files.writing(training.run.path):
       result.models.save(training, result.about['round'])
@@ -68,7 +69,9 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   last, views = len(experiment.stages) - 1, final_views(settings)
 
   def evaluate(states, number, view):
-    models = Models(settings.evaluation.save_clients)
+    # Models of clients hold their data: a private run writes none.
+    saved = () if experiment.privacy else settings.evaluation.save_clients
+    models = Models(saved)
     scores = evaluator.clients(last, states, views, on_models=models.add)
     unseen = evaluator.unseen(last, states[0], views)
     about = {'round': number, 'view': view}

@@ -45,6 +45,7 @@ from fedjax_pfl.training.state import (
   Training,
   cohorts_of,
   places,
+  rounds_key,
   save_state,
   start_stage,
   start_training,
@@ -99,10 +100,11 @@ def train(
     num_devices=experiment.placement.num_devices,
   )
   with contextlib.closing(opened) as run:
-    if result := run.result():
+    if run.result():
       progress.log(f'{run.path} is finished: nothing to do.')
-      return result
-    finalize(run_rounds(start_training(experiment, run, program)))
+    else:
+      finalize(run_rounds(start_training(experiment, run, program)))
+    run.erase_secret()
     return run.result()
 
 
@@ -193,9 +195,10 @@ def advance(
 
   Raises Diverged where these are not finite.
   """
-  began, settings = time.perf_counter(), training.experiment.settings
-  cohorts, data = cohorts_of(training, place.stage, stop), training.data
-  args = *training.states, cohorts, data, training.keys['rounds']
+  began, experiment = time.perf_counter(), training.experiment
+  settings, privacy = experiment.settings, experiment.privacy
+  cohorts, data = cohorts_of(training, place, stop), training.data
+  args = *training.states, cohorts, data, rounds_key(training, place)
   *states, metrics = training.program.rounds(place.number, settings, *args)
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, place.stage, stop, cohorts, metrics)
@@ -205,6 +208,10 @@ def advance(
   counts = np.asarray(data.count)
   sizes = training.program.message_bytes(place.number)
   to_all = len(counts) if training.done == place.first else 0
+  joined, sent = metrics[JOINED].sum(), metrics[HAS_SENT].sum()
+  if privacy:  # how many came is not to be seen
+    joined = len(cohorts) * privacy.plan[place.number].size
+    sent = len(cohorts) * privacy.senders[place.number]
   numbers = {
     'stage': place.stage.name,
     **mean_metrics(metrics, counts[cohorts]),
@@ -212,19 +219,20 @@ def advance(
       metrics['num_steps'], counts[cohorts], settings.training.batch_size
     )
     / seconds,
-    **message_bytes(metrics, sizes, to_all),
+    **message_bytes(joined, sent, sizes, to_all),
   }
   own, missing = settings.training, metrics[JOINED] & ~metrics[HAS_SENT]
-  may_drop = own.dropout_rate or own.deadline
+  may_drop = (own.dropout_rate or own.deadline) and not privacy
   if may_drop and not place.stage.full_participation:
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
-  if settings.system.on_divergence == 'exclude':
-    numbers |= excluded_clients(metrics, cohorts, training.done)
+  if privacy or settings.system.on_divergence == 'exclude':
+    how = cohorts, training.done, bool(privacy)
+    numbers |= excluded_clients(metrics, *how)
   server, clients = states
   state = training.state._replace(
     server=server, clients=clients, seconds=training.state.seconds + seconds
   )
-  if timing := training.experiment.timing:
+  if timing := experiment.timing:
     numbers['sim_seconds'] = timing.advance(
       float(state.sim_seconds), stop, cohorts, metrics['num_steps'], missing
     )
@@ -277,7 +285,8 @@ def evaluate(
   scores, best = evaluate_and_keep(evaluator, *own)
   numbers = {}
   if experiment.privacy:
-    numbers['epsilon'] = experiment.privacy.spent(done)
+    privacy = experiment.privacy
+    numbers[privacy.epsilon_name] = privacy.spent(done)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)
     numbers[f'{view}/accuracy'] = summary['mean']

@@ -39,7 +39,7 @@ START = 300  # seconds within which all processes have to connect
 HEARTBEAT = 60  # seconds without a heartbeat until a process is lost
 PIECE = 2**26  # bytes in one broadcast
 # Methods of a run that only read; their results are broadcast.
-READS = ('result', 'last_checkpoint')
+READS = ('result', 'last_checkpoint', 'secret')
 
 
 def connect(

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import PyTree, Task
+from fedjax_pfl.core.types import ClientData, PyTree, Task
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated import accountant, privacy
 from fedjax_pfl.federated.accountant import Plan, Rounds
+from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sampling import Sampler
 from fedjax_pfl.settings import PrivacySettings, Settings, replace
 from fedjax_pfl.training.build_method import make_sampler, make_stages
@@ -48,10 +49,16 @@ class Budget(NamedTuple):
       done -= number
     return accountant.epsilon_of(self.noise, self.dp.delta, tuple(plan))
 
+  @property
+  def epsilon_name(self) -> str:
+    """Return what epsilon is called wherever it is shown."""
+    is_secret = self.dp.noise_seed is None
+    return 'epsilon' if is_secret else 'epsilon_not_private'
+
   def summary(self) -> dict[str, Any]:
     """Return what result.json says of privacy."""
     return {
-      'epsilon': self.spent(sum(rounds.number for rounds in self.plan)),
+      self.epsilon_name: self.spent(sum(rounds.number for rounds in self.plan)),
       'delta': self.dp.delta,
       'noise_multiplier': self.noise,
       'clip': self.dp.clip,
@@ -61,14 +68,20 @@ class Budget(NamedTuple):
 
 
 def make_budget(
-  settings: Settings, task: Task, shape: Shape, log: Callable[[str], None]
+  settings: Settings,
+  stages: tuple[Stage, ...],
+  task: Task,
+  shape: Shape,
+  log: Callable[[str], None],
 ) -> Budget:
   """Return the budget of a run; refuse a method that has none.
 
-  The method is traced on shapes, so that `task` may be an outline.
+  All is traced on shapes. `task` may be an outline, whose outputs are 0; the
+  stages are those of the whole model, which says what uploads depend on.
   """
-  stages = make_stages(settings, task)
-  dp, plan = settings.dp, _plan_of(settings, stages, make_sampler(settings))
+  dp, name = settings.dp, settings.algorithm
+  shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
+  plan = _plan_of(settings, stages, make_sampler(settings), shapes)
   noise = dp.noise_multiplier or accountant.find_noise(
     dp.epsilon, dp.delta, plan
   )
@@ -78,52 +91,79 @@ def make_budget(
     for rounds, stage in zip(plan, stages, strict=True)
   )
   budget = Budget(dp, plan, noise, (None,) * len(stages), senders)
-  for mechanism in budget.mechanisms():
-    largest = mechanism.largest_noise
-    if dp.clip_quantile and noise >= largest:
-      raise bad_input(
-        'dp.clip_quantile',
-        got=dp.clip_quantile,
-        expected=f'0 with {mechanism.expected:g} clients a round and noise of '
-        f'{noise:.3g} clips: to count who is below the clip takes less than '
-        f'{largest:g}',
-        choices=['dp.clip_quantile=0', 'more clients a round', 'less noise'],
-        cause='an adaptive clip where a cohort is small',
-      )
+  _check_count(budget)
   independent = tuple(rounds._replace(bands=1) for rounds in plan)
   around = budget._replace(plan=independent).around
-  shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
   # By the names of a method's uploads; what arrives of them is the same.
   plain = make_stages(replace(settings, compression='none'), task)
-  name = settings.algorithm
   unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
   whole = privacy.check(around(plain), shapes, name, unfit)
-  more = ', and of what it takes back from the rounds before' * (dp.bands > 1)
-  log(
-    'Privacy of clients ({neighbours}): epsilon {epsilon:.3g} at delta '
-    '{delta:g} after all rounds, noise of {noise_multiplier:.4g} clips of '
-    '{clip:g} in a sum{more}. By the bound of {theorem}.'.format(
-      **budget.summary(), more=more
-    )
-  )
-  if whole:
-    log(f'Clipped as it is, being no change of a model: {", ".join(whole)}.')
+  for sentence in _sentences(budget, settings.data.num_seen_clients, whole):
+    log(sentence)
   if dp.bands == 1:
     return budget
   # The server keeps noise of these shapes.
-  changes = privacy.changes_of(around(stages), shapes)
+  changes = privacy.changes_of(around(make_stages(settings, task)), shapes)
   return budget._replace(changes=tuple(changes))
 
 
+def _check_count(budget: Budget) -> None:
+  """Refuse an adaptive clip where the noise leaves nothing for its count."""
+  for mechanism in budget.mechanisms():
+    largest = mechanism.largest_noise
+    if budget.dp.clip_quantile and budget.noise >= largest:
+      raise bad_input(
+        'dp.clip_quantile',
+        got=budget.dp.clip_quantile,
+        expected=f'0 with {mechanism.expected:g} clients a round and noise of '
+        f'{budget.noise:.3g} clips: to count who is below the clip takes less '
+        f'than {largest:g}',
+        choices=['dp.clip_quantile=0', 'more clients a round', 'less noise'],
+        cause='an adaptive clip where a cohort is small',
+      )
+
+
+def _sentences(budget: Budget, clients: int, whole: list[str]) -> list[str]:
+  """Return what a user should read before the run trains."""
+  dp, about, name = budget.dp, budget.summary(), budget.epsilon_name
+  more = ', and of what it takes back from the rounds before' * (dp.bands > 1)
+  sentences = [
+    f'Privacy of clients ({about["neighbours"]}): {name} {about[name]:.3g} at '
+    f'delta {dp.delta:g} after all rounds, noise of {budget.noise:.4g} clips '
+    f'of {dp.clip:g} in a sum{more}. Bound: {about["theorem"]}.'
+  ]
+  if dp.noise_seed is not None:
+    sentences.append(
+      'This run is NOT PRIVATE: its noise follows from dp.noise_seed.'
+    )
+  if dp.delta >= 1 / (10 * clients):
+    sentences.append(
+      f'dp.delta={dp.delta:g} is too large for {clients} clients: it allows to '
+      'publish the data of one of them in that share of the runs. Choose less '
+      f'than 1 / (10 clients), {1 / (10 * clients):.2g}.'
+    )
+  if whole:
+    parts = ', '.join(whole)
+    sentences.append(f'Clipped as it is, being no change of a model: {parts}.')
+  return sentences
+
+
 def _plan_of(
-  settings: Settings, stages: tuple[Stage, ...], sampler: Sampler
+  settings: Settings,
+  stages: tuple[Stage, ...],
+  sampler: Sampler,
+  data: ClientData,
 ) -> Plan:
   """Return the rounds of a run as the accountant has them."""
   clients, bands = settings.data.num_seen_clients, settings.dp.bands
-  drawn = sampler.mean_size, clients, sampler.accounting, bands
-  return tuple(
-    Rounds(stage.rounds, clients, clients)
-    if stage.full_participation
-    else Rounds(stage.rounds, *drawn)
-    for stage in stages
-  )
+  plan = []
+  for stage, *states in stage_shapes(stages, data):
+    if stage.full_participation:
+      plan.append(Rounds(stage.rounds, clients, clients))
+      continue
+    # A Poisson cohort is drawn client by client: no state tells of another.
+    has_state = sampler.accounting == 'without_replacement'
+    has_state = has_state and privacy.uploads_have_state(stage, *states, data)
+    how = sampler.mean_size, clients, sampler.accounting, bands, has_state
+    plan.append(Rounds(stage.rounds, *how))
+  return tuple(plan)

@@ -92,7 +92,7 @@ class Program:
       training.dropout_rate,
       settings.system.on_divergence == 'exclude',
       self.experiment.sampler.joining,
-      aggregates_nothing=settings.dp.clip > 0,
+      is_private=settings.dp.clip > 0,
       has_deadline=training.deadline > 0,
     ).algorithm
 

@@ -50,24 +50,35 @@ def num_images(
 
 
 def message_bytes(
-  metrics: Metrics, sizes: Communication, to_all: int
+  joined: float, sent: float, sizes: Communication, to_all: int
 ) -> dict[str, int]:
   """Return the bytes that cross the network in the rounds of a call.
 
-  With the first rounds of a stage goes a broadcast to all clients. A client
-  that fails, or is excluded, has downloaded, and uploads nothing.
+  joined, sent: downloads and uploads; who fails, or is excluded, has
+  downloaded, and uploads nothing. to_all: clients that get the broadcast with
+  which a stage begins.
   """
-  joined, sent = (int(metrics[name].sum()) for name in (JOINED, HAS_SENT))
   return {
-    'bytes_down': joined * sizes.down + to_all * sizes.initial,
-    'bytes_up': sent * sizes.up,
+    'bytes_down': round(joined * sizes.down) + to_all * sizes.initial,
+    'bytes_up': round(sent * sizes.up),
   }
 
 
 def excluded_clients(
-  metrics: Metrics, cohorts: np.ndarray, done: int
+  metrics: Metrics, cohorts: np.ndarray, done: int, is_private: bool
 ) -> Numbers:
-  """Return and log who was excluded: how many, and pairs [round, client]."""
+  """Return and log who was excluded: how many, and pairs [round, client].
+
+  Of a private run only how many, where there are any.
+  """
+  if is_private:
+    number = int((~metrics[FINITE]).sum())
+    if number:
+      progress.log(
+        f'Up to round {done + len(cohorts)}: {number} changes with NaN or '
+        'infinity count as 0.'
+      )
+    return {'excluded': number} if number else {}
   pairs = []
   for row, finite in enumerate(metrics[FINITE]):
     if ids := cohorts[row][~finite].tolist():

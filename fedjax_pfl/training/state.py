@@ -9,12 +9,17 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.federated import privacy
 from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
+from fedjax_pfl.settings import PrivacySettings
 from fedjax_pfl.training.best_rounds import Chosen, TestBest, begin_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
@@ -75,11 +80,36 @@ def random_streams(seed: int) -> dict[str, Key]:
   return dict(zip(STREAMS, keys, strict=True))
 
 
+def private_streams(dp: PrivacySettings, run: Run) -> dict[str, Key]:
+  """Return the keys of cohorts and rounds, which nobody can guess."""
+  if dp.noise_seed is None:
+    key = chacha.key_of(bytes.fromhex(run.secret()))
+  else:
+    key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
+  names = 'cohorts', 'rounds'
+  return dict(zip(names, jax.random.split(key, len(names)), strict=True))
+
+
+def rounds_key(training: Training, place: 'Place') -> Key:
+  """Return the key of a stage's rounds, of which each takes its own.
+
+  Of private stages they differ even if a method lets its clock begin again:
+  noise that is drawn twice can be subtracted.
+  """
+  key = training.keys['rounds']
+  if training.experiment.privacy:
+    return jax.random.fold_in(key, place.number)
+  return key
+
+
 def start_training(
   experiment: Experiment, run: Run, program: Program
 ) -> Training:
   """Return the run after its newest checkpoint, if any; else at its start."""
   keys = random_streams(experiment.settings.seed)
+  if experiment.privacy:
+    run.write_note()
+    keys |= private_streams(experiment.settings.dp, run)
   placement = experiment.placement
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
@@ -110,12 +140,12 @@ def start_stage(training: Training, place: Place) -> Training:
   return training._replace(data=data)
 
 
-def cohorts_of(training: Training, stage: Stage, stop: int) -> Array:
+def cohorts_of(training: Training, place: Place, stop: int) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  sampler, first = training.experiment.sampler_of(stage), training.done
+  sampler, first = training.experiment.sampler_of(place.stage), training.done
   key, rounds = training.keys['cohorts'], stop - first
   if sampler.by_rounds:
-    key, first = training.keys['rounds'], training.state.server.round
+    key, first = rounds_key(training, place), training.state.server.round
   return sampler.draw(key, first, rounds)
 
 
@@ -135,7 +165,7 @@ def _state_of(
   )
 
 
-def save_state(training: Training) -> None:
+def save_state(training: Training, keep: int = KEEP) -> None:
   """Save the checkpoint of a round: all K clients, for any devices.
 
   Every process has to call it.
@@ -143,7 +173,27 @@ def save_state(training: Training) -> None:
   experiment, state = training.experiment, training.state
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(state.clients, num_clients)
-  training.run.save_checkpoint(training.done, state._replace(clients=clients))
+  state = state._replace(clients=clients)
+  training.run.save_checkpoint(training.done, state, keep)
+
+
+def forget_noise(training: Training) -> None:
+  """Leave no checkpoint with noise that a private server has added.
+
+  With bands it keeps that of the rounds before, of which a finished run has no
+  more need. Every process has to call this.
+  """
+  if training.experiment.settings.dp.bands == 1:
+    return
+  state = jax.tree_util.tree_map_with_path(
+    lambda path, leaf: (
+      jnp.zeros_like(leaf)
+      if privacy.NOISE in f'/{trees.leaf_name(path)}/'
+      else leaf
+    ),
+    training.state,
+  )
+  save_state(training._replace(state=state), keep=1)
 
 
 def state_shapes(experiment: Experiment, step: int) -> State:

@@ -9,6 +9,7 @@ from helpers import (
   KEY,
   TRAIN,
   assert_close,
+  assert_same_bits,
   build,
   every_method,
   long,
@@ -22,7 +23,7 @@ from small_runs import make_experiment, models_of, record, restored
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Senders
-from fedjax_pfl.federated import accountant, privacy
+from fedjax_pfl.federated import accountant, gaussian, privacy
 from fedjax_pfl.federated.accountant import Rounds
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.failures import JOINED, with_failures
@@ -48,7 +49,8 @@ DELTA = 1e-5
 
 def senders_of(size, sent=True):
   ids = jnp.arange(size)
-  return Senders(ids, ids + 1, jnp.ones(size, bool) & sent, 2 * size)
+  has_sent = jnp.ones(size, bool) & sent
+  return Senders(ids, ids + 1, has_sent, 2 * size, rng=KEY(3))
 
 
 def uploads(stage, states, ids):
@@ -124,9 +126,9 @@ def test_noise_is_that_of_the_multiplier_and_new_in_each_round():
 
   loud = QUIET._replace(noise_multiplier=2.0)
   changes = {'a': jnp.zeros((3, 200, 50)), 'b': jnp.zeros((3, 10_000))}
-  state = privacy.State(jax.random.key_data(KEY(3)), jnp.asarray(0.3))
-  means = []
-  for senders in (senders_of(3), senders_of(3, sent=False)):
+  state, means = privacy.State(jnp.asarray(0.3)), []
+  for place, senders in enumerate((senders_of(3), senders_of(3, sent=False))):
+    senders = senders._replace(rng=KEY(place))
     mean, state = privacy.private_mean(loud, changes, senders, state)
     means += [np.ravel(leaf) for leaf in mean.values()]
   for one in means:
@@ -141,7 +143,7 @@ def test_a_round_that_nobody_joins_has_noise_as_any_other():
   (stage,) = build('fedavg', train=UNIFORM)
   loud = QUIET._replace(noise_multiplier=2.0)
   private = with_failures(
-    privacy.private(stage, loud), joining_rate=1e-9, aggregates_nothing=True
+    privacy.private(stage, loud), joining_rate=1e-9, is_private=True
   )
   server, clients = begin(private, DATA, KEY(1))
   after, _, metrics = round_of(private)(
@@ -178,17 +180,21 @@ def test_empty_places_of_a_cohort_are_no_clients(name):
 def test_clients_that_drop_out_are_not_expected():
   pytest.importorskip('dp_accounting')
   dp = {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA}
-  message = refused(lambda: make_experiment(dp=dp, algorithm='scaffold'))
+  message = refused(
+    lambda: make_experiment(dp=dp, algorithm='scaffold', save_clients=())
+  )
   assert message.startswith("dp.clip: got 'scaffold, whose c is the mean")
   shown = []
   for rate in (0.0, 0.5):
-    run = make_experiment(dp=dp, dropout_rate=rate, sampling='poisson')
+    run = make_experiment(
+      dp=dp, dropout_rate=rate, sampling='poisson', save_clients=()
+    )
     shown.append(
       [(one.expected, one.noise_multiplier) for one in run.privacy.mechanisms()]
     )
   ((whole, noise),), ((half, same),) = shown
   assert half == whole / 2 and noise == same
-  late = {'deadline': 3.0, 'client_speeds': 'lognormal'}
+  late = {'deadline': 3.0, 'client_speeds': 'lognormal', 'save_clients': ()}
   dp['clip_quantile'] = 0.5
   message = refused(lambda: make_experiment(dp=dp, **late))
   assert message.startswith(
@@ -203,18 +209,20 @@ def test_the_clip_moves_to_the_quantile():
     (1 - 1 / 10**2) ** -0.5
   )
   changes = {'a': jnp.arange(1.0, 101)[:, None]}
-  state = privacy.State(jax.random.key_data(KEY(3)), jnp.asarray(1.0))
-  step = jax.jit(
-    lambda state: privacy.private_mean(
-      adaptive, changes, senders_of(100), state
-    )[1]
-  )
-  first = step(state)
-  keys = jax.random.split(KEY(3), 3)
-  share = 0.5 + (1 - 50 + 5 * jax.random.normal(keys[2])) / 100
+  state = privacy.State(jnp.asarray(1.0))
+  everyone = senders_of(100)
+
+  @jax.jit
+  def step(state, key):
+    senders = everyone._replace(rng=key)
+    return privacy.private_mean(adaptive, changes, senders, state)[1]
+
+  first = step(state, KEY(3))
+  own = jax.random.split(jax.random.fold_in(KEY(3), privacy.STREAM))[1]
+  share = 0.5 + (1 - 50 + 5 * gaussian.normal(own)) / 100
   assert first.clip == pytest.approx(np.exp(-0.2 * (share - 0.8)))
-  for _ in range(100):
-    state = step(state)
+  for number in range(100):
+    state = step(state, KEY(number))
   assert state.clip == pytest.approx(80, rel=0.1)
 
 
@@ -254,6 +262,7 @@ def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   pytest.importorskip('dp_accounting')
   changes = {
     'dp': {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA, 'bands': bands},
+    'save_clients': (),
     'sampling': sampling,
     'server_optimizer': 'sgd',
     'dropout_rate': 0.2,
@@ -261,8 +270,7 @@ def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   run = record(make_experiment(**changes), tmp_path, [4])
   about, lines = run.result['privacy'], load_metrics(run.path)
   assert 7.9 < about['epsilon'] <= 8 and about['delta'] == DELTA
-  accounting = 'cyclic' if bands > 1 else 'poisson'
-  plan = (Rounds(7, 3.0, 10, accounting, bands),)
+  plan = (Rounds(7, 3.0, 10, sampling, bands),)
   assert about['theorem'] == accountant.theorem(plan)
   assert about['epsilon'] == accountant.epsilon_of(
     about['noise_multiplier'], DELTA, plan
@@ -272,4 +280,4 @@ def test_a_private_run_says_what_it_spends(tmp_path, sampling, bands):
   train(run.experiment, tmp_path / 'killed4', run.program)
   for path in (run.path, tmp_path / 'killed4'):
     assert restored(run.experiment, path).server.round == 7
-  assert_close(*(models_of(path) for path in (tmp_path / 'killed4', run.path)))
+  assert_same_bits(*map(models_of, (tmp_path / 'killed4', run.path)))

@@ -63,7 +63,8 @@ def make_experiment(**changes) -> Experiment:
   task = norm_task((8, 8, 1), 10) if has_averages else TASK
   stages, privacy = build_stages(settings, task), None
   if settings.dp.clip:
-    privacy = make_budget(settings, task, peek_shape(settings.data), print)
+    shape = peek_shape(settings.data)
+    privacy = make_budget(settings, stages, task, shape, print)
     stages = privacy.around(stages)
   data = build_data(settings, lambda text: None)
   sampler = make_sampler(settings, np.asarray(data.train.count))
@@ -114,8 +115,8 @@ def record(experiment, folder, kills=()) -> Recorded:
   """Train in a folder; keep the states, and copies after some checkpoints."""
   program, states = Program(experiment), {}
 
-  def save(self, step, state, save=Run.save_checkpoint):
-    save(self, step, state)
+  def save(self, step, state, keep, save=Run.save_checkpoint):
+    save(self, step, state, keep)
     states[step] = jax.tree.map(np.array, state)
     if step in kills:
       shutil.copytree(folder / 'run', folder / f'killed{step}')

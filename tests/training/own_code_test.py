@@ -149,7 +149,7 @@ def test_the_program_of_the_page_runs(folder):
   scope = {**own, 'np': np, 'pfl': pfl, 'algorithm': stage.algorithm}
   scope |= {'x': INPUTS['Gait'], 'y_train': LABELS, 'y_test': LABELS}
   exec(compile(BLOCKS[-1], 'own_loss.md', 'exec'), scope)
-  assert len(BLOCKS) == 7 and BLOCKS[-1] not in CODE
+  assert len(BLOCKS) == 8 and BLOCKS[-1] not in CODE
 
 
 def test_a_question_about_the_models_is_given_the_file_once_more(folder):

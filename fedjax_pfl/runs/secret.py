@@ -1,0 +1,74 @@
+"""The secret of a private run: 256 bits in a file that only its owner reads.
+
+A private run draws its noise and its cohorts from them. They are kept while the
+run is unfinished, so that it resumes with the same bits, and erased when it
+finishes: whoever has the secret can take the noise away. No other file, line or
+message of a run has them.
+"""
+
+import os
+import pathlib
+
+from fedjax_pfl.core import atomic_files, chacha
+from fedjax_pfl.core.errors import bad_input
+
+NAME = 'secret'
+MODE = 0o600
+NOFOLLOW = getattr(os, 'O_NOFOLLOW', 0)  # Windows has none
+
+
+def keep(folder: pathlib.Path) -> bytes:
+  """Return the secret of a run; the first call draws and stores it."""
+  path = folder / NAME
+  try:
+    handle = os.open(path, os.O_RDONLY | NOFOLLOW)
+  except FileNotFoundError:
+    return _draw(path)
+  path.chmod(MODE)  # a copy may have lost it
+  with open(handle, 'rb') as stream:
+    text = stream.read(1000)
+  try:
+    secret = bytes.fromhex(text.decode())
+    if len(secret) == chacha.SIZE:
+      return secret
+  except ValueError:
+    pass
+  raise bad_input(
+    'secret',
+    got=f'{path}, which holds something else',
+    expected=f'{2 * chacha.SIZE} hexadecimal digits, as the run wrote them',
+    choices=['put back a copy of it', 'another --workdir'],
+    cause='a file edited by hand, or a damaged disk',
+  )
+
+
+def erase(folder: pathlib.Path) -> None:
+  """Overwrite and remove the secret of a finished run, if there is one.
+
+  A disk may keep a copy of what was overwritten.
+  """
+  path = folder / NAME
+  try:
+    handle = os.open(path, os.O_WRONLY | NOFOLLOW)
+  except FileNotFoundError:
+    return
+  with open(handle, 'wb') as stream:
+    stream.write(b'0' * 2 * chacha.SIZE)
+    stream.flush()
+    os.fsync(stream.fileno())
+  path.unlink()
+  atomic_files.sync_folder(folder)
+
+
+def _draw(path: pathlib.Path) -> bytes:
+  """Write a new secret: whole, or nothing."""
+  secret, growing = chacha.new_secret(), path.with_name(f'.{NAME}.tmp')
+  growing.unlink(missing_ok=True)
+  flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
+  with open(os.open(growing, flags, MODE), 'wb') as stream:
+    stream.write(secret.hex().encode())
+    stream.flush()
+    os.fsync(stream.fileno())
+  os.replace(growing, path)
+  atomic_files.sync_folder(path.parent)
+  return secret

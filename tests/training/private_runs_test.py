@@ -1,0 +1,251 @@
+"""Attacks on private runs: the noise is nowhere, and never the same twice.
+
+Each attack succeeds where the noise follows from `dp.noise_seed`: so it would
+find noise that follows from anything else that is known.
+"""
+
+import stat
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_same_bits, refused
+from small_runs import (
+  make_experiment,
+  make_settings,
+  models_of,
+  record,
+  restored,
+  with_algorithm,
+)
+
+from fedjax_pfl.analysis import export as export_module
+from fedjax_pfl.analysis.export import export
+from fedjax_pfl.core import chacha
+from fedjax_pfl.runs import model_file, run_dir, secret
+from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Program
+
+pytest.importorskip('dp_accounting')
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+ONE_ROUND = {
+  'algorithm': 'fedavg',
+  'client_fraction': 1.0,
+  'rounds': 1,
+  'views': ('initial',),
+  'eval_views': (),
+  'save_clients': (),
+}
+DP = {'clip': 0.5, 'noise_multiplier': 1.0, 'delta': 1e-3}
+QUIET = 1e-6  # noise multiplier
+SEEDS = [None, 7]  # of noise: secret, known
+
+
+def private(noise=1.0, noise_seed=None, **changes):
+  dp = DP | {'noise_multiplier': noise, 'noise_seed': noise_seed}
+  return make_experiment(dp=dp, **ONE_ROUND, **changes)
+
+
+def model_of(experiment, folder, program):
+  """Train; return the numbers of the global model."""
+  train(experiment, str(folder), program)
+  model = models_of(folder)['global.npz']
+  return np.concatenate([np.ravel(leaf) for leaf in model.values()])
+
+
+@pytest.fixture(scope='module')
+def quiet(quick_compiler):
+  experiment = private(QUIET)
+  return experiment, Program(experiment)
+
+
+@pytest.mark.parametrize('seed', SEEDS)
+def test_noise_does_not_cancel(tmp_path, quiet, seed):
+  """Of two budgets of one seed; of a run without the data of one client; of a
+  run that begins from the model of another.
+  """
+  is_found = seed is not None
+  loud, louder = private(1.0, seed), private(3.0, seed)
+  program = Program(loud)
+
+  def noise_of(name, edit=lambda experiment: experiment):
+    one, other = edit(loud), edit(quiet[0])
+    noisy = model_of(one, tmp_path / name, program)
+    return noisy, noisy - model_of(other, tmp_path / f'{name}_q', quiet[1])
+
+  first, noise = noise_of('first')
+  other = model_of(louder, tmp_path / 'louder', Program(louder))
+  solved = (3 * first - other) / 2  # without noise, if it were the same
+  error = np.linalg.norm(solved - first + noise) / np.linalg.norm(noise)
+  assert (error < 0.1) == is_found
+  for name, edit in (('less', without_client), ('next', after(first))):
+    more = noise_of(name, edit)[1]
+    assert (np.corrcoef(noise, more)[0, 1] > 0.9) == is_found
+
+
+def without_client(experiment):
+  count = experiment.train.count.at[0].set(0)
+  return experiment._replace(train=experiment.train._replace(count=count))
+
+
+def after(model):
+  """Return the edit of an experiment that begins with this model."""
+
+  def edit(experiment):
+    (stage,) = experiment.stages
+    begin = stage.algorithm.init_server
+
+    def init_server(rng):
+      server = begin(rng)
+      leaves, structure = jax.tree.flatten(server.params)
+      ends = np.cumsum([leaf.size for leaf in leaves])
+      parts = np.split(model, ends[:-1])
+      own = [
+        part.reshape(leaf.shape)
+        for part, leaf in zip(parts, leaves, strict=True)
+      ]
+      return server._replace(params=structure.unflatten(own))
+
+    algorithm = stage.algorithm._replace(init_server=init_server)
+    return experiment._replace(stages=(stage._replace(algorithm=algorithm),))
+
+  return edit
+
+
+def test_a_secret_is_kept_while_needed_and_in_no_other_file(
+  tmp_path, monkeypatch
+):
+  """With bands: the server keeps noise, of which no file of the end has any."""
+  own = bytes(range(100, 100 + chacha.SIZE))
+  monkeypatch.setattr(chacha, 'new_secret', lambda: own)
+  experiment = make_experiment(
+    dp=DP | {'bands': 2}, sampling='cyclic', algorithm='fedavg', save_clients=()
+  )
+  run = record(experiment, tmp_path, [4])
+  killed = tmp_path / 'killed4'
+  kept = killed / secret.NAME
+  assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+  assert kept.read_text() == own.hex()
+  assert any(leaf.any() for leaf in jax.tree.leaves(noise_in(run, killed)))
+
+  train(experiment, str(killed), run.program)
+  assert_same_bits(models_of(killed), models_of(run.path))
+  for path in (killed, run.path):
+    assert not (path / secret.NAME).exists()
+    assert not any(leaf.any() for leaf in jax.tree.leaves(noise_in(run, path)))
+    assert len([*(path / 'checkpoints').iterdir()]) == 1
+    files = [file for file in path.rglob('*') if file.is_file()]
+    assert {'.txt', '.json', '.npz'} <= {file.suffix for file in files}
+    for file in files:
+      content = file.read_bytes()
+      assert own not in content and own.hex().encode() not in content
+
+
+def noise_in(run, path):
+  return restored(run.experiment, path).server.privacy.noise
+
+
+def test_a_lost_or_damaged_secret(tmp_path, capfd):
+  experiment = make_experiment(dp=DP, algorithm='fedavg', save_clients=())
+  run = record(experiment, tmp_path, [4])
+  path = tmp_path / 'killed4' / secret.NAME
+  path.write_text('00')
+  message = refused(train, run.experiment, str(path.parent), run.program)
+  assert message.startswith('secret: got ')
+  path.unlink()
+  train(run.experiment, str(path.parent), run.program)
+  assert 'lost its secret' in ''.join(capfd.readouterr())
+
+
+RELEASED = {
+  *('model', 'model_settings', 'rule', 'hp', 'batch_statistics', 'input'),
+  *('image_shape', 'image_mean', 'image_std', 'num_classes', 'class_names'),
+  *('algorithm', 'round', 'client', 'privacy', 'version'),
+}
+
+
+def test_what_a_private_run_shows_and_releases(tmp_path):
+  """Neither who came nor how right it is: the model, and its budget."""
+  changes = {**ONE_ROUND, 'rounds': 3, 'client_fraction': 0.5, 'eval_every': 1}
+  changes |= {'sampling': 'poisson', 'model': 'convnet3', 'dropout_rate': 0.3}
+  changes['save_clients'] = (0,)  # the default, of which nothing is saved
+  dp = make_settings()['dp'] | DP
+  said = []
+  experiment = build_experiment(make_settings(dp=dp, **changes), said.append)
+  assert not any('too large' in text for text in said)
+  path = tmp_path / 'run'
+  train(experiment, str(path))
+  lines = run_dir.load_metrics(path)
+  assert len({line['bytes_up'] for line in lines}) == 1
+  assert not any('dropped' in line for line in lines)
+  assert [file.name for file in (path / 'model').iterdir()] == ['global.npz']
+  assert (path / run_dir.NOTE).is_file()
+
+  output = tmp_path / 'model.npz'
+  own = path, 'server', '', output, said.append, None
+  export(*own, private=True)
+  params, about = model_file.load_model(output)
+  assert_same_bits(params, model_file.load_model(path / run_dir.MODEL)[0])
+  assert {*about} == RELEASED
+  message = refused(
+    export, path, '0', '', tmp_path / 'b.npz', print, None, True
+  )
+  assert message.startswith('private: got ') and 'client 0' in message
+
+
+def test_a_known_seed_is_called_not_private(tmp_path):
+  dp = DP | {'noise_seed': 3, 'delta': 0.15}
+  said = []
+  with mock.patch('builtins.print', lambda *words: said.extend(words)):
+    experiment = make_experiment(dp=dp, **ONE_ROUND)
+  assert any('NOT PRIVATE' in text for text in said)
+  assert any(
+    'dp.delta=0.15 is too large for 10 clients' in text for text in said
+  )
+  result = train(experiment, str(tmp_path / 'run'))
+  (line,) = run_dir.load_metrics(tmp_path / 'run')
+  for shown in (result['privacy'], line):
+    assert 'epsilon' not in shown and shown['epsilon_not_private'] > 0
+  choice = export_module.choose(experiment.settings, result, 'server', '')
+  own = experiment.settings, result, choice
+  message = refused(export_module.check_private, *own)
+  assert message.endswith('its noise follows from dp.noise_seed.')
+
+
+@pytest.mark.parametrize('name', ['fedper', 'ditto'])
+def test_clients_that_keep_a_state_have_no_amplification(name):
+  """In fixed cohorts: what others send depends on who was drawn before."""
+  experiment = make_experiment(dp=DP, algorithm=name, save_clients=())
+  (rounds,) = experiment.privacy.plan
+  assert rounds.has_state == (name == 'fedper')
+  assert rounds.num_clients == 10 and rounds.size == 3
+
+
+def test_unseen_clients_do_not_count():
+  """Their number would make a cohort a smaller share than it is."""
+  dp, more = DP | {'delta': 1e-3}, {'unseen_clients': 4, 'save_clients': ()}
+  experiment = make_experiment(dp=dp, **more, client_fraction=0.5)
+  (rounds,) = experiment.privacy.plan
+  assert (rounds.size, rounds.num_clients) == (3, 6)
+
+
+def test_a_change_that_is_no_number_counts_as_zero(tmp_path):
+  """The run goes on, and says how many there were, not whose."""
+  experiment = make_experiment(dp=DP, **ONE_ROUND)
+  update = experiment.stages[0].algorithm.local_update
+  first = experiment.train.index[3, 0]
+
+  def spoil(down, own, data, rng):
+    own, up, metrics = update(down, own, data, rng)
+    factor = jnp.where(data.index[0] == first, jnp.nan, 1.0)
+    return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
+
+  spoilt = with_algorithm(experiment, local_update=spoil)
+  train(spoilt, str(tmp_path / 'run'))
+  (line,) = run_dir.load_metrics(tmp_path / 'run')
+  assert line['excluded'] == 1 and 'excluded_clients' not in line
+  for leaf in jax.tree.leaves(models_of(tmp_path / 'run')):
+    assert np.isfinite(leaf).all()
