@@ -5,8 +5,9 @@
 --client=server is the server's model. --view is a model of the client before or
 after personalisation, by default the one that the result counts. The file has
 an array for each parameter, by its path, and a JSON header. A dozen lines
-in docs/howto/export.md use it without this package. Where the data have moved:
---config.data_dir=...
+in docs/howto/export.md use it without this package. --private writes the
+server's model of a private run, and nothing that its budget does not cover.
+Where the data have moved: --config.data_dir=...
 """
 
 import commandline
@@ -14,6 +15,7 @@ from absl import flags
 
 RUN = flags.DEFINE_string('run', None, 'the directory of a finished run')
 CLIENT = flags.DEFINE_string('client', None, 'its number, or server')
+PRIVATE = flags.DEFINE_bool('private', False, 'what may be released, no more')
 VIEW = flags.DEFINE_string('view', '', 'initial, finetuned, ...')
 OUTPUT = flags.DEFINE_string('output', None, 'the file: .npz, a new one')
 
@@ -26,13 +28,14 @@ def main(overrides):
   compile_cache.cache_programs(progress.log)
   export(
     RUN.value,
-    CLIENT.value,
+    CLIENT.value or 'server' * PRIVATE.value,
     VIEW.value,
     OUTPUT.value,
     progress.log,
     commandline.make_edit(overrides),
+    private=PRIVATE.value,
   )
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['run', 'client', 'output'])
+  commandline.run(main, required=['run', 'output'])

@@ -92,15 +92,22 @@ def export(
   output: str | os.PathLike,
   log: open_run.Log,
   edit: open_run.Edit | None,
+  private: bool = False,
 ) -> pathlib.Path:
   """Write a model of the run to `output`; return its path.
 
   `client` is a number or 'server'; without a view it is that of the result.
+  With `private` the file holds what the budget of the run covers, no more.
   """
   path = check_output(output)
   settings, data = open_run.read_run(workdir, log, edit)
-  choice = choose(settings, run_dir.load_result(workdir), client, view)
+  result = run_dir.load_result(workdir)
+  choice = choose(settings, result, client, view)
+  if private:
+    check_private(settings, result, choice)
   experiment = open_run.rebuild(settings, data, log, edit)
+  if private:
+    return export_private(experiment, workdir, path, log)
   return export_model(experiment, workdir, choice, path, log)
 
 
@@ -167,6 +174,67 @@ def export_model(
   return path
 
 
+def check_private(
+  settings: Settings, result: Mapping[str, Any], choice: Choice
+) -> None:
+  """Refuse a model that the budget of the run does not cover."""
+  select = settings.evaluation.select
+  causes = {
+    'the run was not private: dp.clip is 0': not settings.dp.clip,
+    f'it is the model of {choice} which holds the data of a client': (
+      choice.client is not None
+    ),
+    'its noise follows from dp.noise_seed': settings.dp.noise_seed is not None,
+    f'select={select} chose the round by examples, without noise': (
+      select != 'last'
+    ),
+    'it was trained by a version without a secret': (
+      settings.dp.clip and 'theorem' not in result.get('privacy', {})
+    ),
+  }
+  for cause, is_so in causes.items():
+    if is_so:
+      raise bad_input(
+        'private',
+        got=f'{choice} of a run with dp.clip={settings.dp.clip:g}',
+        expected='the model of the server after the last round of a run whose '
+        'noise came from its secret',
+        choices=[f'--client={SERVER}', 'without --private: not for release'],
+        cause=cause,
+      )
+
+
+def export_private(
+  experiment: Experiment,
+  workdir: str | os.PathLike,
+  path: pathlib.Path,
+  log: open_run.Log,
+) -> pathlib.Path:
+  """Write the server's model, and nothing that was counted without noise."""
+  server, _ = open_run.load_states(experiment, workdir, log)
+  model, settings = global_model(experiment, server), experiment.settings
+  budget = run_dir.load_result(workdir)['privacy']
+  about = {
+    **about_model(experiment, model),
+    'algorithm': settings.algorithm,
+    'round': experiment.rounds,
+    'client': SERVER,
+    'privacy': {**budget, 'clients': settings.data.num_seen_clients},
+    'version': run_dir.load_config(workdir).get('version'),
+  }
+  with atomic_files.writing(path, 'output'):
+    save_model(path, model, about)
+  number = sum(leaf.size for leaf in jax.tree.leaves(model))
+  more = ''
+  if settings.init_from:
+    more = f'; what {settings.init_from} has spent comes in addition'
+  log(
+    f'{path}: the private model of the server with {number:,} numbers, epsilon '
+    f'{budget["epsilon"]:.3g} at delta {budget["delta"]:g}{more}.'
+  )
+  return path
+
+
 def client_model(
   experiment: Experiment, states: tuple[Server, Client], choice: Choice
 ) -> tuple[View, Scores]:
@@ -187,6 +255,17 @@ def server_model(experiment: Experiment, server: Server) -> tuple[View, Scores]:
 
   A data set may have none of its own: those of the clients are parts of it.
   """
+  model, tests = global_model(experiment, server), experiment.dataset.test
+  if not len(tests.y):
+    return model, Scores(jnp.array(0), jnp.array(0))
+  algorithm = experiment.stages[-1].algorithm
+  normalise = experiment.task.normalise
+  score = partial(score_view, algorithm.predict, normalise=normalise)
+  return model, jax.jit(score)(model, as_one_client(tests))
+
+
+def global_model(experiment: Experiment, server: Server) -> View:
+  """Return the one model of the server; refuse a method without one."""
   algorithm = experiment.stages[-1].algorithm
   if algorithm.global_model is None:
     raise bad_input(
@@ -196,13 +275,7 @@ def server_model(experiment: Experiment, server: Server) -> tuple[View, Scores]:
       choices=[f'0 to {experiment.settings.data.num_seen_clients - 1}'],
       cause='a method whose server holds a part of the model, or several',
     )
-  model, tests = algorithm.global_model(server), experiment.dataset.test
-  if not len(tests.y):
-    return model, Scores(jnp.array(0), jnp.array(0))
-
-  normalise = experiment.task.normalise
-  score = partial(score_view, algorithm.predict, normalise=normalise)
-  return model, jax.jit(score)(model, as_one_client(tests))
+  return algorithm.global_model(server)
 
 
 # ---- The header of a file ----------------------------------------------------
@@ -216,12 +289,33 @@ def header(
   scores: Scores,
 ) -> dict[str, Any]:
   """Return the header of a model of this run, in the types of JSON."""
-  settings, dataset = experiment.settings, experiment.dataset
+  settings = experiment.settings
   stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
-  name = settings.data.dataset
-  numbers = ' '.join(map(str, range(dataset.num_classes)))
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
+  return {
+    **about_model(experiment, model),
+    'algorithm': settings.algorithm,
+    'run': workdir.resolve().name,
+    'dataset': settings.data.dataset,
+    'data': experiment.data_id,
+    'seed': settings.seed,
+    'round': result['validation']['round'] if is_chosen else experiment.rounds,
+    'client': SERVER if choice.client is None else choice.client,
+    'view': choice.view or 'global',
+    'test_accuracy': 100 * correct / count if count else None,
+    'test_correct': correct,
+    'test_count': count,
+    'version': stored.get('version'),
+    'commit': stored.get('commit'),
+  }
+
+
+def about_model(experiment: Experiment, model: View) -> dict[str, Any]:
+  """Return how to use a model: its settings, its input, its classes."""
+  settings, dataset = experiment.settings, experiment.dataset
+  name = settings.data.dataset
+  numbers = ' '.join(map(str, range(dataset.num_classes)))
   rule, adapters = rule_of(model), {}
   if rank := settings.model.lora_rank:
     rule = {**rule, 'text': rule['text'] + ADAPTED}
@@ -239,19 +333,6 @@ def header(
     **input_of(experiment),
     'num_classes': dataset.num_classes,
     'class_names': CLASSES.get(name, numbers).split(),
-    'algorithm': settings.algorithm,
-    'run': workdir.resolve().name,
-    'dataset': name,
-    'data': experiment.data_id,
-    'seed': settings.seed,
-    'round': result['validation']['round'] if is_chosen else experiment.rounds,
-    'client': SERVER if choice.client is None else choice.client,
-    'view': choice.view or 'global',
-    'test_accuracy': 100 * correct / count if count else None,
-    'test_correct': correct,
-    'test_count': count,
-    'version': stored.get('version'),
-    'commit': stored.get('commit'),
   }
 
 
