@@ -219,7 +219,7 @@ def export_private(
     'algorithm': settings.algorithm,
     'round': experiment.rounds,
     'client': SERVER,
-    'privacy': {**budget, 'clients': settings.data.num_seen_clients},
+    'privacy': budget,
     'version': run_dir.load_config(workdir).get('version'),
   }
   with atomic_files.writing(path, 'output'):

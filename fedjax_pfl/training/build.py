@@ -75,6 +75,10 @@ class Experiment(NamedTuple):
       return sampling.everyone(self.settings.data.num_seen_clients)
     return self.sampler
 
+  def size_of(self, stage: Stage) -> int:
+    """Return how many places a round of this stage has."""
+    return self.sampler_of(stage).size
+
   @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
@@ -237,7 +241,7 @@ def placed(experiment: Experiment) -> Experiment:
     placement = OnHost()
   elif not system.debug:
     longest = max(experiment.stages, key=lambda stage: stage.rounds)
-    size = experiment.sampler_of(longest).size
+    size = experiment.size_of(longest)
     placement = on_devices(system.devices or choose_devices(size))
   return experiment._replace(placement=placement)
 

@@ -263,7 +263,7 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   A chunk of one client has none, and is not logged.
   """
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
-  size = experiment.sampler_of(stage).size
+  size = experiment.size_of(stage)
   batch_size = settings.training.batch_size
   chunk = settings.system.clients_per_chunk
   limit = chunking.chunk_limit(chunk, counts, size, batch_size)

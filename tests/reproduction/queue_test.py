@@ -109,13 +109,13 @@ def test_the_time_is_up(done, folder, monkeypatch, capsys):
   shutil.rmtree(run_of(folder, 'fedbabu*seed1*'))
   save, saved, timers = run_dir.Run.save_checkpoint, [], []
 
-  def is_over(self, step, tree):
+  def is_over(self, step, tree, keep):
     if not saved:
       ((seconds, stop),) = timers
       assert seconds == 150
       stop()
     saved.append(step)
-    return save(self, step, tree)
+    return save(self, step, tree, keep)
 
   def timer(*given):
     timers.append(given)
