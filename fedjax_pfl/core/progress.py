@@ -19,6 +19,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TextIO
 
+from fedjax_pfl.core import compiling
+
 PERIOD = 1.0  # seconds between two plain lines
 PATIENCE = 5.0  # seconds that short work may take before it has lines
 
@@ -31,10 +33,12 @@ class Screen:
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.monotonic,
+    compiled: Callable[[], float] = compiling.seconds,
   ):
     self._stream = stream  # None: what sys.stdout is at the time of writing
     self._environ = environ
     self.clock = clock
+    self.compiled = compiled  # seconds so far, which no rate counts
     self._live = None  # rich's display, while a bar is open
     self._num_open = 0
     self._is_silent = False
@@ -111,18 +115,25 @@ class Bar:
     self._screen, self._unit, self._total = screen, unit, total
     self._show = show  # None for plain lines
     now = screen.clock()
-    # The last 8 updates: the time to compile drops out of the time left.
-    self._marks = deque([(now, start)], maxlen=8)
+    self._marks = deque([(now - screen.compiled(), start)], maxlen=8)
     self._next, self._is_silent = now + patience, patience > 0
+
+  def say(self, text: str) -> None:
+    """Show what goes on before the next update."""
+    if self._show is not None:
+      self._show(text=text)
+    elif not self._is_silent:
+      self._screen.log(text)
 
   def update(self, done: int, **numbers: float) -> None:
     """Show that `done` of the total are done, and the latest numbers."""
     (then, before), now = self._marks[0], self._screen.clock()
-    self._marks.append((now, done))
+    worked = now - self._screen.compiled()
+    self._marks.append((worked, done))
     is_last = done >= self._total
     parts = format_numbers(numbers)
     if before < done and not is_last:
-      left = (now - then) / (done - before) * (self._total - done)
+      left = (worked - then) / (done - before) * (self._total - done)
       parts.append(f'{format_seconds(left)} left')
     if self._show is not None:
       self._show(completed=done, text='  '.join(parts))

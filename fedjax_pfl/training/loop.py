@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedjax_pfl.core import progress
+from fedjax_pfl.core import compiling, progress
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
@@ -142,6 +142,8 @@ def run_rounds(training: Training) -> Training:
         training, _ = evaluate(training, place, [keep_best.view])
       if training.done < place.last and place.stage.note:
         progress.log(place.stage.note)
+      if training.done < place.last:
+        bar.say(f'compiling the rounds of {place.stage.name}')
       while training.done < place.last:
         stop = every.next_stop(training.done, place.last)
         training, numbers = advance(training, place, stop)
@@ -196,6 +198,7 @@ def advance(
   Raises Diverged where these are not finite.
   """
   began, experiment = time.perf_counter(), training.experiment
+  compiled = compiling.seconds()
   settings, privacy = experiment.settings, experiment.privacy
   cohorts, data = cohorts_of(training, place, stop), training.data
   args = *training.states, cohorts, data, rounds_key(training, place)
@@ -203,6 +206,7 @@ def advance(
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, place.stage, stop, cohorts, metrics)
   seconds = time.perf_counter() - began
+  trained = max(seconds - (compiling.seconds() - compiled), 1e-6)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
   counts = np.asarray(data.count)
@@ -218,7 +222,7 @@ def advance(
     'images_per_second': num_images(
       metrics['num_steps'], counts[cohorts], settings.training.batch_size
     )
-    / seconds,
+    / trained,
     **message_bytes(joined, sent, sizes, to_all),
   }
   own, missing = settings.training, metrics[JOINED] & ~metrics[HAS_SENT]

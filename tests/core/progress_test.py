@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fedjax_pfl.core import progress
+from fedjax_pfl.core import compiling, progress
 
 
 def play(seconds, rounds=8, start=0, **options):
@@ -96,3 +96,24 @@ def test_nested_bars_and_lines_on_a_terminal():
   last = drawn.splitlines()[-1]
   assert re.search(r'training ━+ 4/4 loss 1.500  812 images/s', last)
   assert 'evaluation' not in last
+
+
+def test_compilation_is_in_no_estimate_of_the_time_left():
+  """Nor in a rate: a trace that contains others counts once."""
+  now, compiled, stream = [100.0], [7.0], io.StringIO()
+  clocks = (lambda: now[0]), (lambda: compiled[0])
+  with progress.Screen(stream, {}, *clocks).progress('a', 4) as bar:
+    bar.say('compiling')
+    for done, more in ((1, 60.0), (2, 0.0)):
+      now[0] += 3.0 + more
+      compiled[0] += more
+      bar.update(done)
+  lines = stream.getvalue().splitlines()
+  assert lines == ['compiling', 'round 1/4  9 s left', 'round 2/4  6 s left']
+
+  before, name = compiling.seconds(), f'{compiling.PREFIX}trace'
+  compiling.add(name, 1e-9)
+  compiling.add(name, 1e6)  # the function that called all before
+  compiling.add('/jax/other', 1e9)
+  assert compiling.seconds() == pytest.approx(1e6) != before
+  compiling._spans.clear()
