@@ -8,6 +8,7 @@ import ast
 import csv
 import functools
 import json
+import os
 import pathlib
 import shutil
 
@@ -19,6 +20,7 @@ from helpers import refused
 from experiments import commandline
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import atomic_files
+from fedjax_pfl.data import datasets
 from fedjax_pfl.report import page
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
@@ -141,6 +143,21 @@ def test_arrays_of_objects_are_refused_and_not_unpickled(tmp_path):
   assert 'without Python objects' in refused(run_dir.load_clients, tmp_path)
   refused(load_model, tmp_path / 'model.npz')
   assert not (tmp_path / 'run').exists()
+
+
+def test_an_image_file_runs_no_program(tmp_path, monkeypatch):
+  """Pillow recognises PostScript by its content, and hands it to `gs`."""
+  from PIL import Image
+
+  folder, run = tmp_path / 'train' / 'cat', tmp_path / 'run'
+  folder.mkdir(parents=True)
+  program = tmp_path / 'gs'
+  program.write_text(f'#!/bin/sh\ntouch {run}\nexit 1\n')
+  program.chmod(0o700)
+  monkeypatch.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
+  Image.new('L', (8, 8)).save(folder / '1.png', 'EPS')
+  assert 'does not decode' in refused(datasets.peek, 'folder', str(tmp_path))
+  assert not run.exists()
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
 from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
+FORMATS = 'PNG', 'JPEG', 'BMP', 'WEBP'  # for others Pillow may run a program
 HIDDEN = ('.', '__')  # folders that programs leave behind
 Named = list[tuple[pathlib.Path, str]]  # files and their classes
 
@@ -125,7 +126,7 @@ def _open(file: pathlib.Path) -> np.ndarray:
   from PIL import Image
 
   try:
-    with Image.open(file) as image:
+    with Image.open(file, formats=FORMATS) as image:
       if image.mode.startswith(('I', 'F')):  # 16 and 32 bits, cut off at 255
         raise ValueError(f'its mode is {image.mode}')
       grey = image.mode in ('1', 'L')

@@ -3,8 +3,9 @@
   <data_dir>/<name>/arrays-v1/   prepare.py: the download as arrays
   <data_dir>/<name>/3.0.2/       tfds: decoded once, then a stored copy is read
 
-TensorFlow is never imported: `tfds.data_source` reads array_record files in
-pure Python, and only preparing them needs it.
+Of a folder of tfds, array_record reads the records alone, without TensorFlow.
+`tfds.builder_from_directory` would import the modules that `features.json` and
+`dataset_info.json` name, and so run a stranger's code.
 """
 
 import contextlib
@@ -18,10 +19,18 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 from fedjax_pfl.data import stored_arrays
-from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
+from fedjax_pfl.data.images import (
+  SPLITS,
+  Dataset,
+  Images,
+  Shape,
+  Where,
+  make_dataset,
+)
 
 TRANSPOSED = {'emnist/byclass'}  # EMNIST's files of tfds hold columns as rows
 RECORDS = 'array_record'  # the format of tfds
+FORMATS = 'PNG', 'JPEG'  # of its images; Pillow runs a program for others
 CHUNK = 500  # examples that a thread decodes
 
 PREPARED = {
@@ -156,17 +165,31 @@ def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
   order of the original release, whichever way tfds shuffled them. EMNIST is
   transposed back.
   """
-  import tensorflow_datasets as tfds
+  from array_record.python import array_record_data_source
 
   try:
-    builder = tfds.builder_from_directory(folder)
-    decoders = {'image': tfds.decode.SkipDecoding()}
     return tuple(
-      _read_split(builder.as_data_source(split, decoders=decoders), name)
-      for split in ('train', 'test')
+      _read_split(
+        array_record_data_source.ArrayRecordDataSource(
+          _shards(name, folder, split)
+        ),
+        name,
+      )
+      for split in SPLITS
     )
-  except Exception as error:  # tfds and array_record share no base class
+  except Exception as error:  # array_record and Pillow share no base class
     raise _damaged(name, folder, error) from error
+
+
+def _shards(name: str, folder: pathlib.Path, split: str) -> list[pathlib.Path]:
+  """Return the files of a split, all of them, in their order."""
+  stem = f'{name.split("/")[0]}-{split}.{RECORDS}'
+  found = sorted(one for one in folder.glob(f'{stem}-*') if one.is_file())
+  number = len(found)
+  wanted = [f'{stem}-{at:05}-of-{number:05}' for at in range(number)]
+  if not found or [one.name for one in found] != wanted:
+    raise FileNotFoundError(f'the files {stem}-* are not one whole copy')
+  return found
 
 
 def _read_split(records, name: str) -> Images:
@@ -185,9 +208,14 @@ def _read_split(records, name: str) -> Images:
   return Images(x, np.array([y for _, _, y in examples], np.int32))
 
 
-def _decode(record: dict) -> tuple[bytes, np.ndarray, int]:
+def _decode(record: bytes) -> tuple[bytes, np.ndarray, int]:
+  """Return (id, image, label) of an example, as tfds serialises it."""
   from PIL import Image
+  from tensorflow_datasets.proto import tf_example_pb2
 
-  x = np.asarray(Image.open(io.BytesIO(record['image'])))
+  feature = tf_example_pb2.Example.FromString(record).features.feature
+  (encoded,) = feature['image'].bytes_list.value
+  (label,) = feature['label'].int64_list.value
+  x = np.asarray(Image.open(io.BytesIO(encoded), formats=FORMATS))
   x = x if x.ndim == 3 else x[:, :, None]
-  return record.get('id', b''), x, int(record['label'])
+  return b''.join(feature['id'].bytes_list.value), x, label

@@ -91,6 +91,32 @@ def test_a_prepared_set_is_read_in_its_own_order(
   assert len(log) == 1 and 'tensorflow' not in sys.modules
 
 
+@pytest.mark.parametrize('form', ['now', 'legacy', 'info'])
+def test_modules_that_a_prepared_set_names_are_not_imported(
+  form, tmp_path, monkeypatch
+):
+  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
+  monkeypatch.syspath_prepend(tmp_path)
+  bait, module = tmp_path / 'imported', f'bait_{form}'
+  (tmp_path / f'{module}.py').write_text(f"open({str(bait)!r}, 'w')")
+  images = write_prepared(tmp_path, 'mnist', with_ids=False)
+  evil = {'pythonClassName': f'{module}.X', 'text': {}}
+  folder = tmp_path / 'mnist' / '3.0.2'
+  features = json.loads((folder / 'features.json').read_text())
+  if form == 'now':
+    features['featuresDict']['features']['image'] = evil
+  if form == 'legacy':
+    features = {'type': f'{module}.X', 'content': {}}
+  if form == 'info':
+    info = json.loads((folder / 'dataset_info.json').read_text())
+    info |= {'features': evil, 'moduleName': module}
+    (folder / 'dataset_info.json').write_text(json.dumps(info))
+  (folder / 'features.json').write_text(json.dumps(features))
+  found = datasets.load_dataset('mnist', data_dir=str(tmp_path))
+  np.testing.assert_array_equal(found.test.x, images['test'])
+  assert not bait.exists()
+
+
 def test_the_newest_readable_version_is_found(tmp_path):
   for version, file_format in (
     *(('3.0.2', 'array_record'), ('3.0.10', 'array_record')),
@@ -108,5 +134,9 @@ def test_damaged_files_are_told(tmp_path):
   write_prepared(tmp_path, 'mnist', with_ids=False)
   file = next(tmp_path.rglob('*-test.array_record*'))
   file.write_bytes(file.read_bytes()[:100])
-  with pytest.raises(BadInput, match=r'mnist, and while reading .*delete the'):
+  message = r'mnist, and while reading .*delete the'
+  with pytest.raises(BadInput, match=message):
+    datasets.load_dataset('mnist', data_dir=str(tmp_path))
+  file.rename(file.with_name(file.name.replace('00001', '00002')))
+  with pytest.raises(BadInput, match='not one whole copy'):
     datasets.load_dataset('mnist', data_dir=str(tmp_path))
