@@ -177,6 +177,33 @@ def test_a_model_file_with_another_header(tmp_path, header):
   refused(load_model, tmp_path / 'model.npz')
 
 
+def test_links_in_a_directory_from_elsewhere_are_not_written_through(tmp_path):
+  victim, folder = tmp_path / 'victim', tmp_path / 'run'
+  victim.write_text('mine')
+
+  def write():
+    run_dir.open_run(folder, {}, data='', log=print).log(round=1)
+
+  folder.mkdir()
+  (folder / '.lock').symlink_to(victim)
+  assert f'.lock, a link to {victim}' in refused(write).replace("'", '')
+  (folder / '.lock').unlink()
+  write()
+  (folder / 'metrics.jsonl').unlink()
+  (folder / 'metrics.jsonl').symlink_to(victim)
+  assert 'metrics.jsonl' in refused(write)
+  half = folder / f'.config.json.{os.getpid()}.tmp'  # guessed
+  half.symlink_to(victim)
+  atomic_files.write_json(folder / 'config.json', {})
+  assert victim.read_text() == 'mine'
+
+
+def test_a_pipe_in_place_of_metrics_does_not_block(tmp_path):
+  run = run_dir.open_run(tmp_path / 'run', {}, data='', log=print)
+  os.mkfifo(run.path / 'metrics.jsonl')
+  assert 'cannot be written' in refused(lambda: run.log(round=1))
+
+
 @pytest.mark.parametrize('name', ['../x', '/tmp/x', ''])
 def test_a_model_stays_below_its_run(tmp_path, name):
   run = run_dir.open_run(tmp_path / 'run', {}, data='', log=print)

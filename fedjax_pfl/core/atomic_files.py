@@ -36,12 +36,26 @@ def cache_root() -> pathlib.Path:
     raise FileNotFoundError(f'{root}: {error}') from error
 
 
+def open_in_place(
+  path: str | os.PathLike, flags: int, mode: int = 0o666
+) -> int:
+  """Open a file that is written where it is; an opener of `open`, too.
+
+  A link in a directory from elsewhere could name any file of this account, and
+  a pipe without a reader would block: both are an OSError.
+  """
+  for name in ('O_NOFOLLOW', 'O_NONBLOCK'):  # Windows lacks them
+    flags |= getattr(os, name, 0)
+  return os.open(path, flags, mode)
+
+
 def write_bytes(path: pathlib.Path, content: bytes) -> None:
   """Replace the file by one that holds `content`."""
   # The process id keeps two writers of one file apart.
   temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
   try:
-    with open(temporary, 'wb') as stream:
+    temporary.unlink(missing_ok=True)  # it may be a link: not to be followed
+    with open(temporary, 'xb') as stream:
       stream.write(content)
       stream.flush()
       os.fsync(stream.fileno())

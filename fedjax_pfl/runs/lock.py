@@ -13,6 +13,7 @@ import pathlib
 import socket
 import time
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 
 try:
@@ -53,11 +54,27 @@ def release(folder: pathlib.Path) -> None:
     os.close(handle)
 
 
+def _open(path: pathlib.Path, flag: str) -> int:
+  try:
+    return atomic_files.open_in_place(path, os.O_RDWR | os.O_CREAT, 0o644)
+  except OSError as error:
+    if not path.is_symlink():
+      raise
+    raise bad_input(
+      flag,
+      got=f'{path}, a link to {os.readlink(path)}',
+      expected='a directory whose lock is a file of its own',
+      choices=['remove the link', f'another --{flag}'],
+      cause='a directory of somebody else: what the link names would be '
+      'overwritten',
+    ) from error
+
+
 def _open_locked(folder: pathlib.Path, flag: str) -> int:
   """Return the open file of the lock, with the name of this process."""
   path = folder / NAME
   while True:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    handle = _open(path, flag)
     try:
       fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

@@ -166,7 +166,8 @@ class Run:
     numbers = atomic_files.plain(numbers)
     record = {'round': numbers.pop('round'), 'time': round(now, 3), **numbers}
     path = self.path / METRICS
-    with atomic_files.writing(path), open(path, 'a') as stream:
+    opener = atomic_files.open_in_place
+    with atomic_files.writing(path), open(path, 'a', opener=opener) as stream:
       stream.write(json.dumps(record, allow_nan=False) + '\n')
       stream.flush()
       os.fsync(stream.fileno())  # no checkpoint is newer than its metrics

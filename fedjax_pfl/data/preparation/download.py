@@ -86,7 +86,8 @@ def _receive(archive: Archive, part: pathlib.Path) -> None:
   ):
     with writing(part.parent):
       part.parent.mkdir(parents=True, exist_ok=True)
-      part.write_bytes(b'')
+      part.unlink(missing_ok=True)
+      part.touch(exist_ok=False)
     while have <= archive.size and (block := response.read(BLOCK)):
       # Opened for each block, so that no error of the network is in here.
       with writing(part.parent), open(part, 'ab') as stream:
