@@ -48,8 +48,10 @@ def load(where: Where) -> Dataset:
 
   try:
     key = files_key([file for file, _ in train + test], classes)
-  except FileNotFoundError as error:
-    got = f'with {error.filename}, a link to a file that is not there'
+  except PermissionError:
+    raise
+  except OSError as error:
+    got = f'with {error.filename}, a link that leads to no file'
     raise _refuse(root, got) from error
   return load_cached('folder', key, build)
 
@@ -126,9 +128,13 @@ def _open(file: pathlib.Path) -> np.ndarray:
   from PIL import Image
 
   try:
+    if not file.is_file():  # a pipe would be waited for
+      raise ValueError('it is no file, or a link that leads to none')
     with Image.open(file, formats=FORMATS) as image:
-      if image.mode.startswith(('I', 'F')):  # 16 and 32 bits, cut off at 255
-        raise ValueError(f'its mode is {image.mode}')
+      # 16 and 32 bits: cut off at 255, or of colours the upper half.
+      is_deep = any(f'{args}'.endswith(';16B') for *_, args in image.tile)
+      if image.mode.startswith(('I', 'F')) or is_deep:
+        raise ValueError(f'its mode is {image.mode}, of 16 bits or more')
       grey = image.mode in ('1', 'L')
       x = np.asarray(image.convert('L' if grey else 'RGB'))
   except PermissionError:
@@ -139,7 +145,7 @@ def _open(file: pathlib.Path) -> np.ndarray:
       got=f'{file}, which does not decode: {error}',
       expected='complete image files of 8 bits a channel',
       choices=['dataset=npz, with the numbers of other files as `inputs`'],
-      cause='a download or a copy that was cut short; or grey images of 16 '
-      'bits, as of medicine or depth',
+      cause='a download or a copy that was cut short; or images of 16 bits a '
+      'channel, as of medicine or depth',
     ) from error
   return x if x.ndim == 3 else x[:, :, None]

@@ -10,13 +10,13 @@ Of a folder of tfds, array_record reads the records alone, without TensorFlow.
 
 import contextlib
 import io
-import json
 import pathlib
 import shlex
 from concurrent import futures
 
 import numpy as np
 
+from fedjax_pfl.core import json_text
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 from fedjax_pfl.data import stored_arrays
 from fedjax_pfl.data.images import (
@@ -153,7 +153,8 @@ def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:
   for info in (root / name).glob('*/dataset_info.json'):
     with contextlib.suppress(OSError, ValueError):  # of another program
       version = tuple(map(int, info.parent.name.split('.')))
-      if json.loads(info.read_text()).get('fileFormat') == RECORDS:
+      content = info.read_bytes() if info.is_file() else b''
+      if json_text.parse_object(content).get('fileFormat') == RECORDS:
         found[version] = info.parent
   return found[max(found)] if found else None
 

@@ -1,5 +1,7 @@
 import os
 import shutil
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -106,6 +108,24 @@ def test_folders_that_are_no_classes(tmp_path):
   assert found.fingerprint == want.fingerprint and found.num_classes == 2
 
 
+def spoil(root, make):
+  (root / DOG).unlink()
+  make(root / DOG)
+
+
+def save_deep_colours(file):
+  """Write a PNG of 16 bits a channel, which Pillow reads but does not write."""
+
+  def chunk(kind, content):
+    checksum = struct.pack('>I', zlib.crc32(kind + content))
+    return struct.pack('>I', len(content)) + kind + content + checksum
+
+  header = struct.pack('>IIBBBBB', 5, 6, 16, 2, 0, 0, 0)
+  rows = zlib.compress(bytes(6 * (1 + 5 * 3 * 2)))
+  parts = chunk(b'IHDR', header), chunk(b'IDAT', rows), chunk(b'IEND', b'')
+  file.write_bytes(b'\x89PNG\r\n\x1a\n' + b''.join(parts))
+
+
 def spoil_split(root):
   for file in root.glob('test/*/*.png'):
     file.unlink()
@@ -129,6 +149,18 @@ DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
     (
       lambda root: save(root / DOG, DEEP),
       '1.png, which .* mode is I;16.* expected .* 8 bits a channel',
+    ),
+    (
+      lambda root: spoil(root, save_deep_colours),
+      '1.png, which .* mode is RGB, of 16 bits or more',
+    ),
+    (
+      lambda root: spoil(root, os.mkfifo),
+      '1.png, which does not decode: it is no file',
+    ),
+    (
+      lambda root: spoil(root, lambda file: file.symlink_to(file)),
+      '1.png, a link that leads to no file',
     ),
     (
       lambda root: save(root / 'test/horse/z.png', picture(0)),

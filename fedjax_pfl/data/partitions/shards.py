@@ -112,6 +112,8 @@ def check_shards(
     lambda value: value >= 1 and value % step == 0,
     f'a positive multiple of {step}: {num_rows} {who} x shards must be a '
     f'multiple of {num_classes} classes, all cut alike',
-    'a number of shards or clients chosen for another data set',
+    'a number of shards or clients chosen for another data set: this partition '
+    f'needs a multiple of {num_classes} shards in all, partition=iid takes any '
+    'num_clients',
     [s for s in (below, below + step, below + 2 * step) if s],
   ).check(field, num_shards)

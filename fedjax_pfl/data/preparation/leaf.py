@@ -17,13 +17,13 @@ Differs from LEAF: a tweet is read by characters, not by words; the first 140
 count, and those outside of ASCII are one symbol.
 """
 
-import json
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from fedjax_pfl.core import json_text
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.images import SPLITS, Images
 from fedjax_pfl.data.preparation import texts
@@ -47,7 +47,8 @@ def read_leaf(name: str, folder: pathlib.Path) -> texts.Owned:
 
 def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
   """Return the examples of every user in the files of a folder."""
-  files, users = sorted(folder.glob('all_data*.json')), {}
+  found = sorted(folder.glob('all_data*.json'))
+  files, users = [file for file in found if file.is_file()], {}
   if not files:
     raise _refusal(
       f'{folder}, which has no all_data*.json',
@@ -55,14 +56,14 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
     )
   for file in files:
     try:
-      content = json.loads(file.read_text())
-      data, sizes = content['user_data'], content['num_samples']
-      listed = dict(zip(content['users'], sizes, strict=True))
+      content = json_text.parse_object(file.read_bytes())
+      data, names = dict(content['user_data']), map(str, content['users'])
+      listed = [*zip(names, content['num_samples'], strict=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:
       raise _refusal(
-        f'{file}: {error!r}', 'a copy that was cut short'
+        f'{file}: {error!r}', 'a copy that was cut short, or edited'
       ) from error
-    for user, size in listed.items():
+    for user, size in listed:
       if user not in data:
         raise _refusal(
           f'{file} with the user {user}, of whom it has no data',
@@ -70,8 +71,8 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
         )
       if user in users:
         raise _refusal(
-          f'{file} with the user {user}, whom an earlier file has, too',
-          'files of two runs of preprocess.sh in one folder',
+          f'{file} with the user {user}, who was listed before',
+          'files of two runs of preprocess.sh in one folder, or in one file',
         )
       users[user] = _read_user(name, data[user], size, f'{file}, user {user}')
   if not users:
@@ -85,13 +86,13 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
   try:
     x, y = data['x'], data['y']
     pairs = [READERS[name](*pair) for pair in zip(x, y, strict=True)]
-    shape, classes, *_ = PREPARED[name]
+    shape = PREPARED[name].image_shape
     images = Images(
       np.array([x for x, _ in pairs]).reshape(len(pairs), *shape),
       np.array([y for _, y in pairs], np.int32),
     )
-    if len(pairs) != size or not size or images.y.max() >= classes:
-      raise ValueError(f'{len(pairs)} examples, or a label above {classes - 1}')
+    if len(pairs) != size or not size:
+      raise ValueError(f'{len(pairs)} examples, by num_samples {size}')
   except (LookupError, AttributeError, TypeError, ValueError) as error:
     cause = f'files of another set than {name}'
     raise _refusal(f'{place}: {error!r}', cause) from error
@@ -110,7 +111,7 @@ def _tweet(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
   text = texts.known_or_none((x if isinstance(x, str) else x[4])[:length])
   padded = np.zeros(length, np.int32)
   padded[: len(text)] = np.where(text < 0, UNKNOWN, text)
-  return padded, _last_of(int(y), max(len(text), 1), length)
+  return padded, _last_of(_label('sent140', y), max(len(text), 1), length)
 
 
 def _last_of(label: int, place: int, length: int) -> np.ndarray:
@@ -121,10 +122,22 @@ def _last_of(label: int, place: int, length: int) -> np.ndarray:
 
 
 def _drawing(x: list[float], y: Any) -> tuple[np.ndarray, int]:
-  pixels = np.rint(255 * np.asarray(x, float))
+  pixels = np.asarray(x)
+  if pixels.dtype.kind not in 'iuf':
+    raise ValueError('pixels that are no numbers')
+  pixels = np.rint(255 * pixels.astype(float))
   if not (pixels >= 0).all() or not (pixels <= 255).all():
     raise ValueError('pixels outside of [0, 1]')
-  return pixels.astype(np.uint8), int(y)
+  return pixels.astype(np.uint8), _label('femnist', y)
+
+
+def _label(name: str, y: Any) -> int:
+  """Return a class; int() would take 3.7, '3' and True, too."""
+  most = PREPARED[name].num_classes - 1
+  is_number = isinstance(y, int | float) and not isinstance(y, bool)
+  if not is_number or y not in range(most + 1):
+    raise ValueError(f'the label {y!r} is no whole number from 0 to {most}')
+  return int(y)
 
 
 READERS: dict[str, Callable] = {

@@ -69,7 +69,38 @@ def test_a_user_of_two_files_is_refused(tmp_path):
   write(tmp_path / 'leaf' / 'all_data_0.json', 'femnist')
   write(tmp_path / 'leaf' / 'all_data_1.json', 'femnist', ['bob'])
   message = refused(prepared, tmp_path, 'femnist')
-  assert 'all_data_1.json with the user bob, whom an earlier' in message
+  assert 'all_data_1.json with the user bob, who was listed' in message
+
+
+@pytest.mark.parametrize('twice', ['in users', 'in user_data'])
+def test_a_user_given_twice_is_refused(tmp_path, twice):
+  file = tmp_path / 'leaf' / 'all_data_0.json'
+  write(file, 'femnist', ('ann', 'bob', 'ann'))
+  if twice == 'in user_data':  # whose data would replace the others'
+    write(file, 'femnist', ('ann', 'bob'))
+    file.write_text(file.read_text().replace('"bob": {', '"ann": {'))
+  message = refused(prepared, tmp_path, 'femnist')
+  assert ('user ann, who was listed' in message) or ('stands twice' in message)
+  assert not (tmp_path / 'data').exists()
+
+
+@pytest.mark.parametrize('label', [-7, 3.7, '3', True, None, 62, 2**70, [3]])
+def test_a_label_is_a_class(tmp_path, label, monkeypatch):
+  for name in ('femnist', 'sent140'):
+    monkeypatch.setitem(Y, name, label)
+    write(tmp_path / 'leaf' / 'all_data.json', name)
+    message = refused(prepared, tmp_path, name).replace('\\', '')
+    assert f'the label {label!r} is no whole number' in message
+  assert not (tmp_path / 'data').exists()
+
+
+@pytest.mark.parametrize(
+  'text', ['[' * 10_000, '[' * 60 + ']' * 60, '[]', '{"users": [[]]}']
+)
+def test_json_of_another_form_is_refused(tmp_path, text):
+  (tmp_path / 'leaf').mkdir()
+  (tmp_path / 'leaf' / 'all_data.json').write_text(text)
+  refused(prepared, tmp_path, 'femnist')
 
 
 @pytest.mark.parametrize(
