@@ -6,7 +6,7 @@ of the head. Adapters that it lacks, and the head of a file, are drawn as usual.
 
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,8 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.runs import model_file, run_dir
 from fedjax_pfl.settings.training_fields import ModelSettings
+
+SHOWN = 5  # leaves that a line names
 
 
 class Start(NamedTuple):
@@ -87,17 +89,21 @@ def load_start(
   digest = run_dir.model_digest(path)
   if path.endswith(model_file.SUFFIX):
     leaves = model_file.load_safetensors(path, _shapes(like))
-    leaves = _without_misfits(path, leaves, like, log)
-    return Start(path, _holes(leaves, like), '', digest)
-  params = _of_run(path, model, image_shape, task.num_classes, like)
-  data_id = run_dir.load_config(path)['data']
-  return Start(path, params, data_id, digest)
+    leaves, data_id = _without_misfits(path, leaves, like, log), ''
+  else:
+    leaves = _of_run(path, model, image_shape, task.num_classes, like)
+    data_id = run_dir.load_config(path)['data']
+  _check_numbers(path, leaves)
+  return Start(path, _holes(leaves, like), data_id, digest)
 
 
 def _of_run(
   workdir: str, model: str, image_shape: tuple, num_classes: int, like: Params
-) -> Params:
-  """Return the final global model of a run; without adapters if it has none."""
+) -> dict[str, Any]:
+  """Return the leaves of the final global model of a run.
+
+  Without adapters, if it has none.
+  """
   run_dir.load_result(workdir)  # refuses a run that is not finished
   path = pathlib.Path(workdir) / run_dir.MODEL
   if not path.is_file():
@@ -132,7 +138,7 @@ def _of_run(
       expected=want,
       cause='the run of another data set or model',
     )
-  return _holes(found, like)
+  return found
 
 
 def _without_misfits(
@@ -163,7 +169,28 @@ def _without_misfits(
     )
   if drawn:
     log(f'init_from: {words}, which {"begin" if drawn[1:] else "begins"} fresh')
+  if unused := [name for name in leaves if name not in shapes]:
+    more = f' and {len(unused) - SHOWN} more' * (len(unused) > SHOWN)
+    log(f'init_from: not used, for the model has no {unused[:SHOWN]}{more}')
   return fit
+
+
+def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:
+  """Refuse weights with which no training can begin."""
+  for name, leaf in leaves.items():
+    is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
+    # As they are used: a large float64 is infinite in float32.
+    if is_float and jnp.isfinite(jnp.asarray(leaf, jnp.float32)).all():
+      continue
+    raise bad_input(
+      'init_from',
+      got=f'{path} with {name} {leaf.dtype}{[*leaf.shape]}'
+      + ', in which NaN or infinity stands' * is_float,
+      expected='finite floats in every leaf',
+      cause='a training that diverged'
+      if is_float
+      else 'quantised weights: convert them to floats first',
+    )
 
 
 def _holes(leaves: dict[str, Any], like: Params) -> Params:

@@ -73,6 +73,11 @@ def test_a_model_of_another_shape(start):
   assert ', expected a convnet3 for 10 classes of 8x8x1 images, ' in message
 
 
+def test_a_model_that_diverged(start):
+  message = refused(lambda: build(start(float('nan'))[0], rounds=0))
+  assert 'in which NaN or infinity stands' in message
+
+
 def test_a_run_that_is_not_there_or_not_finished(start, tmp_path):
   path, _ = start()
   message = refused(build, f'{path}n')
@@ -135,6 +140,18 @@ def test_a_checkpoint_of_safetensors(tmp_path):
   assert 'head/kernel [64, 62] in place of [64, 10]' in ' '.join(lines)
   assert keys.run_key(path) == experiment.data_id.partition('+')[2]
 
+  lines.clear()
+  width = len(params['bn1']['bias'])
+  save_file(tensors | {'stem.bias': np.zeros(64, 'f4')}, path)
+  build_experiment(settings, lines.append)
+  assert "for the model has no ['stem/bias']" in ' '.join(lines)
+  for values, words in (
+    (np.full(width, np.inf, 'f4'), 'with bn1/bias float32'),
+    (np.full(width, 1e300), 'in which NaN or infinity stands'),
+    (np.ones(width, 'i4'), 'quantised weights'),
+  ):
+    save_file(tensors | {'bn1/bias': values}, path)
+    assert words in refused(build_experiment, settings)
   save_file(tensors | {'conv1.weight': np.zeros(64, 'f4')}, path)
   assert 'conv1/kernel' in refused(build_experiment, settings)
   del tensors['conv1.bias']
