@@ -25,9 +25,10 @@ from fedjax_pfl.report import page
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
 from fedjax_pfl.reproduction.summary_rows import write_summary
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import checkpoint, result_file, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import keys
 from fedjax_pfl.training.build import build_experiment
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -202,6 +203,91 @@ def test_a_pipe_in_place_of_metrics_does_not_block(tmp_path):
   run = run_dir.open_run(tmp_path / 'run', {}, data='', log=print)
   os.mkfifo(run.path / 'metrics.jsonl')
   assert 'cannot be written' in refused(lambda: run.log(round=1))
+
+
+def change(run, file, **fields):
+  """Change a JSON file of a run, with the checksums that belong to it."""
+  content = json.loads((run / file).read_text()) | fields
+  if file == 'result.json':
+    content.pop('sha256')
+    content = result_file.with_checksums(content, run)
+  (run / file).write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+  'file', ['config.json', 'result.json', 'metrics.jsonl']
+)
+def test_files_that_may_not_be_read(tmp_path, monkeypatch, file):
+  run, read = (
+    finished_runs.make_run(tmp_path / 'theirs'),
+    pathlib.Path.read_bytes,
+  )
+
+  def read_bytes(path):
+    if path.name == file:
+      raise PermissionError(13, 'Permission denied', str(path))
+    return read(path)
+
+  monkeypatch.setattr(pathlib.Path, 'read_bytes', read_bytes)
+  message = refused(page.render, [run])
+  assert f'{file}, which this account may not read' in message
+  monkeypatch.undo()
+  (run / file).unlink()
+  (run / file).mkdir()
+  assert f'run directory that holds {file}' in refused(page.render, [run])
+
+
+def test_checkpoints_that_may_not_be_read(tmp_path, monkeypatch):
+  (tmp_path / 'checkpoints').mkdir()
+
+  def iterdir(path):
+    raise PermissionError(13, 'Permission denied', str(path))
+
+  monkeypatch.setattr(pathlib.Path, 'iterdir', iterdir)
+  message = refused(checkpoint.restore, tmp_path / 'checkpoints', {}, print)
+  assert 'checkpoints, which this account may not read' in message
+
+
+@pytest.mark.parametrize(
+  ('file', 'fields'),
+  [
+    ('result.json', {'views': {}}),
+    ('result.json', {'views': {'initial': [1]}}),
+    ('result.json', {'views': {'initial': {'mean': 'x'}}}),
+    ('result.json', {'views': {'initial': {'mean': 1.0, 'interval': [1]}}}),
+    ('result.json', {'seconds': None}),
+    ('config.json', {'config': [1]}),
+    ('config.json', {'config': {'hp': [1]}}),
+    ('config.json', {'commit': 1}),
+  ],
+)
+def test_files_of_a_run_in_another_form(tmp_path, file, fields):
+  run = finished_runs.make_run(tmp_path / 'theirs')
+  change(run, file, **fields)
+  assert file in refused(page.render, [run])
+
+
+@pytest.mark.parametrize('file', ['config.json', 'result.json'])
+def test_json_that_is_nested_deeply(tmp_path, file):
+  run = finished_runs.make_run(tmp_path / 'theirs')
+  for depth in (60, 10_000):
+    (run / file).write_text('{"config":' * depth + '0' + '}' * depth)
+    assert 'nested more than 50 deep' in refused(page.render, [run])
+
+
+def test_runs_that_began_with_themselves(tmp_path):
+  """A page shows the path; a key has no end."""
+  runs = [
+    finished_runs.make_run(tmp_path / name, model=name.encode(), seed=seed)
+    for seed, name in enumerate('ab')
+  ]
+  digests = [run_dir.model_digest(run) for run in runs]
+  for run, other, digest in zip(runs, runs[::-1], digests[::-1], strict=True):
+    config = json.loads((run / 'config.json').read_text())['config']
+    config['init_from'] = str(other)
+    change(run, 'config.json', config=config, data=f'a-b+{digest}')
+  assert str(runs[0]) in page.render(runs)
+  assert 'a model that came of it' in refused(keys.run_key, runs[0])
 
 
 @pytest.mark.parametrize('name', ['../x', '/tmp/x', ''])

@@ -12,10 +12,10 @@ from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.report.finished_runs import each_once
-from fedjax_pfl.runs import checkpoint
+from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
-from fedjax_pfl.training import build, keys
+from fedjax_pfl.training import build
 from fedjax_pfl.training.best_rounds import chosen_states
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import state_shapes
@@ -57,7 +57,7 @@ def read_run(
   Fields that were added to configs after the run get their defaults, and are
   logged. Code that the run names is not loaded: only what `edit` gives.
   """
-  stored = keys.load_config(workdir)
+  stored = run_dir.load_config(workdir)
   settings = parse_config(stored['config'])
   known = {*flatten(stored['config']), 'hp'}
   values = flat_config(settings).items()

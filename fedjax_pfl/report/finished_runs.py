@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
@@ -71,7 +72,7 @@ class FinishedRun(NamedTuple):
   def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the rounds and values [T] of a number in the metrics."""
     # None: it was not finite.
-    known = [line for line in self.metrics if line.get(name) is not None]
+    known = [line for line in self.metrics if is_number(line.get(name))]
     points = [(line['round'], line[name]) for line in known]
     rounds, values = np.array(points, float).reshape(-1, 2).T
     return rounds, values
@@ -89,6 +90,13 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
   has_metrics = (path / run_dir.METRICS).exists()
   metrics = run_dir.load_metrics(path) if has_metrics else []
   clients = run_dir.load_clients(path)
+  if lost := [view for view in clients.scores if view not in result['views']]:
+    raise bad_input(
+      'run',
+      got=f'{path}, whose result.json is without {lost[0]}',
+      expected=f'the views of clients.npz, {", ".join(clients.scores)}',
+      cause='files of two runs in one directory',
+    )
   config = with_defaults(record['config'])
   return FinishedRun(path, record, config, result, metrics, clients)
 

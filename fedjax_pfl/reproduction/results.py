@@ -115,7 +115,7 @@ class Results:
       if identity.CONFIG in names:
         folders.clear()
         found.append(pathlib.Path(parent))
-    begun = {path: '+' in keys.load_config(path)['data'] for path in found}
+    begun = {path: '+' in run_dir.load_config(path)['data'] for path in found}
     for path in sorted(found, key=lambda path: (begun[path], path)):
       self.add_run(path)
 
@@ -125,7 +125,7 @@ class Results:
     A damaged run is refused, and one that disagrees with another one.
     """
     self._read.pop(path, None)
-    stored = keys.load_config(path)
+    stored = run_dir.load_config(path)
     start = keys.start_key(path, self._models)
     try:
       settings = settings_in(stored)
@@ -214,7 +214,7 @@ def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
   folders = sorted((run.path / EVALUATIONS).glob('*'))
   for path in (run.path, *filter(run_dir.is_finished, folders)):
     result_file.check_clients(path)
-    stored, result = keys.load_config(path), run_dir.load_result(path)
+    stored, result = run_dir.load_config(path), run_dir.load_result(path)
     settings = settings_in(stored)
     key = keys.evaluation_key(settings)
     yield StoredEvaluation(run, path, key, settings, stored, result)

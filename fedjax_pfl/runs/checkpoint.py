@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import atomic_files, trees, user_code
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core import atomic_files, json_text, trees, user_code
+from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs.model_file import as_bits
 
@@ -72,10 +72,10 @@ def save(
 
 def read_metadata(folder: pathlib.Path, step: int) -> dict[str, Any]:
   """Return the metadata of a checkpoint; {} if there is none."""
-  content = json.loads((folder / str(step) / CHECKSUMS).read_bytes())
-  return content['metadata']
+  return _parse((folder / str(step) / CHECKSUMS).read_bytes())['metadata']
 
 
+@may_read('run')
 def steps(folder: pathlib.Path) -> list[int]:
   """Return the steps that have a checkpoint, good or not, oldest first."""
   if not folder.is_dir():
@@ -108,14 +108,13 @@ def restore(
     tree = like(step) if callable(like) else like
     wanted = trees.named(tree)
     _check_structure(path, kinds, wanted, part)
+    try:
+      leaves = _read_leaves(path, kinds, wanted)
+    except Exception as error:  # numpy raises a dozen kinds
+      damages.append(f'{step} ({STATE} is not as {CHECKSUMS} says: {error})')
+      continue
     for damaged in damages:
       log(f'Checkpoint {damaged} is damaged; continuing from {step}.')
-    files = {name: f'arr_{at}' for at, name in enumerate(kinds)}
-    with np.load(path / STATE, allow_pickle=False) as arrays:
-      leaves = [
-        place(arrays[files[name]].view(jnp.dtype(kinds[name][0])), leaf)
-        for name, leaf in wanted.items()
-      ]
     return step, jax.tree.unflatten(jax.tree.structure(tree), leaves)
   if damages:
     # To start again from round 0 could lose days of work.
@@ -133,9 +132,24 @@ def restore(
   return None
 
 
+def _parse(content: bytes) -> dict[str, Any]:
+  """Return the checksums; a ValueError if they are not as they were written."""
+  found = json_text.parse_object(content)
+  if _digest(found) != found.get('sha256'):
+    raise ValueError('was changed')
+  # Anyone can write checksums: what is read below is there.
+  kinds, metadata = found['leaves'], found['metadata']
+  if not isinstance(kinds, dict) or not isinstance(metadata, dict):
+    raise ValueError('is of another kind')
+  for kind in kinds.values():
+    if not isinstance(kind, list) or [*map(type, kind)] != [str, list]:
+      raise ValueError('is of another kind')
+  return found
+
+
 def _digest(content: dict) -> str:
   """Return the checksum of the checksums."""
-  parts = [content[name] for name in ('leaves', 'metadata', 'state')]
+  parts = [content.get(name) for name in ('leaves', 'metadata', 'state')]
   text = json.dumps(parts, sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()
 
@@ -143,11 +157,11 @@ def _digest(content: dict) -> str:
 def _read_checked(path: pathlib.Path) -> tuple[dict[str, list], str]:
   """Return the kinds of the leaves, and the damage: every byte is compared."""
   try:
-    content = json.loads((path / CHECKSUMS).read_bytes())
-    if _digest(content) != content['sha256']:
-      return {}, f'{CHECKSUMS} was changed'
-  except (OSError, ValueError, TypeError, KeyError):
+    content = _parse((path / CHECKSUMS).read_bytes())
+  except OSError:
     return {}, f'{CHECKSUMS} is missing or not readable'
+  except ValueError as error:
+    return {}, f'{CHECKSUMS} {error}'
   if atomic_files.sha256(path / STATE) != content['state']:
     return {}, f'{STATE} is missing, was changed or cut short'
   return content['leaves'], ''
@@ -182,6 +196,21 @@ def _check_structure(
     choices=['the version that started the run', 'another --workdir'],
     cause='the run was started by another version of the code',
   )
+
+
+def _read_leaves(
+  path: pathlib.Path, kinds: dict[str, list], wanted: dict[str, Any]
+) -> list[Any]:
+  """Return the leaves that are wanted, of the kinds that are described."""
+  files, leaves = {name: f'arr_{at}' for at, name in enumerate(kinds)}, []
+  with np.load(path / STATE, allow_pickle=False) as arrays:
+    for name, like in wanted.items():
+      dtype, shape = kinds[name]
+      leaf = arrays[files[name]].view(jnp.dtype(dtype))
+      if [*leaf.shape] != shape:
+        raise ValueError(f'{name} is {[*leaf.shape]}')
+      leaves.append(place(leaf, like))
+  return leaves
 
 
 def place(value: np.ndarray, like: Any) -> Any:

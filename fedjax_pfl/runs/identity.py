@@ -4,7 +4,6 @@ And its provenance: versions, commit, devices, processor.
 """
 
 import importlib.metadata
-import json
 import os
 import pathlib
 import platform
@@ -15,13 +14,14 @@ from typing import Any
 
 import jax
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.machine import num_cores
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.runs import lock
 
 CONFIG = 'config.json'
+FORM = {'config': dict, 'data': str, 'commit': str | None}
 ABSENT = '(absent)'
 Log = Callable[[str], None]
 
@@ -87,6 +87,17 @@ def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
   return atomic_files.plain(config, nonfinite=str)
 
 
+def parse(content: bytes) -> dict[str, Any]:
+  """Return the content of config.json; a ValueError if it holds no run."""
+  stored = json_text.parse_object(content)
+  for name, kind in FORM.items():
+    if not isinstance(stored.get(name), kind):
+      raise ValueError(f'{name} is {stored.get(name)!r}, as in no run')
+  if not isinstance(hp := stored['config'].get('hp', {}), dict):
+    raise ValueError(f'config.hp is {hp!r}, as in no run')
+  return stored
+
+
 def _read(path: pathlib.Path) -> dict[str, Any] | None:
   """Return the stored config.json; None where a run may start."""
   others = sorted(
@@ -98,9 +109,8 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   got, choices = ', '.join(others[:3]) + ', ...' * (len(others) > 3), []
   if (path / CONFIG).exists():
     try:
-      stored = json.loads((path / CONFIG).read_bytes())
-      return {**stored, 'config': {**stored['config']}, 'data': stored['data']}
-    except (ValueError, TypeError, KeyError):
+      return parse((path / CONFIG).read_bytes())
+    except ValueError:
       got = f'a damaged {CONFIG}'
       choices = ['put back a copy of it', 'delete the directory']
   if not others:  # nothing was computed yet

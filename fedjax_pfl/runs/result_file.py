@@ -11,12 +11,19 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 
 RESULT = 'result.json'
 CLIENTS = 'clients.npz'
 MAX_CHOICES = 20  # run directories that a message names
+FORM = {
+  'algorithm': str,
+  'dataset': str,
+  'rounds': int,
+  'seconds': int | float,
+  'views': dict,
+}
 DIGESTS = 'sha256'  # in result.json: of the rest of it, and of clients.npz
 
 
@@ -31,12 +38,30 @@ def with_checksums(
 
 def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
   """Return the result and its checksums; a ValueError if it is damaged."""
-  result = json.loads(content)
-  digests = result.pop(DIGESTS, None) if isinstance(result, dict) else None
+  result = json_text.parse_object(content)
+  digests = result.pop(DIGESTS, None)
   is_whole = isinstance(digests, dict) and CLIENTS in digests
   if not is_whole or digests.get('rest') != digest(result):
     raise ValueError('not as it was written')
+  # Anyone can write checksums: what every reader relies on is there.
+  for name, kind in FORM.items():
+    if not isinstance(result.get(name), kind):
+      raise ValueError(f'{name} is {result.get(name)!r}')
+  for view, summary in result['views'].items():
+    if not _is_summary(summary):
+      raise ValueError(f'the view {view} is {summary!r}')
   return result, digests
+
+
+def _is_summary(summary: Any) -> bool:
+  """Return whether these are numbers by name, the interval two of them."""
+  if not isinstance(summary, dict):
+    return False
+  ends = summary.get('interval') or [None, None]
+  if not isinstance(ends, list) or len(ends) != 2:
+    return False
+  numbers = {**summary, 'interval': ends[0], 'high': ends[1]}.values()
+  return all(isinstance(number, int | float | None) for number in numbers)
 
 
 def digest(value: Any) -> str:
@@ -72,8 +97,9 @@ def check_clients(workdir: str | os.PathLike) -> None:
 def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
   """Return the path of a file of a run; refuse a directory without it."""
   path = pathlib.Path(workdir) / name
-  if path.is_file():
-    return path
+  with may_read('run'):
+    if path.is_file():
+      return path
   # Run directories beside this one: a sweep has hundreds.
   beside = [str(file.parent) for file in path.parent.parent.glob(f'*/{name}')]
   meant = str(path.parent)
@@ -88,15 +114,18 @@ def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
 
 
 def load_json(
-  path: pathlib.Path, parse_fn: Callable[[bytes], Any] = json.loads
+  path: pathlib.Path, parse_fn: Callable[[bytes], Any] = json_text.parse_object
 ) -> Any:
   """Return the content of a JSON file; refuse one that is damaged."""
   try:
-    return parse_fn(path.read_bytes())
+    with may_read('run'):
+      return parse_fn(path.read_bytes())
+  except BadInput:
+    raise
   except ValueError as error:
     raise bad_input(
       'file',
-      got=str(path),
+      got=f'{path}: {error}',
       expected='valid JSON, as it was written',
-      cause='it was cut short or edited by hand',
+      cause='it was cut short or edited by hand, or is of another program',
     ) from error

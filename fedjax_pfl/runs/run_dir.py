@@ -25,8 +25,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import BadInput, bad_input, check_installed
+from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core.errors import (
+  BadInput,
+  bad_input,
+  check_installed,
+  may_read,
+)
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import checkpoint, identity, lock, result_file, secret
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
@@ -116,6 +121,7 @@ class Run:
     self._log = log
     self._tracking = tracking
 
+  @may_read('workdir')
   def result(self) -> dict[str, Any] | None:
     """Return result.json; None if it, or its clients.npz, is damaged.
 
@@ -186,6 +192,7 @@ class Run:
     """Return the step of the newest checkpoint, None if there is none."""
     return max(checkpoint.steps(self._checkpoints), default=None)
 
+  @may_read('workdir')
   def resume(
     self, like: PyTree | Callable[[int], PyTree]
   ) -> tuple[int, PyTree] | None:
@@ -253,7 +260,7 @@ class Run:
 
 def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
   """Return config.json: `config`, `data` and the provenance of the run."""
-  return load_json(existing(workdir, identity.CONFIG))
+  return load_json(existing(workdir, identity.CONFIG), identity.parse)
 
 
 def devices_of(workdir: str | os.PathLike) -> int | None:
@@ -275,7 +282,8 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
 
 def is_finished(workdir: str | os.PathLike) -> bool:
   """Return whether the run has a result.json; refuse a damaged one."""
-  has_result = (pathlib.Path(workdir) / RESULT).is_file()
+  with may_read('run'):
+    has_result = (pathlib.Path(workdir) / RESULT).is_file()
   return has_result and bool(load_result(workdir))
 
 
@@ -296,8 +304,10 @@ def model_digest(workdir: str | os.PathLike) -> str:
 
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
   """Return the lines of metrics.jsonl; a torn last line is left out."""
-  lines = existing(workdir, METRICS).read_bytes().splitlines(keepends=True)
-  return [json.loads(line) for line in lines if _round_of(line) < math.inf]
+  with may_read('run'):
+    lines = existing(workdir, METRICS).read_bytes().splitlines(keepends=True)
+  known = [line for line in lines if _round_of(line) < math.inf]
+  return [json_text.parse_object(line) for line in known]
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
@@ -321,9 +331,11 @@ def _cut(path: pathlib.Path, last: int) -> None:
 def _round_of(line: bytes) -> float:
   """Return the round of a line of metrics; infinity if the line is torn."""
   try:
-    return json.loads(line)['round'] if line.endswith(b'\n') else math.inf
-  except (ValueError, TypeError, KeyError):
+    at = json_text.parse_object(line).get('round')
+  except ValueError:
     return math.inf
+  is_whole = line.endswith(b'\n') and isinstance(at, int | float)
+  return at if is_whole else math.inf
 
 
 def _checksum(path: pathlib.Path) -> dict[str, Any]:
@@ -349,8 +361,9 @@ def _check_metrics(
   if not path.exists():
     log(f'{path} is missing: continuing without the metrics before.')
     return
-  head = path.read_bytes()[: checksum['bytes']]
-  if hashlib.sha256(head).hexdigest() != checksum['sha256']:
+  size = checksum.get('bytes')
+  head = path.read_bytes()[: size if isinstance(size, int) else 0]
+  if hashlib.sha256(head).hexdigest() != checksum.get('sha256'):
     raise bad_input(
       'metrics',
       got=f'{path}, which was changed or cut short before round {step}',

@@ -22,7 +22,6 @@ sentence, and the run goes on without it. Its id of the run is in tracker.json,
 """
 
 import contextlib
-import json
 import os
 import pathlib
 import re
@@ -30,7 +29,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.runs.identity import flatten
 
@@ -276,5 +275,5 @@ def scalars(numbers: Numbers) -> dict[str, float]:
 def _read_ids(path: pathlib.Path) -> dict[str, str]:
   """Return {service: id}; {} where there is no file, or a damaged one."""
   with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
-    return dict(json.loads(path.read_bytes()))
+    return json_text.parse_object(path.read_bytes())
   return {}

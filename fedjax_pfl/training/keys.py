@@ -96,16 +96,19 @@ def model_key(training: str, settings: Settings) -> str:
 
 
 def run_key(
-  workdir: str | os.PathLike, known: Mapping[str, str] | None = None
+  workdir: str | os.PathLike,
+  known: Mapping[str, str] | None = None,
+  later: frozenset[str] = frozenset(),
 ) -> str:
   """Return the key of the model of a run directory; see `start_key`.
 
-  Of a file that a run began with, its digest.
+  Of a file that a run began with, its digest. `later` has the digests of the
+  models that came of it.
   """
   if pathlib.Path(workdir).is_file():
     return run_dir.model_digest(workdir)
-  stored = load_config(workdir)
-  start = start_key(workdir, known)
+  stored = run_dir.load_config(workdir)
+  start = start_key(workdir, known, later)
   try:
     settings = parse_config(stored['config'])
   except BadInput as error:  # a run of another version
@@ -114,7 +117,9 @@ def run_key(
 
 
 def start_key(
-  workdir: str | os.PathLike, known: Mapping[str, str] | None = None
+  workdir: str | os.PathLike,
+  known: Mapping[str, str] | None = None,
+  later: frozenset[str] = frozenset(),
 ) -> str:
   """Return the key of the model that this run started from.
 
@@ -123,42 +128,35 @@ def start_key(
   this digest, or one that is `known` ({digest of the final model: its key}),
   or is in the same folder as this one.
   """
-  stored, path = load_config(workdir), pathlib.Path(workdir)
+  stored, path = run_dir.load_config(workdir), pathlib.Path(workdir)
   digest = stored['data'].partition('+')[2]
   if not digest:
     return ''
-  named = pathlib.Path(stored['config'].get('init_from', ''))
+  named = pathlib.Path(str(stored['config'].get('init_from', '')))
   if named.suffix == SUFFIX:  # a file, which need not be there any more
     return digest
   known = known or {}
+  if digest in later:
+    raise bad_input(
+      'init_from',
+      got=f'{path}, which started from a model that came of it',
+      expected='runs that start from earlier ones',
+      cause='a config.json that was edited by hand',
+    )
+  later |= {digest}
   if _trained(named, digest):
-    return run_key(named, known)
+    return run_key(named, known, later)
   if digest in known:
     return known[digest]
   for sibling in sorted(path.resolve().parent.iterdir()):
     if _trained(sibling, digest):
-      return run_key(sibling, known)
+      return run_key(sibling, known, later)
   raise bad_input(
     'init_from',
     got=f'{path}, which started from the final model of {named}',
     expected='that run, where it was or in the same folder as this one: it is '
     'a part of the training',
     cause='it was moved, trained again, or not copied with this one',
-  )
-
-
-def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
-  """Return config.json of a run; refuse one that does not hold a run."""
-  stored = run_dir.load_config(workdir)
-  fields = stored if isinstance(stored, Mapping) else {}
-  if isinstance(fields.get('config'), Mapping) and 'data' in fields:
-    return stored
-  raise bad_input(
-    'run',
-    got=str(workdir),
-    expected='a run directory whose config.json holds a config and the '
-    'fingerprint of its data',
-    cause='a config.json of another program',
   )
 
 
@@ -227,7 +225,7 @@ def _trained(workdir: pathlib.Path, digest: str) -> bool:
   if not workdir.is_dir() or run_dir.model_digest(workdir) != digest:
     return False
   # A run of no rounds, that only evaluates, ends with its initial model.
-  return load_config(workdir)['data'].partition('+')[2] != digest
+  return run_dir.load_config(workdir)['data'].partition('+')[2] != digest
 
 
 def _hash(value: Any) -> str:

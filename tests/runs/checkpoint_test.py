@@ -1,5 +1,6 @@
 """Checkpoints keep every bit, and every kind of damage is detected."""
 
+import json
 import shutil
 from typing import Any, NamedTuple
 
@@ -87,6 +88,40 @@ def test_two_newest_are_kept_and_nothing_else(folder):
   # The next save may come earlier than a damaged one.
   checkpoint.save(folder, 11, make_state(11))
   assert checkpoint.steps(folder) == [10, 11]
+
+
+@pytest.mark.parametrize(
+  'change',
+  [
+    {'leaves': []},
+    {'leaves': {'round': ['int32']}},
+    {'leaves': {'round': {}}},
+    {'metadata': [1]},
+    {'state': ''},
+    'nested',
+    'shape',
+  ],
+  ids=str,
+)
+def test_checksums_that_anyone_can_write(folder, change):
+  file = folder / '8' / checkpoint.CHECKSUMS
+  content, like = json.loads(file.read_text()), make_state()
+  if change == 'shape':  # the state is another one than they say
+    name = next(name for name in content['leaves'] if 'kernel' in name)
+    content['leaves'][name][1] = [8, 3, 3, 64]
+    like.params['conv']['kernel'] = np.zeros((8, 3, 3, 64), np.float32)
+  elif change != 'nested':
+    content |= change
+  content['sha256'] = checkpoint._digest(content)
+  text = json.dumps(content)
+  file.write_text('[' * 10_000 if change == 'nested' else text)
+  if change == 'shape':
+    shutil.rmtree(folder / '4')
+    assert 'only damaged ones' in refused(
+      checkpoint.restore, folder, like, print
+    )
+    return
+  assert checkpoint.restore(folder, like, print)[0] == 4
 
 
 def test_killed_while_saving(folder):

@@ -7,6 +7,7 @@ other groups of that method.
 import collections
 import functools
 import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -147,20 +148,27 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
   return groups
 
 
-def trained(config: Mapping[str, Any]) -> dict[str, Any]:
+def trained(
+  config: Mapping[str, Any], later: frozenset[str] = frozenset()
+) -> dict[str, Any]:
   """Return the fields of a config that are not UNTRAINED.
 
   Each seed may begin with another run: init_from is then its method, and
-  'init_from.lr' its fields, or the path where no run can be read.
+  'init_from.lr' its fields, or the path where no run can be read, or where it
+  is one of those that began with this one, the `later` ones.
   """
   flat = {k: v for k, v in flatten(config).items() if k not in UNTRAINED}
   if not flat.get('init_from'):
     return flat
+  place = str(flat['init_from'])
   try:
-    began = run_dir.load_config(flat['init_from'])['config']
-  except (BadInput, LookupError, TypeError, OSError):  # a file, or moved
+    began = run_dir.load_config(place)['config']
+  except (BadInput, OSError, ValueError):  # a file, or moved; a null byte
     return flat
-  fields = trained(with_defaults(began))
+  place = os.path.realpath(place)
+  if place in later:
+    return flat
+  fields = trained(with_defaults(began), later | {place})
   flat['init_from'] = fields.pop('algorithm')
   return flat | {f'init_from.{k}': v for k, v in fields.items()}
 
