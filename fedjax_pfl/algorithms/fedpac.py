@@ -211,7 +211,9 @@ def simplex_minimum(matrix: Array, is_there: Array) -> Array:
     return x + length * dx, y + length * dy, s + length * ds
 
   def longest(value, change):
-    limits = jnp.where(is_there & (change < 0), -value / change, jnp.inf)
+    falls = is_there & (change < 0)
+    # Never by 0: with one client, unoptimised programs ended with NaN.
+    limits = jnp.where(falls, value / -jnp.where(falls, change, -1), jnp.inf)
     return jnp.minimum(1.0, 0.99 * jnp.min(limits))
 
   start = there / number, jnp.zeros((), matrix.dtype), there

@@ -23,7 +23,7 @@ from helpers import (
 from norm_task import norm_task
 
 from configs import common
-from fedjax_pfl.algorithms import fedamp, fedas, fedfomo, fedlc, fednova
+from fedjax_pfl.algorithms import fedamp, fedas, fedfomo, fedlc, fednova, fedpac
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
@@ -241,6 +241,13 @@ def test_a_late_client_of_released_gpfl_trains_with_its_condition():
   both = server.embeddings, jnp.zeros_like(server.embeddings)
   own, other = (head(previous)['head']['kernel'] for previous in both)
   assert (own != other).any()
+
+
+def test_a_cohort_of_one_has_the_weight_1_in_fedpac_without_optimisation():
+  one = jnp.eye(1), jnp.array([True])
+  lowered = jax.jit(fedpac.simplex_minimum).lower(*one)
+  plain = lowered.compile({'xla_backend_optimization_level': 0})
+  assert plain(*one) == 1
 
 
 @pytest.mark.parametrize('name', ['fedproto', 'fedpac', 'fedas'])
