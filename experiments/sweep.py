@@ -8,6 +8,8 @@ Or random ones: --random=20 --range learning_rate=0.001..0.3, on a log scale
 where both ends are positive; with a grid, so many for each of its combinations.
 Every one is an ordinary run in --runs. The same command continues a sweep that
 was stopped, and trains nothing twice; a larger grid adds to a smaller one.
+Several jobs may give it at once, with --seeds=0:3 and --seeds=3:6 or with the
+same seeds: a run that one of them trains is left to it by the others.
 
 --tune=validation ends with the setting that is best on the examples of
 validation_fraction, its lead over the next, whether that may be noise, and the
@@ -29,8 +31,8 @@ RANGE = flags.DEFINE_multi_string(
 RANDOM = flags.DEFINE_integer(
   'random', None, 'number of random combinations', lower_bound=1
 )
-SEEDS = flags.DEFINE_integer(
-  'seeds', 1, 'number of seeds, from 0 on', lower_bound=1
+SEEDS = flags.DEFINE_string(
+  'seeds', '1', 'number of seeds, from 0 on; or 3:6 for the seeds 3, 4, 5'
 )
 TUNE = flags.DEFINE_enum(
   'tune', None, ['validation'], 'choose the best combination on validation'
@@ -45,17 +47,19 @@ def main(overrides):
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning import sweep as sweeps
   from fedjax_pfl.tuning.choose import best_on_validation
+  from fedjax_pfl.tuning.combinations import parse_seeds
   from fedjax_pfl.tuning.train_all import train_groups
 
   if PAGE.value:
     page.check_output(PAGE.value)
+  seeds = parse_seeds(SEEDS.value)
   combinations = read_combinations(overrides)
   configs = [
     commandline.read_settings(CONFIG.value, {**overrides, **own})
     for own in combinations
   ]
   compile_cache.cache_programs(progress.log)
-  settings = sweeps.plan_sweep(configs, SEEDS.value, tunes=bool(TUNE.value))
+  settings = sweeps.plan_sweep(configs, seeds, tunes=bool(TUNE.value))
   groups = train_groups(settings, RUNS.value, progress.log)
   choice = best_on_validation(groups) if TUNE.value else None
   progress.log(sweeps.as_table(combinations, groups, choice))

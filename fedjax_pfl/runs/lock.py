@@ -14,7 +14,7 @@ import socket
 import time
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 
 try:
   import fcntl
@@ -23,6 +23,12 @@ except ImportError:  # Windows has no flock
 
 NAME = '.lock'
 ABSENT = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Held(BadInput):
+  """Another process writes the directory: it may be tried again later."""
+
+
 # What this process holds: {directory: [handle, how often]}. With flock alone a
 # notebook could not open its own run again after an exception.
 _held: dict[str, list[int]] = {}
@@ -80,13 +86,14 @@ def _open_locked(folder: pathlib.Path, flag: str) -> int:
     except BlockingIOError as error:
       owner = os.pread(handle, 200, 0).decode(errors='replace')
       os.close(handle)
-      raise bad_input(
+      message = bad_input(
         flag,
         got=f'{folder}, which {owner or "another process"} is writing',
         expected='a directory that no other process writes',
         choices=['wait until it is done', 'stop it', f'another --{flag}'],
         cause='the same command was started twice',
-      ) from error
+      )
+      raise Held(*message.args) from error
     except OSError as error:
       if error.errno not in ABSENT:
         os.close(handle)

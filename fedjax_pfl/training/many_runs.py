@@ -21,6 +21,7 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.runs import lock
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, traced_names
 from fedjax_pfl.training import divergence, loop, memory_estimate
@@ -41,13 +42,15 @@ def train_many(
   experiments: Sequence[Experiment],
   workdirs: Sequence[str | PathLike],
   log: Callable[[str], None] = progress.log,
+  held_fn: Callable[[int], None] | None = None,
 ) -> list[dict[str, Any] | None]:
   """Run or continue experiments in turn; return their results.
 
   Runs that differ in seeds and in traced numbers share their compiled programs.
   Each leaves in its directory what `train` leaves, and either function
   continues what the other started. A run that diverges is recorded
-  (divergence.py) and has no result; the others go on.
+  (divergence.py) and has no result; the others go on. So they do where another
+  process writes a directory, if `held_fn` takes its place; else it is refused.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
@@ -78,6 +81,10 @@ def train_many(
       except divergence.Diverged as error:
         divergence.record(error)
         log(f'{error}')
+      except lock.Held:
+        if held_fn is None:
+          raise
+        held_fn(member)
   return results
 
 

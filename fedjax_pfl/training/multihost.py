@@ -72,6 +72,19 @@ def connect(
       heartbeat_timeout_seconds=HEARTBEAT,
     )
   except (RuntimeError, ValueError, OSError) as error:
+    if coordinator == AUTO and isinstance(error, ValueError):
+      raise bad_input(
+        'coordinator',
+        got=AUTO,
+        expected='a process that a batch system has started, as one of several',
+        choices=[
+          f'srun python experiments/main.py .. --coordinator={AUTO}, in a job '
+          'of SLURM',
+          '--coordinator=HOST:PORT --num_processes=N --process_id=0 .. N-1',
+        ],
+        cause='a command that was typed, or one in an sbatch script without '
+        'srun before it',
+      ) from error
     reason = str(error).partition('\n')[0][:200]
     raise bad_input(
       'coordinator',

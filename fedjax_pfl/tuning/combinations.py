@@ -41,6 +41,28 @@ class Range(NamedTuple):
     return f'{value:.12g}'
 
 
+def parse_seeds(text: str) -> range:
+  """Return the seeds that --seeds asks for.
+
+  >>> parse_seeds('3'), parse_seeds('3:6')
+  (range(0, 3), range(3, 6))
+  """
+  first, colon, end = text.partition(':')
+  if not colon:
+    first, end = '0', text
+  are_numbers = all(re.fullmatch('[0-9]{1,9}', word) for word in (first, end))
+  if not are_numbers or int(first) >= int(end):
+    raise bad_input(
+      '--seeds',
+      got=text,
+      expected='the number of seeds, from 0 on, or the first and the one after '
+      'the last',
+      choices=['--seeds=3', '--seeds=3:6, which are 3, 4 and 5'],
+      cause='a list of seeds, or a last one that is not after the first',
+    )
+  return range(int(first), int(end))
+
+
 def combine(
   grid: Mapping[str, Sequence[str]], ranges: Mapping[str, Range], number: int
 ) -> list[Combination]:

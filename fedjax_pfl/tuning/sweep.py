@@ -26,7 +26,7 @@ from fedjax_pfl.tuning.train_all import is_diverged
 
 
 def plan_sweep(
-  configs: Sequence[Mapping[str, Any]], seeds: int, *, tunes: bool
+  configs: Sequence[Mapping[str, Any]], seeds: Sequence[int], *, tunes: bool
 ) -> list[list[Settings]]:
   """Return the settings [config][seed]; refuse what could not be trained.
 
@@ -52,7 +52,7 @@ def plan_sweep(
       shape = peek_shape(own.data)
       stages_and_budget(own, build_task(own, shape), shape, lambda text: None)
       traced.add(key)
-    rows.append([replace(own, seed=seed) for seed in range(seeds)])
+    rows.append([replace(own, seed=seed) for seed in seeds])
   if tunes:
     _check_same_examples([row[0] for row in rows])
   return rows

@@ -6,10 +6,11 @@ killed is repeated by the same command, and nothing is trained twice.
 
 import functools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from fedjax_pfl.core import user_code
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
 from fedjax_pfl.training import divergence, keys
@@ -47,6 +48,10 @@ def train_all(
   that a repeated sweep has the bits of an unbroken one (of which no setting
   diverged; else they are equal up to rounding). Settings that differ in
   fields which change no number are one run, with the first of them.
+
+  Several jobs may do the same: a run that another process trains is left to it,
+  and looked at again when all others are done. Refuses to end as if all were
+  trained while one is still held.
   """
   data_of = keys.make_data_of(log)
   paths = [Path(folder) / _name(own, data_of(own)) for own in settings]
@@ -66,20 +71,52 @@ def train_all(
       todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
   log = functools.cache(log)  # each seed has the same lines
+  held = _train_groups_of(groups, todo, log)
+  if held:
+    log(f'{len(held)} runs were left to other processes; now again.')
+    held = _train_groups_of(groups, held, log)
+  if held:
+    names = ', '.join(sorted(path.name for path in held))
+    raise bad_input(
+      'runs',
+      got=f'{names} in {folder}, which other processes still train',
+      expected='every run to be finished; the others are',
+      choices=['the same command, when those are done'],
+      cause='several jobs that share these runs',
+    )
+  return paths
+
+
+def _train_groups_of(
+  groups: Mapping[str, Mapping[Path, Settings]], todo: set[Path], log: Log
+) -> set[Path]:
+  """Train every group with a run to be done; return those that are held."""
+  held = []
   for runs in groups.values():
     if todo & {*runs}:
-      built: dict[int, Experiment] = {}  # by seed: the same images
-      experiments = []
-      for own in runs.values():
-        # A budget and times are those of the steps of one setting.
-        is_bound = own.dp.clip or own.training.client_speeds != 'none'
-        if is_bound or own.seed not in built:
-          new = build_experiment(own, log)
-          first = next(iter(built.values()), new)
-          built[own.seed] = with_images_of(new, first)
-        experiments.append(with_numbers_of(built[own.seed], own))
-      train_many(experiments, list(runs), log)
-  return paths
+      paths = [*runs]
+      train_many(
+        _build(runs, log),
+        paths,
+        log,
+        lambda at, own=paths: held.append(own[at]),
+      )
+  return {*held}
+
+
+def _build(runs: Mapping[Path, Settings], log: Log) -> list[Experiment]:
+  """Return the experiments of one group, on the same images."""
+  built: dict[int, Experiment] = {}  # by seed
+  experiments = []
+  for own in runs.values():
+    # A budget and times are those of the steps of one setting.
+    is_bound = own.dp.clip or own.training.client_speeds != 'none'
+    if is_bound or own.seed not in built:
+      new = build_experiment(own, log)
+      first = next(iter(built.values()), new)
+      built[own.seed] = with_images_of(new, first)
+    experiments.append(with_numbers_of(built[own.seed], own))
+  return experiments
 
 
 def is_diverged(path: str | os.PathLike) -> bool:

@@ -162,3 +162,14 @@ def test_a_coordinator_that_is_not_there_is_a_sentence():
   place = f'localhost:{free_port()}', 2, 1
   message = refused(partial(multihost.connect, start=1), *place)
   assert 'process 0 to listen there' in message
+
+
+def test_auto_without_a_batch_system_names_srun(monkeypatch):
+  for name in [name for name in os.environ if name.startswith('SLURM_')]:
+    monkeypatch.delenv(name)
+  # It looks for one before there are devices.
+  before = 'jax._src.distributed.xla_bridge.backends_are_initialized'
+  monkeypatch.setattr(before, lambda: False)
+  message = refused(multihost.connect, multihost.AUTO)
+  assert message.startswith("coordinator: got 'auto', expected")
+  assert 'srun python' in message

@@ -12,6 +12,7 @@ from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.choose import BestSetting, best_on_validation
+from fedjax_pfl.tuning.combinations import parse_seeds
 from fedjax_pfl.tuning.sweep import (
   as_table,
   plan_sweep,
@@ -22,7 +23,7 @@ from fedjax_pfl.tuning.sweep import (
 DIGITS = 'configs/digits.py:fedprox,quick'
 
 
-def plan(*combinations, seeds=1, tunes=False, **fields):
+def plan(*combinations, seeds=(0,), tunes=False, **fields):
   configs = [
     commandline.read_settings(DIGITS, {**fields, **own}) for own in combinations
   ]
@@ -39,6 +40,14 @@ def plan(*combinations, seeds=1, tunes=False, **fields):
 )
 def test_what_no_setting_can_be_is_refused_before_training(fields, words):
   assert words in refused(plan, {'learning_rate': '0.1'}, fields)
+
+
+def test_every_seed_is_that_of_its_place():
+  rows = plan({'hp.mu': '0.1'}, {'hp.mu': '1.0'}, seeds=parse_seeds('3:6'))
+  assert [[own.seed for own in row] for row in rows] == [[3, 4, 5]] * 2
+  assert [*parse_seeds('2')] == [0, 1]
+  for text in ('0', '3:3', '3:', '1,2', '-1:2', 'two', '1:2:3', ''):
+    assert refused(parse_seeds, text).startswith('--seeds: got ')
 
 
 @pytest.mark.parametrize('field', ['seed', 'hp.mu'])
@@ -76,7 +85,7 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   rates = [{'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')]
   settings = plan(
     *rates,
-    seeds=2,
+    seeds=range(2),
     tunes=True,
     validation_fraction='0.2',
     views="('initial',)",

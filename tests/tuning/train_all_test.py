@@ -1,13 +1,16 @@
 """Many settings: each is trained once, whatever happens on the way."""
 
+import fcntl
+
 import compiler
 import pytest
 import small_queue
 import small_runs
+from helpers import refused
 
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import divergence
+from fedjax_pfl.training import divergence, keys
 from fedjax_pfl.tuning import train_all as module
 from fedjax_pfl.tuning.train_all import is_diverged, train_all
 
@@ -49,6 +52,29 @@ def test_every_setting_is_trained_once(tmp_path):
   assert moved.data.data_dir == '/new'
   assert train_all(settings[3:], tmp_path, ignore) == paths[3:]
   assert small_runs.numbers_of(paths[3]) == whole
+
+
+def test_a_run_of_another_process_is_left_and_looked_at_again(tmp_path):
+  settings, logged = [make(), make(seed=1)], []
+  data_of = keys.make_data_of(ignore)
+  theirs, ours = (
+    tmp_path / module._name(own, data_of(own)) for own in settings
+  )
+  theirs.mkdir()
+  other = open(theirs / lock.NAME, 'w')  # noqa: SIM115
+  fcntl.flock(other, fcntl.LOCK_EX)  # as another process holds it
+  message = refused(train_all, settings, tmp_path, ignore)
+  assert theirs.name in message and ours.name not in message
+  assert run_dir.is_finished(ours) and not run_dir.is_finished(theirs)
+  assert [path.name for path in theirs.iterdir()] == [lock.NAME]
+
+  def log(text):
+    logged.append(text)
+    if 'left to other processes' in text:
+      other.close()  # it has ended
+
+  assert train_all(settings, tmp_path, log) == [theirs, ours]
+  assert run_dir.is_finished(theirs) and other.closed
 
 
 def test_seeds_share_the_array_of_their_images(tmp_path, monkeypatch):
