@@ -48,14 +48,16 @@ def training(rate, **settings):
   )
 
 
-def play(name, task, train, *clients):
-  """Return the server's params after a round of all clients."""
+def play(name, task, train, *clients, rounds=1):
+  """Return the server's params after rounds of all clients."""
   algorithm = build(name, task, train=train)[0].algorithm
   data = from_lists(*[[[x] for x in client] for client in clients])
   states = init_states(algorithm, data, KEY(0))
   cohort = jnp.arange(len(clients))
-  server, *_ = make_round(algorithm)(*states, cohort, data, KEY(0))
-  return {part: float(w) for part, w in server.params.items()}
+  run = make_round(algorithm)
+  for _ in range(rounds):
+    states = run(*states, cohort, data, KEY(0))[:2]
+  return {part: float(w) for part, w in states[0].params.items()}
 
 
 # ---- FedAvg and FedBABU ------------------------------------------------------
@@ -73,6 +75,17 @@ def test_weights_of_clients(aggregation, mean):
   train = training(0.5, aggregation=aggregation)
   after = play('fedavg', make_task(), train, [1.0, 2.0, 3.0], [8.0], [])
   assert after == {'body': mean / 2, 'head': mean / 2}
+
+
+@pytest.mark.parametrize('name', ['fedavg', 'fedprox', 'scaffold', 'ditto'])
+def test_momentum_begins_anew_in_each_round(name):
+  """One step of eta = 1/4 a round, beta = 1/2, x = 8, and w = 0:
+
+  both + 1/4 (8 - 0) = 2 and, with w = 4, both + 1/4 (8 - 4): 3. Kept momentum
+  would add 1/2 1/4 (8 - 0) = 1.
+  """
+  train = training(0.25, momentum=0.5)
+  assert play(name, make_task(), train, [8.0], rounds=2)['head'] == 3
 
 
 def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
