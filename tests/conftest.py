@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,18 @@ def pytest_configure(config):
     settings.load_profile('short' if config.getoption('--short') else 'long')
   jax.config.update('jax_num_cpu_devices', 1)  # tests of meshes simulate more
   os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {QUICK}'
+
+
+def pytest_sessionfinish():
+  """Let a process that tests end in peace.
+
+  Its last garbage collections look through all that was traced. After 5 seconds
+  of them execnet sends it an interrupt, which is no failure of a test: raised
+  in jax's callback for such collections, it was a traceback on the screen.
+  """
+  if is_worker():
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):
