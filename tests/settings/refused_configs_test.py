@@ -86,6 +86,10 @@ PARTITIONS = [
     'shards_per_client: got 3, expected a positive multiple of 2: 15 clients',
   ),
   (
+    {'num_clients': 1, 'shards_per_client': 2},
+    'needs a multiple of 10 shards in all, partition=iid takes any num_clients',
+  ),
+  (
     {'validation_fraction': 0.995},
     'it takes all 72 training examples of client 0 (20 of 20 clients)',
   ),
