@@ -90,11 +90,11 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
   has_metrics = (path / run_dir.METRICS).exists()
   metrics = run_dir.load_metrics(path) if has_metrics else []
   clients = run_dir.load_clients(path)
-  if lost := [view for view in clients.scores if view not in result['views']]:
+  if {*clients.scores} != {*result['views']}:
     raise bad_input(
       'run',
-      got=f'{path}, whose result.json is without {lost[0]}',
-      expected=f'the views of clients.npz, {", ".join(clients.scores)}',
+      got=f'{path}, whose result.json has the views {[*result["views"]]}',
+      expected=f'those of its clients.npz, {[*clients.scores]}',
       cause='files of two runs in one directory',
     )
   config = with_defaults(record['config'])

@@ -13,17 +13,11 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
+from fedjax_pfl.runs import result_form
 
 RESULT = 'result.json'
 CLIENTS = 'clients.npz'
 MAX_CHOICES = 20  # run directories that a message names
-FORM = {
-  'algorithm': str,
-  'dataset': str,
-  'rounds': int,
-  'seconds': int | float,
-  'views': dict,
-}
 DIGESTS = 'sha256'  # in result.json: of the rest of it, and of clients.npz
 
 
@@ -43,25 +37,8 @@ def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
   is_whole = isinstance(digests, dict) and CLIENTS in digests
   if not is_whole or digests.get('rest') != digest(result):
     raise ValueError('not as it was written')
-  # Anyone can write checksums: what every reader relies on is there.
-  for name, kind in FORM.items():
-    if not isinstance(result.get(name), kind):
-      raise ValueError(f'{name} is {result.get(name)!r}')
-  for view, summary in result['views'].items():
-    if not _is_summary(summary):
-      raise ValueError(f'the view {view} is {summary!r}')
+  result_form.check(result)  # anyone can write checksums
   return result, digests
-
-
-def _is_summary(summary: Any) -> bool:
-  """Return whether these are numbers by name, the interval two of them."""
-  if not isinstance(summary, dict):
-    return False
-  ends = summary.get('interval') or [None, None]
-  if not isinstance(ends, list) or len(ends) != 2:
-    return False
-  numbers = {**summary, 'interval': ends[0], 'high': ends[1]}.values()
-  return all(isinstance(number, int | float | None) for number in numbers)
 
 
 def digest(value: Any) -> str:
