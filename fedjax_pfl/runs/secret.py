@@ -14,14 +14,13 @@ from fedjax_pfl.core.errors import bad_input
 
 NAME = 'secret'
 MODE = 0o600
-NOFOLLOW = getattr(os, 'O_NOFOLLOW', 0)  # Windows has none
 
 
 def keep(folder: pathlib.Path) -> bytes:
   """Return the secret of a run; the first call draws and stores it."""
   path = folder / NAME
   try:
-    handle = os.open(path, os.O_RDONLY | NOFOLLOW)
+    handle = atomic_files.open_in_place(path, os.O_RDONLY)
   except FileNotFoundError:
     return _draw(path)
   path.chmod(MODE)  # a copy may have lost it
@@ -49,7 +48,7 @@ def erase(folder: pathlib.Path) -> None:
   """
   path = folder / NAME
   try:
-    handle = os.open(path, os.O_WRONLY | NOFOLLOW)
+    handle = atomic_files.open_in_place(path, os.O_WRONLY)
   except FileNotFoundError:
     return
   with open(handle, 'wb') as stream:
@@ -64,7 +63,7 @@ def _draw(path: pathlib.Path) -> bytes:
   """Write a new secret: whole, or nothing."""
   secret, growing = chacha.new_secret(), path.with_name(f'.{NAME}.tmp')
   growing.unlink(missing_ok=True)
-  flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | NOFOLLOW
+  flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
   with open(os.open(growing, flags, MODE), 'wb') as stream:
     stream.write(secret.hex().encode())
     stream.flush()
