@@ -3,15 +3,13 @@
 #   make demo   Local only, FedAvg, FedBABU on handwritten digits: table, page
 #   make test   linter, formatter check and tests
 #
-#   make evidence  published cells, one after the other, at the lowest priority:
-#                  MINUTES=150 stops then, CORES=1 leaves the other cores alone
 #   make compare   every method by the demo's protocol, tuned alike: a page
 #   make leaderboard  the same with three partitions of 20 clients
 #   make test-all  every golden case and every loop, too
 #   make docs      this site: site/index.html; make docs-serve shows it
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
-#   make faults    every fault and bad input: how many were tried, ended well
+#   make faults    kills and full disks: how many were tried, ended well
 #   make accelerators  compilers for a TPU and an H100: compile_for.py needs them
 #   make browser   Chromium, for the tests of the report page (Debian; root)
 
@@ -30,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
 # files. pip would compile all of them, for two thirds of the installation.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo compare leaderboard evidence test test-all faults audit bench \
+.PHONY: demo compare leaderboard test test-all faults audit bench \
   docs docs-serve accelerators browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
@@ -40,10 +38,6 @@ compare: $(VENV)/installed
 
 leaderboard: $(VENV)/installed
 	$(BIN)/python experiments/leaderboard.py
-
-evidence: $(VENV)/installed
-	$(BIN)/python experiments/evidence.py $(if $(MINUTES),--minutes=$(MINUTES)) \
-	  $(if $(CORES),--cores=$(CORES))
 
 test: $(VENV)/installed
 	$(BIN)/ruff check

@@ -7,8 +7,7 @@
 
 (make leaderboard). configs/leaderboard.py has the budget of all forms. Each
 training is a run directory below --folder: a repeated command trains nothing
-twice, and a stopped one goes on. With --minutes it stops then, and runs at the
-lowest priority; what is finished is written all the same.
+twice, and a stopped one goes on.
 
 Writes a page and a CSV: accuracy before and after personalisation, the worst
 tenth of clients, differences to FedAvg + fine-tuning and to local-only with
@@ -17,7 +16,6 @@ differ are printed.
 """
 
 import commandline
-import priority
 from absl import flags
 
 FORM = flags.DEFINE_string('form', 'digits', 'digits, cifar10 or demo')
@@ -26,19 +24,12 @@ FOLDER = flags.DEFINE_string(
 )
 SEEDS = flags.DEFINE_list('seeds', None, 'other seeds, such as 3,4,5')
 AGAINST = flags.DEFINE_string('against', None, 'the CSV of other seeds')
-MINUTES = flags.DEFINE_float(
-  'minutes', None, 'when to stop; without it, when all is done', 0.01, 1e6
-)
 
 
 def main():
-  if MINUTES.value is not None:
-    priority.lower()
-  # Imported here: threads of jax are to have the priority, too.
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import board, fill_form
-  from fedjax_pfl.reproduction.queue import deadline
   from fedjax_pfl.training import compile_cache
 
   form = load_form(FORM.value, SEEDS.value and read_seeds(SEEDS.value))
@@ -46,8 +37,7 @@ def main():
   if AGAINST.value:
     others = board.read(AGAINST.value, form.name, form.seeds)
   compile_cache.cache_programs(progress.log)
-  with deadline(MINUTES.value):
-    fill_form.run(form, FOLDER.value, others)
+  fill_form.run(form, FOLDER.value, others)
 
 
 def read_seeds(words):

@@ -5,8 +5,7 @@ import signal
 from unittest import mock
 
 import pytest
-from faults import commands, disks, locks, moments, mutations, tiny, values
-from faults.watch import attempt
+from faults import disks, moments, tiny
 
 from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
@@ -35,23 +34,6 @@ def whole(tmp_path_factory, quick_compiler):
 def play(state, folder, want):
   moments.write(state, folder)
   return tiny.how_it_ends(folder, want)
-
-
-@pytest.mark.parametrize(
-  ('campaign', 'count'), [(mutations, 12), (commands, 30)]
-)
-def test_mistakes_are_refused_in_a_sentence_or_none_is_needed(campaign, count):
-  _, ends = next(campaign.run(count, seed=0))
-  assert ends == [''] * count
-
-
-def test_the_campaign_would_notice(tmp_path):
-  assert 'KeyError' in attempt(lambda: {}['a']).fault
-  assert 'wrote' in attempt((tmp_path / 'file').touch).fault
-  first, second = (
-    values.draw_many(mutations.mutations(), 3, 1) for _ in range(2)
-  )
-  assert str(first) == str(second)
 
 
 @pytest.mark.parametrize('share', [0.2, 0.6])
@@ -88,11 +70,6 @@ def test_a_disk_that_refuses_is_a_sentence(whole, tmp_path, point, error):
   refusal = disks.ERRORS[error]
   assert disks.refused(tmp_path / 'run', point, *refusal, whole[1]) == ''
   assert 'expected a disk that takes' in tiny.last_sentence[-1]
-
-
-def test_a_second_process_names_the_first_and_writes_nothing(whole, tmp_path):
-  assert locks.pair(tmp_path / 'pair', True, whole[1]) == ''
-  assert locks.race(tmp_path / 'race', 3) == ''
 
 
 # ---- signals

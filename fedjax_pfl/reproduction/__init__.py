@@ -8,6 +8,5 @@ execute          train and evaluate what is missing
 dry_run          list what it takes
 compare          our number for a cell beside the published one
 summary_rows, table_files   the files that a folder of results has
-queue            cells of many tables in their order: experiments/evidence.py
 claims           what the results show of the claims: experiments/claims.py
 """

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.rules import at_least
 from fedjax_pfl.reproduction.cells import Table
 
 LoadTable = Callable[[str], Table]
@@ -29,7 +28,6 @@ def _are_seeds(value: Any) -> bool:
 # Fields that are no texts: whether a value is one, and what is expected.
 OTHERS = {
   'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
-  'minutes': (at_least(0, '').holds, 'a number of minutes, from 0 on'),
   'comparisons': (bool, 'one or more [[claims.comparisons]]'),
 }
 

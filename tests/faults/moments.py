@@ -4,9 +4,6 @@ While a run is on its way, its directory is copied before each change of a file
 and after each flush: these are all the states in which a kill can leave it.
 The same command then has to end every one of them with the bits of the run
 that was not broken off. Every second one has its newest file torn as well.
-
-Files are damaged, too: cut short, emptied, gone, or with another bit. The same
-command then ends in the same bits, or in a sentence that has touched none.
 """
 
 import contextlib
@@ -14,18 +11,15 @@ import os
 import tempfile
 from pathlib import Path
 
-import numpy as np
-
 from faults import tiny
 from faults.watch import watching
-from fedjax_pfl.runs import lock, run_dir
+from fedjax_pfl.runs import lock
 
 State = dict[str, bytes | None]  # content of files by path; None: a folder
 
 
 def run(count: int, seed: int):
-  """Try all moments, and `count` damages to a half and a whole run."""
-  rng = np.random.default_rng(seed)
+  """Try all moments, about a hundred."""
   with tempfile.TemporaryDirectory() as name:
     folder, ends = Path(name), []
     states = all_states(folder / 'whole')
@@ -36,14 +30,6 @@ def run(count: int, seed: int):
       end = tiny.how_it_ends(folder / f'{number}', want)
       ends.append('' if end == 'same bits' else f'moment {number}: {end}')
     yield 'killed at a change of a file', ends
-    ends = []
-    half_done = next(one for one in states if 'checkpoints/2' in one)
-    both = without_lock(half_done), without_lock(states[-1])
-    for number in range(count):
-      what, damaged = damage(both[number % 2], rng)
-      end = evaluate(damaged, folder / f'damaged{number}', want)
-      ends.append(end and f'damage {number}, {what}: {end}')
-    yield 'damaged files', ends
 
 
 def all_states(folder: Path) -> list[State]:
@@ -106,26 +92,3 @@ def evaluate(damaged: State, folder: Path, want: dict) -> str:
 
 def without_lock(state: State) -> State:
   return {k: content for k, content in state.items() if k != lock.NAME}
-
-
-def damage(state: State, rng: np.random.Generator) -> tuple[str, State]:
-  """Return the state with one file damaged, and what was done to it."""
-  # As often a file that a person looks at as one of a checkpoint.
-  names = [name for name, content in state.items() if content]
-  shown = [name for name in names if '/' not in name]
-  name = str(rng.choice(shown if rng.random() < 0.5 else names))
-  how = str(rng.choice(['bit', 'bit', 'cut', 'empty', 'gone']))
-  content, place = state[name], int(rng.integers(len(state[name])))
-  flipped = bytes([content[place] ^ 1 << int(rng.integers(8))])
-  changed = {
-    'bit': content[:place] + flipped + content[place + 1 :],
-    'cut': content[:place],
-    'empty': b'',
-  }
-  damaged = {**state, name: changed.get(how)}
-  # Metrics may be gone: a user deletes them to continue without.
-  if how == 'gone' and name != run_dir.METRICS:
-    del damaged[name]
-  elif how == 'gone':
-    damaged = state
-  return f'{how} at {place} of {name}', damaged

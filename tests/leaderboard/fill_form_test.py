@@ -1,7 +1,7 @@
 """A whole leaderboard on a small model, stopped and repeated."""
 
 import pytest
-import small_queue
+import small_cells
 import small_runs
 
 from configs.leaderboard import load_form
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 @pytest.fixture
 def form(monkeypatch):
-  monkeypatch.setattr(module, 'build_experiment', small_queue.build)
+  monkeypatch.setattr(module, 'build_experiment', small_cells.build)
   small = {
     **{'num_clients': 5, 'client_fraction': 0.4, 'max_train_examples': 100},
     **{'rounds': 1, 'local_epochs': 1, 'batch_size': 8},

@@ -19,7 +19,6 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
 from fedjax_pfl.reproduction.claims.verdicts import printed_of
-from fedjax_pfl.reproduction.queue import load_queue
 from fedjax_pfl.reproduction.results import read_folder
 from fedjax_pfl.training import divergence
 
@@ -209,14 +208,3 @@ def test_the_table_of_epochs_is_that_of_the_results():
   for whole, half, print_ in rows:
     assert whole in ran[320] | {'not run'} and half in ran[160], (whole, half)
     assert print_ in printed
-
-
-def test_every_cell_is_in_the_queue_or_was_run(verdicts):
-  """Else nothing would ever turn 'not run' into a verdict."""
-  queue = load_queue(RESULTS / 'queue.toml', load_table)
-  queued = {
-    str(cell.settings) for entry in queue.entries for cell in entry.cells
-  }
-  for verdict in verdicts:
-    for term, compared in verdict.cells:
-      assert compared.measured or str(term.cell.settings) in queued, term.where

@@ -1,7 +1,7 @@
 """A table from nothing to its files, also when it is stopped on the way."""
 
 import pytest
-import small_queue
+import small_cells
 import small_runs
 
 from fedjax_pfl.core import progress
@@ -26,7 +26,7 @@ LG = small_runs.make_settings(
 
 
 def make_cell(metric, *reading, settings=BABU, variant=(), **more):
-  cell = small_queue.cell_of(settings, metric, Reading(*reading), **more)
+  cell = small_cells.cell_of(settings, metric, Reading(*reading), **more)
   return cell._replace(published=cell.published._replace(variant=dict(variant)))
 
 
@@ -54,7 +54,7 @@ TABLE = Table(
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-  monkeypatch.setattr(module, 'build_experiment', small_queue.build)
+  monkeypatch.setattr(module, 'build_experiment', small_cells.build)
 
 
 def test_each_thing_is_done_once_and_all_cells_are_written(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from finished_runs import make_run, make_settings
-from small_queue import cell_of
+from small_cells import cell_of
 
 from configs import common
 from configs.tables.common import load_configs, load_table

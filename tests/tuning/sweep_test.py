@@ -3,7 +3,7 @@
 import math
 
 import pytest
-import small_queue
+import small_cells
 from helpers import refused
 from user_commands import load_command
 
@@ -81,7 +81,7 @@ def test_tuning_needs_validation_examples():
 
 
 def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
-  monkeypatch.setattr(train_all, 'build_experiment', small_queue.build)
+  monkeypatch.setattr(train_all, 'build_experiment', small_cells.build)
   rates = [{'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')]
   settings = plan(
     *rates,

@@ -4,7 +4,7 @@ import fcntl
 
 import compiler
 import pytest
-import small_queue
+import small_cells
 import small_runs
 from helpers import refused
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
   """Train a model that compiles quickly."""
-  monkeypatch.setattr(module, 'build_experiment', small_queue.build)
+  monkeypatch.setattr(module, 'build_experiment', small_cells.build)
 
 
 def make(**changes):
