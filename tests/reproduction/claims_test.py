@@ -48,11 +48,11 @@ def test_each_verdict(folder):
   pairs = [PAIR, ('fedavg', 'fedper'), PAIR[::-1]]
   verdict = judge(folder, *pairs)
   assert [(x.verdict, x.difference.mean) for x in verdict.judged] == [
-    ('shown', 5),
+    ('suggested', 5),  # of one seed nothing is shown
     ('not shown', 0),
     ('contradicted', -5),
   ]
-  words = '1 of 3 shown, 1 not shown, 1 contradicted; one seed'
+  words = '1 of 3 suggested, 1 not shown, 1 contradicted; one seed'
   assert claims_page.words_of(verdict) == words
   shutil.rmtree(folder / 'runs')
   (folder / 'summary.csv').unlink()
@@ -66,7 +66,7 @@ def test_a_row_without_its_run_is_compared_unpaired(folder):
   error = np.sqrt((np.var(FEW + MORE) + np.var(FEW)) / 4)
   ends = 5 - 1.96 * error, 5 + 1.96 * error
   assert one.difference[1:3] == pytest.approx(ends, abs=1e-3)
-  assert one.verdict == 'not shown'  # paired, it was shown
+  assert one.verdict == 'not shown'  # paired, it was suggested
   assert 'Of FedAvg only the mean and the deviation are left' in text
 
 
@@ -87,7 +87,17 @@ def test_seeds_in_common_are_compared(folder):
   lost = folder / 'runs' / 'fedavg_2_2'
   (lost / 'result.json').rename(lost / divergence.NAME)
   text = judge_one(folder)[1]
-  assert 'shown, 2 seeds: diverged with other seeds (FedAvg) |' in text
+  assert 'suggested, 2 seeds: diverged with other seeds (FedAvg) |' in text
+
+
+def test_what_is_shown_is_so_among_all_comparisons(folder):
+  """p of 5, 6 and 7 is 0.0092: it is shown alone, and not among six."""
+  for seed in (0, 1, 2):
+    for method, more in (('fedbabu', MORE + seed), ('fedavg', 0 * MORE)):
+      make_run(folder, method, FEW + more, seed=seed)
+  alone, among = judge(folder, PAIR), judge(folder, *[PAIR] * 6)
+  assert {one.verdict for one in alone.judged} == {'shown'}
+  assert {one.verdict for one in among.judged} == {'suggested'}
 
 
 def test_damaged_or_absent_results_are_a_sentence(folder):

@@ -1,7 +1,9 @@
 """What a folder of results says of a claim.
 
-  shown         all of the 95 % interval is above 0
-  contradicted  all of it is below 0
+  shown         above 0: p < 0.05 of Student's t over seeds, adjusted by Holm's
+                method for all comparisons of the file
+  suggested     all of the 95 % interval is above 0, of this comparison alone
+  contradicted  all of it is below 0: a doubt needs less than a claim
   not shown     it contains 0, or there is none
   half run      some of the cells have a number, not all with one seed
   not run       no cell has a number
@@ -18,6 +20,7 @@ from typing import NamedTuple
 from fedjax_pfl.evaluation.differences import (
   Difference,
   Score,
+  holm,
   stated_difference,
 )
 from fedjax_pfl.reproduction.claims.claims_file import Claim, Comparison, Term
@@ -29,10 +32,12 @@ from fedjax_pfl.reproduction.compare import (
 )
 from fedjax_pfl.reproduction.results import Results
 
-SHOWN, NOT_SHOWN, CONTRADICTED = 'shown', 'not shown', 'contradicted'
-HALF_RUN, NOT_RUN = 'half run', 'not run'
-VERDICTS = SHOWN, NOT_SHOWN, CONTRADICTED, HALF_RUN, NOT_RUN
-OF_SIGN = {1: SHOWN, 0: NOT_SHOWN, -1: CONTRADICTED}
+SHOWN, SUGGESTED, NOT_SHOWN = 'shown', 'suggested', 'not shown'
+CONTRADICTED, HALF_RUN, NOT_RUN = 'contradicted', 'half run', 'not run'
+VERDICTS = SHOWN, SUGGESTED, NOT_SHOWN, CONTRADICTED, HALF_RUN, NOT_RUN
+# Of a comparison alone; `judge_all` knows what is shown.
+OF_SIGN = {1: SUGGESTED, 0: NOT_SHOWN, -1: CONTRADICTED}
+LEVEL = 0.05
 
 
 # A cell of a claim, and it with our number beside the printed one.
@@ -76,6 +81,24 @@ class Verdict(NamedTuple):
     """Return {verdict: number of comparisons}, in the order of VERDICTS."""
     known = collections.Counter(one.verdict for one in self.judged)
     return {name: known[name] for name in VERDICTS if known[name]}
+
+
+def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
+  """Return the verdicts of all claims of a file."""
+  verdicts = [judge_claim(claim, results) for claim in claims]
+  every = [one for verdict in verdicts for one in verdict.judged]
+  ps = [one.difference.p if one.difference else math.nan for one in every]
+  adjusted = iter(holm(ps))
+
+  def decided(one):
+    p = next(adjusted)
+    is_shown = one.verdict == SUGGESTED and p < LEVEL
+    return one._replace(verdict=SHOWN if is_shown else one.verdict)
+
+  return [
+    verdict._replace(judged=tuple(map(decided, verdict.judged)))
+    for verdict in verdicts
+  ]
 
 
 def judge_claim(claim: Claim, results: Results) -> Verdict:

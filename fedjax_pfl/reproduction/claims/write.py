@@ -20,7 +20,7 @@ from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.claims import claims_page
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
-from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict, judge_claim
+from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict, judge_all
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.toml_entries import LoadTable
 
@@ -37,8 +37,8 @@ FOREST_HEADER = (
 CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
 OURS, PRINT = 'ours', 'print'  # css classes
 COLOURS = {OURS: '#0072B2', PRINT: '#555555'}
-FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
-CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
+FOREST_SIZE = {'width': 1020, 'margins': (320, 96), 'height': 29}
+CLIENTS_SIZE = {'width': 1100, 'margins': (320, 220), 'height': 80}
 FOREST_NOTE = (
   'Filled: ours, with its 95 % interval. Hollow: print, with the 95 % interval '
   'from its deviations.'
@@ -66,7 +66,7 @@ def judge(
     )
   results = Results(folder)
   summary_rows.read_rows(results, configs)
-  return [judge_claim(claim, results) for claim in stated]
+  return judge_all(stated, results)
 
 
 def texts(
@@ -201,7 +201,7 @@ def _printed(judged: Judged, shift: float) -> list[Mark]:
 
 def _line(claim: str, one: Judged) -> tuple[str, ...]:
   printed = one.printed or (None, None)
-  mean, low, high, kind = one.difference or (None, None, None, '')
+  mean, low, high, kind, *_ = one.difference or (None, None, None, '')
   ours, low, high, *printed = map(format_number, (mean, low, high, *printed))
   head = (claim, one.stated.sentence, one.verdict, str(len(one.measured)))
   return (*head, ours, low, high, kind, *printed)
