@@ -1,7 +1,7 @@
 """Three methods on handwritten digits: the first thing to try.
 
   make demo       Local-only, FedAvg and FedBABU: what personalised federated
-                  learning is for; about a minute on two CPU cores
+                  learning is for; half a minute to three on two CPU cores
   make compare    every method by the same protocol (leaderboard.py)
 
 90 clients have 16 images each, of which 3 are kept for the choice of learning
