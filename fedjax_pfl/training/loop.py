@@ -77,6 +77,7 @@ def train(
   ...   'batch_size': 20, 'views': ('initial',), 'eval_views': (),
   ... })
   >>> result = pfl.train(experiment, tempfile.mkdtemp())
+  compiling the rounds of fedavg
   round 1/1...
   >>> result['status'], result['rounds'], list(result['views'])
   ('finished', 1, ['initial'])

@@ -38,6 +38,8 @@ AUTO = 'auto'
 START = 300  # seconds within which all processes have to connect
 HEARTBEAT = 60  # seconds without a heartbeat until a process is lost
 PIECE = 2**26  # bytes in one broadcast
+# In errors of jax after a process is lost.
+NETWORK = 'Gloo', 'NCCL', 'onnection', 'UNAVAILABLE', 'heartbeat', 'peer'
 # Methods of a run that only read; their results are broadcast.
 READS = ('result', 'last_checkpoint', 'secret')
 
@@ -269,6 +271,18 @@ def _broadcast(own: bytes, size: int) -> bytes:
   return np.asarray(_utils().broadcast_one_to_all(content)).tobytes()[:size]
 
 
+def _of_lost_process(error: Exception) -> str:
+  """Return a sentence for an error of the network; '' for any other."""
+  reason = str(error).partition('\n')[0]
+  if not any(word in reason for word in NETWORK):
+    return ''
+  return (
+    f'Process {jax.process_index()} ends with status 1: another process of the '
+    'run was lost, and its own message says why. The same command in all '
+    f'processes continues from the last checkpoint. ({reason[:120]})'
+  )
+
+
 def _utils():
   from jax.experimental import multihost_utils  # 0.1 s, and rarely needed
 
@@ -294,6 +308,8 @@ def ending() -> Iterator[None]:
     status = getattr(stop, 'status', 128 + signal.SIGINT)
   except SystemExit as error:
     status = error.code if isinstance(error.code, int) else 1
+  except jax.errors.JaxRuntimeError as error:
+    text = _of_lost_process(error) or traceback.format_exc()
   except BaseException:
     text = traceback.format_exc()
   with contextlib.suppress(Exception):
