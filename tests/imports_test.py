@@ -18,7 +18,9 @@ ROOMS = """
 core
 data models runs
 client
-algorithms federated
+federated
+around
+algorithms
 evaluation
 settings
 report
@@ -29,7 +31,7 @@ reproduction leaderboard
 LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.
 ONLY = {
-  'algorithms': {'core', 'data', 'models', 'client'},
+  'algorithms': {'core', 'data', 'models', 'client', 'around'},
   'report': {'algorithms', 'core', 'data', 'evaluation', 'runs', 'settings'},
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}

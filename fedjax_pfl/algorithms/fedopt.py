@@ -11,7 +11,7 @@
 
 That is FedAvgM (Hsu et al. 2019) with 'sgd', and FedAdagrad, FedAdam and
 FedYogi; m begins at 0, v at tau^2. Any other method gets them by the settings
-`server_optimizer` and `server_learning_rate` (client/server_optimiser.py).
+`server_optimizer` and `server_learning_rate` (around/server_optimiser.py).
 
 New client: it has the global model, and fine-tunes it as all others do.
 
@@ -22,9 +22,9 @@ both moments for their beginning, which the paper does not.
 
 from typing import NamedTuple
 
+from fedjax_pfl.around.server_optimiser import RULES as OPTIMISER_RULES
+from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.client.server_optimiser import RULES as OPTIMISER_RULES
-from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Task

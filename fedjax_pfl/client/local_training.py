@@ -14,7 +14,6 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import optimisers
-from fedjax_pfl.client.running_statistics import moving
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.rules import check, equals, one_of
 from fedjax_pfl.core.types import (
@@ -197,7 +196,7 @@ def fit(
 
     tree <- tree + tx(grad loss(tree, batch)),  batches of each epoch in turn
 
-  and running statistics of BatchNorm, if any, by `running_statistics.moving`.
+  and running statistics of BatchNorm, if any, by `optimisers.moving`.
   The key of a step depends only on `rng`, its epoch and its number. With
   `data.work` the steps end early, after that share of them: a method with two
   fits cuts both in proportion, and the carrier is the data because they reach
@@ -234,7 +233,7 @@ def fit(
   stops = stops or (batching.epochs,)
   num_epochs = max(stops)
   steps = steps_of_epoch(data, batching)  # [] this client's own
-  loss, tx = _with_reports(loss), moving(tx, tree)
+  loss, tx = _with_reports(loss), optimisers.moving(tx, tree)
   num_steps = steps_in_time(data, batching, num_epochs * steps)
   run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, num_steps)
 

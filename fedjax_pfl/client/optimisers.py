@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.rules import above, equals, is_number, plain, tuple_of
-from fedjax_pfl.core.types import Array, Mask
+from fedjax_pfl.core.types import Array, Mask, PyTree
 
 LEARNING_RATE = above(
   0, 'a sign, or a zero too many', 'a learning rate above 0'
@@ -108,3 +109,25 @@ def at_steps(
   return optax.GradientTransformation(
     lambda params: (jnp.zeros((), jnp.int32), tx.init(params)), update
   )
+
+
+def moving(
+  tx: optax.GradientTransformation, tree: PyTree
+) -> optax.GradientTransformation:
+  """Return tx for what is learned, and the average of running statistics.
+
+    r <- 0.9 r + 0.1 statistic of the batch
+
+  These enter neither momentum nor the norm of a gradient, and are not frozen.
+  """
+  if not norm_stats.names_of(tree):
+    return tx
+
+  def update(grads, state, params=None):
+    zeros = optax.tree.zeros_like(grads)
+    still = norm_stats.taken_from(zeros, grads)
+    updates, state = tx.update(still, state, params)
+    steps = optax.tree.scale(-norm_stats.MOMENTUM, grads)
+    return norm_stats.taken_from(steps, updates), state
+
+  return optax.GradientTransformation(tx.init, update)

@@ -17,6 +17,11 @@ from fedjax_pfl.core.types import Array, ClientData, Key, PyTree, Task
 
 Server = Client = Down = Up = View = PyTree
 Metrics = dict[str, Array]
+# Metrics of a round; methods have no such names.
+FINITE = 'finite'  # [C] whether what a client computed is
+HAS_SENT = 'has_sent'  # [C], where clients may fail
+JOINED = 'joined'  # [C], where a cohort is random
+SERVER_FINITE = 'server_finite'  # [] whether the server is, after the round
 # In PRIVATE_LEAVES of a method: the leaves of normalisation layers.
 NORM = 'NORM'
 

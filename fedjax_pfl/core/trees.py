@@ -245,3 +245,12 @@ def is_traced(tree: PyTree) -> bool:
 def leaf_name(path: tuple) -> str:
   """Return a path of JAX as a name, such as 'conv1/kernel'."""
   return jax.tree_util.keystr(path, simple=True, separator='/')
+
+
+def all_finite(tree: PyTree) -> Array:
+  """Return whether all numbers of a tree are finite: []."""
+  finite = jnp.array(True)
+  for leaf in jax.tree.leaves(tree):
+    if jnp.issubdtype(leaf.dtype, jnp.floating):
+      finite &= jnp.isfinite(leaf).all()
+  return finite

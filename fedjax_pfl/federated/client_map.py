@@ -33,7 +33,13 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
+from fedjax_pfl.core.algorithm import (
+  SERVER_FINITE,
+  Algorithm,
+  Client,
+  Metrics,
+  Server,
+)
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.chunking import map_chunks
 from fedjax_pfl.federated.cohort import (
@@ -43,7 +49,6 @@ from fedjax_pfl.federated.cohort import (
   gather,
   server_update,
 )
-from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.sharding import AXIS, on_mesh
 
 # ---- Which device runs which client -----------------------------------------
@@ -232,7 +237,7 @@ def run_round(
   clients = jax.tree.map(
     lambda new, old: _divided(new[: len(old)], mesh), divided, clients
   )
-  metrics[SERVER_FINITE] = all_finite(server)
+  metrics[SERVER_FINITE] = trees.all_finite(server)
   return _on_all(server, mesh), clients, metrics
 
 

@@ -18,7 +18,14 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.client.local_training import NotFinite
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
+from fedjax_pfl.core.algorithm import (
+  SERVER_FINITE,
+  Algorithm,
+  Client,
+  Metrics,
+  Server,
+  Stage,
+)
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
@@ -32,7 +39,6 @@ from fedjax_pfl.federated.cohort import (
   gather,
   server_update,
 )
-from fedjax_pfl.federated.failures import SERVER_FINITE, all_finite
 from fedjax_pfl.federated.sharding import PerSize, replicate
 
 Round = Callable[
@@ -251,7 +257,7 @@ def train_cohort(
   if algorithm.respond is not None:
     rows = algorithm.respond(server, rows, uploads, senders)
   metrics = trees.gather(metrics, position)
-  return server, rows, {**metrics, SERVER_FINITE: all_finite(server)}
+  return server, rows, {**metrics, SERVER_FINITE: trees.all_finite(server)}
 
 
 def _round(algorithm, map_fn, server, clients, ids, data, key):

@@ -4,7 +4,7 @@
   poisson   each client joins with probability f, independently
   cyclic    b groups of equal size take turns; each of a group joins with b f
   everyone  all K clients
-  scheduled as a simulation of buffers has found (asynchronous.py)
+  scheduled as a simulation of buffers has found (around/buffers.py)
 
 A cohort has a fixed number of places, because a compiled round has fixed
 shapes. Where clients join at random, `draw` fills the places with those most

@@ -201,7 +201,7 @@ def build_timing(
   training, num_clients = settings.training, settings.data.num_seen_clients
   if training.client_speeds == 'none':
     return None
-  from fedjax_pfl.federated import sim_time
+  from fedjax_pfl.around import sim_time
 
   if training.client_speeds == DRAWN_SPEEDS:
     sigma = training.speed_sigma

@@ -9,7 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Stage, private_names
+from fedjax_pfl.core.algorithm import (
+  FINITE,
+  HAS_SENT,
+  JOINED,
+  Stage,
+  private_names,
+)
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData, PyTree, Task
@@ -18,7 +24,6 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.communication import messages
-from fedjax_pfl.federated.failures import FINITE, HAS_SENT, JOINED
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
@@ -48,7 +53,7 @@ def check_method(
   if is_code(settings.algorithm):
     check_own_method(settings.algorithm, stages, task, data)
   if (compressor := settings.training.compression) != 'none':
-    from fedjax_pfl.federated import compression
+    from fedjax_pfl.around import compression
 
     compression.check_uploads(compressor, stages, data)
   if settings.training.server_optimizer != 'none':  # it refuses in a round

@@ -90,7 +90,7 @@ def build_data(
       log(note)
     check_scoring(settings, pair[1])
   if fraction := settings.training.server_data_fraction:
-    from fedjax_pfl.federated import server_training
+    from fedjax_pfl.around import server_training
 
     size = len(dataset.train.y)
     rows = server_training.shared_rows(settings.seed, fraction, size)

@@ -113,7 +113,7 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     build_checks.check_tokens(settings.algorithm, module, scoring)
   stages = module.build(task, hp)
   if training.server_optimizer != 'none':
-    from fedjax_pfl.client import server_optimiser
+    from fedjax_pfl.around import server_optimiser
 
     how = server_optimiser.ServerOptimiser(
       training.server_optimizer,
@@ -122,11 +122,11 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     )
     stages = server_optimiser.optimised(stages, how)
   if settings.model.norm_statistics == 'running_local':
-    from fedjax_pfl.client import running_statistics
+    from fedjax_pfl.around import running_statistics
 
     stages = running_statistics.kept_by_clients(stages, task)
   if training.compression != 'none':
-    from fedjax_pfl.federated import compression
+    from fedjax_pfl.around import compression
 
     how = compression.Compression(
       training.compression,
@@ -137,7 +137,7 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     stages = compression.compressed(stages, how, decoded=settings.dp.clip > 0)
   if not training.server_data_fraction:
     return stages
-  from fedjax_pfl.federated import server_training
+  from fedjax_pfl.around import server_training
 
   return server_training.share(
     stages,

@@ -1,6 +1,6 @@
 """Divergence: a loss, a client's state or the server becomes NaN or infinite.
 
-The rounds report it, in booleans [T, C] (federated/failures.py). With
+The rounds report it, in booleans [T, C] (around/failures.py). With
 on_divergence='stop' the run stops with an error that names the round and the
 clients; with 'exclude' such clients count as if they had not been drawn.
 In a sweep a run that diverged has a file with its error:
@@ -18,10 +18,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import FINITE, SERVER_FINITE, Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.federated.failures import FINITE, SERVER_FINITE
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.state import Training
 

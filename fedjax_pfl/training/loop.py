@@ -20,10 +20,10 @@ import jax
 import numpy as np
 
 from fedjax_pfl.core import compiling, progress
+from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, JOINED
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.failures import FINITE, HAS_SENT, JOINED
 from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of

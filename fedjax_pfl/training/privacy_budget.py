@@ -5,13 +5,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around import accountant, privacy
+from fedjax_pfl.around.accountant import Plan, Rounds
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, PyTree, Task
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
-from fedjax_pfl.federated import accountant, privacy
-from fedjax_pfl.federated.accountant import Plan, Rounds
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sampling import Sampler
 from fedjax_pfl.settings import PrivacySettings, Settings, replace

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.around.failures import with_failures
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import target
@@ -23,7 +24,6 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.communication import Communication, count_in_trace
-from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.rounds import make_round, make_rounds
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers

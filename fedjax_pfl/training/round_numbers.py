@@ -6,13 +6,8 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core import progress
+from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, JOINED, SERVER_FINITE
 from fedjax_pfl.federated.communication import Communication
-from fedjax_pfl.federated.failures import (
-  FINITE,
-  HAS_SENT,
-  JOINED,
-  SERVER_FINITE,
-)
 from fedjax_pfl.training import divergence
 
 Numbers = dict[str, Any]  # of a line

@@ -12,10 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.around import privacy
 from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.federated import privacy
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run

@@ -42,12 +42,11 @@ from helpers import (
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.analysis.method_page import NEW_CLIENT, paragraph
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Stage, private_names
+from fedjax_pfl.core.algorithm import SERVER_FINITE, Stage, private_names
 from fedjax_pfl.core.trees import kinds
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.new_clients import first_state
 from fedjax_pfl.federated.cohort import all_send
-from fedjax_pfl.federated.failures import SERVER_FINITE
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.models.registry import outline
 

@@ -1,58 +1,15 @@
 """Host offload: results are those of clients on the device."""
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from counting_method import counting
-from helpers import ALGORITHMS, KEY, assert_same_bits, build, make_data
+from helpers import ALGORITHMS, KEY, assert_same_bits, build
+from on_the_host import DATA, on_host, play_both
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
-from fedjax_pfl.federated.placement import OneDevice, OnHost
-
-DATA = make_data()
-# Clients are in one round after the other, in every other one, and in none.
-COHORTS = np.array([(4, 1, 2, 0), (1, 4, 3, 0), (2, 4, 0, 3)])
-
-
-def on_host(data: ClientData) -> ClientData:
-  return data._replace(index=np.array(data.index), count=np.array(data.count))
-
-
-def play(stages, data, begin, initialize, make_rounds):
-  """Return the states and the metrics after the rounds of each stage."""
-  states, history = begin(stages[0], data, KEY(1)), []
-  for number, stage in enumerate(stages):
-    if number:
-      states = initialize(stage, *states, data)
-    prepared = stage.prepare_data(states[0], data)
-    cohorts = jnp.asarray(COHORTS)
-    if stage.full_participation:
-      cohorts = jnp.tile(jnp.arange(len(data.count)), (2, 1))
-    rounds_fn = make_rounds(stage.algorithm)
-    *states, metrics = rounds_fn(*states, cohorts, prepared, KEY(2))
-    history.append(metrics)
-  return *states, history
-
-
-def play_both(stages):
-  """Return the results of rounds with rows on the host, and on the device."""
-  got = play(
-    *(stages, on_host(DATA), OnHost().begin, OnHost().initialize),
-    lambda algorithm: host_offload.make_host_rounds(algorithm, 1),
-  )
-  want = play(
-    *(stages, DATA, rounds.begin, OneDevice().initialize),
-    lambda algorithm: rounds.make_rounds(
-      rounds.make_round(algorithm, clients_per_chunk=1)
-    ),
-  )
-  assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(got[1]))
-  return got, want
 
 
 def test_a_client_continues_from_its_last_state():

@@ -12,10 +12,10 @@ import pytest
 from small_runs import settings_of
 
 from configs import common
+from fedjax_pfl.around.sim_time import read_speeds
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core.user_code import UserCode
-from fedjax_pfl.federated.sim_time import read_speeds
 from fedjax_pfl.settings import (
   EVALUATION,
   FIELDS,

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from counting_method import counting, start
 
+from fedjax_pfl.around.compression import Compression, compressed
+from fedjax_pfl.around.failures import with_failures
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
-from fedjax_pfl.federated.compression import Compression, compressed
-from fedjax_pfl.federated.failures import with_failures
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import make_round, make_rounds
 from fedjax_pfl.federated.sharding import make_mesh, replicate

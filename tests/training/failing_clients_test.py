@@ -18,7 +18,7 @@ from small_runs import (
 )
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.federated.failures import FINITE, SERVER_FINITE
+from fedjax_pfl.core.algorithm import FINITE, SERVER_FINITE
 from fedjax_pfl.federated.sampling import sample_cohorts
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.divergence import check_finite

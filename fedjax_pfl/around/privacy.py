@@ -35,6 +35,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import partial_eval
 
+from fedjax_pfl.around import banded_noise, gaussian
+from fedjax_pfl.around.exchange import MODEL, exchanging
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
   Client,
@@ -46,9 +48,7 @@ from fedjax_pfl.core.algorithm import (
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, PyTree
 from fedjax_pfl.data.client_data import client_of
-from fedjax_pfl.federated import banded_noise, gaussian
 from fedjax_pfl.federated.communication import messages
-from fedjax_pfl.federated.exchange import MODEL, exchanging
 from fedjax_pfl.federated.rounds import init_states, stage_shapes
 
 STREAM = 2**31 - 3  # of the server's key; methods use small numbers

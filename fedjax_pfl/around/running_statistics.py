@@ -1,42 +1,17 @@
-"""Running statistics of BatchNorm in local training; clients that keep them.
+"""SiloBN (Andreux et al. 2020): clients keep their running statistics.
 
-  r <- 0.9 r + 0.1 statistic of the batch       in each step, fine-tuning too
+  r_i <- 0.9 r_i + 0.1 statistic of the batch     in each step, fine-tuning too
 
-'running': they are averaged over clients, as all leaves. 'running_local'
-(SiloBN, Andreux et al. 2020): they stay with the client in any method.
+The setting 'running_local', for any method: no message has the statistics of
+BatchNorm. With 'running' they are averaged over clients, as all leaves.
 """
 
 from functools import partial
 from typing import NamedTuple
 
-import optax
-
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Client, Stage, unchanged
-from fedjax_pfl.core.types import Array, PyTree, Task
-
-
-def moving(
-  tx: optax.GradientTransformation, tree: PyTree
-) -> optax.GradientTransformation:
-  """Return tx for what is learned, and the average of running statistics.
-
-  These enter neither momentum nor the norm of a gradient, and are not frozen.
-  """
-  if not norm_stats.names_of(tree):
-    return tx
-
-  def update(grads, state, params=None):
-    zeros = optax.tree.zeros_like(grads)
-    still = norm_stats.taken_from(zeros, grads)
-    updates, state = tx.update(still, state, params)
-    steps = optax.tree.scale(-norm_stats.MOMENTUM, grads)
-    return norm_stats.taken_from(steps, updates), state
-
-  return optax.GradientTransformation(tx.init, update)
-
-
-# ---- Clients that keep them: SiloBN ------------------------------------------
+from fedjax_pfl.core.types import Array, Task
 
 
 class Keeper(NamedTuple):

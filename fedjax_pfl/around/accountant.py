@@ -31,8 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input, check_installed
-from fedjax_pfl.federated.privacy_loss import (
+from fedjax_pfl.around.privacy_loss import (
   ADD,
   KNOWN,
   REMOVE,
@@ -40,6 +39,7 @@ from fedjax_pfl.federated.privacy_loss import (
   Pair,
   epsilon_of_rounds,
 )
+from fedjax_pfl.core.errors import bad_input, check_installed
 
 LEAST, MOST = 0.2, 1e3  # noise multipliers
 PRECISION = 1e-3  # relative: the least is at most so much below

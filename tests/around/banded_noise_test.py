@@ -7,8 +7,8 @@ import pytest
 from helpers import KEY, TRAIN, build, make_data, play
 from scipy.linalg import toeplitz
 
-from fedjax_pfl.federated import accountant, banded_noise, privacy
-from fedjax_pfl.federated.accountant import Rounds
+from fedjax_pfl.around import accountant, banded_noise, privacy
+from fedjax_pfl.around.accountant import Rounds
 from fedjax_pfl.federated.sampling import joins, poisson_cohorts, poisson_places
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

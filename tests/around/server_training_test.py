@@ -16,10 +16,10 @@ from helpers import (
   refused,
 )
 
+from fedjax_pfl.around import server_training
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated import server_training
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()

@@ -18,14 +18,9 @@ from helpers import (
   round_of,
 )
 
+from fedjax_pfl.around.failures import with_failures
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.federated.failures import (
-  FINITE,
-  HAS_SENT,
-  SERVER_FINITE,
-  with_failures,
-)
+from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, SERVER_FINITE, Stage
 from fedjax_pfl.federated.rounds import begin, make_round
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import KEY
 
-from fedjax_pfl.federated import gaussian
+from fedjax_pfl.around import gaussian
 
 
 def test_radius_is_right_to_the_last_of_64_bits():

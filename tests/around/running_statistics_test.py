@@ -23,7 +23,7 @@ from norm_task import norm_task
 from small_runs import make_settings
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.client.running_statistics import kept_by_clients
+from fedjax_pfl.around.running_statistics import kept_by_clients
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import stage_shapes

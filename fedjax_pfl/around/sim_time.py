@@ -30,12 +30,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from fedjax_pfl.around import buffers
 from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.data.held_out import generator
-from fedjax_pfl.federated import asynchronous
 from fedjax_pfl.federated.chunking import shapes_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
@@ -49,7 +49,7 @@ class Timing(NamedTuple):
   deadline: float = 0.0  # seconds; 0 is none
   # [K] of each stage, `ClientData.work`; None where all clients are waited for
   works: tuple[np.ndarray | None, ...] = ()
-  schedule: asynchronous.Schedule | None = None  # of buffers
+  schedule: buffers.Schedule | None = None  # of buffers
 
   def work(self, place: int) -> np.ndarray | None:
     """Return the share of its steps that each client does in a stage: [K]."""
@@ -60,7 +60,7 @@ class Timing(NamedTuple):
     if self.schedule is None:
       return stages
     return tuple(
-      asynchronous.buffered(stage, self.schedule, len(self.speeds))
+      buffers.buffered(stage, self.schedule, len(self.speeds))
       for stage in stages
     )
 
@@ -159,14 +159,14 @@ def make_buffers(
   replacement.
   """
   shapes = shapes_of(data)
-  asynchronous.check_method(stages, shapes)
+  buffers.check_method(stages, shapes)
   ((stage, *states),) = stage_shapes(stages, shapes)
   if not stage.rounds:
     return Timing(speeds)
   steps = planned_steps(steps_function(stage, *states, data), data)
   rng = generator(seed, ORDERS)
   orders = (rng.permutation(len(speeds)) for _ in range(stage.rounds))
-  schedule = asynchronous.make_schedule(steps / speeds, orders, *sizes)
+  schedule = buffers.make_schedule(steps / speeds, orders, *sizes)
   log(
     f'buffers: up to {schedule.staleness.max()} versions late, on average '
     f'{schedule.staleness.mean():.1f}'

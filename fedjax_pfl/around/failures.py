@@ -26,17 +26,19 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Senders, Stage, Up
-from fedjax_pfl.core.types import Array, PyTree
+from fedjax_pfl.core.algorithm import (
+  FINITE,
+  HAS_SENT,
+  JOINED,
+  Algorithm,
+  Senders,
+  Stage,
+  Up,
+)
+from fedjax_pfl.core.types import Array
 from fedjax_pfl.federated.sampling import joins
 
 STREAM = 2**31 - 1  # methods use small numbers
-
-# Metrics of a round; methods have no such names.
-FINITE = 'finite'  # [C] whether what a client computed is
-HAS_SENT = 'has_sent'  # [C], where clients may fail
-JOINED = 'joined'  # [C], where a cohort is random
-SERVER_FINITE = 'server_finite'  # [] whether the server is, after the round
 
 
 class Upload(NamedTuple):
@@ -72,19 +74,10 @@ def with_failures(
   return stage._replace(algorithm=_watched(stage.algorithm))
 
 
-def all_finite(tree: PyTree) -> Array:
-  """Return whether all numbers of a tree are finite: []."""
-  finite = jnp.array(True)
-  for leaf in jax.tree.leaves(tree):
-    if jnp.issubdtype(leaf.dtype, jnp.floating):
-      finite &= jnp.isfinite(leaf).all()
-  return finite
-
-
 def _watched(algorithm: Algorithm) -> Algorithm:
   def local_update(down, client, data, rng):
     after, up, metrics = algorithm.local_update(down, client, data, rng)
-    finite = all_finite((metrics['loss'], after, up))
+    finite = trees.all_finite((metrics['loss'], after, up))
     return after, up, {**metrics, FINITE: finite}
 
   return algorithm._replace(local_update=local_update)
@@ -109,7 +102,9 @@ def _failing(
     if data.work is not None:  # it is 1 of a client without examples
       sent &= (data.work >= 1) | (metrics['num_steps'] > 0)
     # What a client that drops out would have sent harms nobody.
-    finite = all_finite(metrics['loss']) & (~sent | all_finite((after, up)))
+    finite = trees.all_finite(metrics['loss']) & (
+      ~sent | trees.all_finite((after, up))
+    )
     if excludes_diverged:
       sent &= finite
     # A sum with weight 0 is no barrier to a NaN.

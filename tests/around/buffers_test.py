@@ -14,7 +14,7 @@ from helpers import (
   round_of,
 )
 
-from fedjax_pfl.federated.asynchronous import (
+from fedjax_pfl.around.buffers import (
   Schedule,
   buffered,
   check_method,

@@ -17,11 +17,11 @@ from helpers import (
   play,
 )
 
+from fedjax_pfl.around.compression import Compression, compressed
+from fedjax_pfl.around.exchange import exchanging
 from fedjax_pfl.core import trees
 from fedjax_pfl.evaluation.new_clients import first_state
 from fedjax_pfl.federated.communication import messages, sizes_of
-from fedjax_pfl.federated.compression import Compression, compressed
-from fedjax_pfl.federated.exchange import exchanging
 from fedjax_pfl.federated.rounds import stage_shapes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')

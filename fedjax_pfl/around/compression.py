@@ -40,12 +40,12 @@ import numpy as np
 from flax import struct
 from jax import lax
 
+from fedjax_pfl.around.exchange import exchanging
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage, unchanged
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.communication import Counted, messages
-from fedjax_pfl.federated.exchange import exchanging
 from fedjax_pfl.federated.rounds import stage_shapes
 
 BUCKET, BLOCK = 512, 1024  # numbers that share a norm, and a rotation

@@ -8,9 +8,9 @@ import pytest
 from helpers import refused
 from scipy.special import comb, log_ndtr, ndtr
 
-from fedjax_pfl.federated import accountant, privacy_loss
-from fedjax_pfl.federated.accountant import Rounds
-from fedjax_pfl.federated.privacy_loss import ADD, REMOVE, REPLACE, Pair
+from fedjax_pfl.around import accountant, privacy_loss
+from fedjax_pfl.around.accountant import Rounds
+from fedjax_pfl.around.privacy_loss import ADD, REMOVE, REPLACE, Pair
 
 DELTA = 1e-3
 FIXED = 'without_replacement'

@@ -18,7 +18,7 @@ from helpers import (
   round_of,
 )
 
-from fedjax_pfl.federated import sim_time
+from fedjax_pfl.around import sim_time
 from fedjax_pfl.federated.rounds import begin
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -5,7 +5,7 @@ import pytest
 import small_runs
 from helpers import assert_close, build, long, make_data, play, refused
 
-from fedjax_pfl.client.server_optimiser import (
+from fedjax_pfl.around.server_optimiser import (
   ServerOptimiser,
   optimised,
 )

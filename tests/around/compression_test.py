@@ -19,15 +19,15 @@ from helpers import (
   play,
   round_of,
 )
-from host_offload_test import play_both
+from on_the_host import play_both
 
-from fedjax_pfl.client.server_optimiser import ServerOptimiser, optimised
+from fedjax_pfl.around import compression, privacy
+from fedjax_pfl.around.compression import Compression, compressed
+from fedjax_pfl.around.failures import with_failures
+from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import unchanged
-from fedjax_pfl.federated import compression, privacy
+from fedjax_pfl.core.algorithm import HAS_SENT, unchanged
 from fedjax_pfl.federated.communication import messages, sizes_of
-from fedjax_pfl.federated.compression import Compression, compressed
-from fedjax_pfl.federated.failures import HAS_SENT, with_failures
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')

@@ -1,0 +1,1 @@
+"""What goes around any method: functions from a stage to a stage."""
