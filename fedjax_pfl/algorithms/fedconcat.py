@@ -270,7 +270,7 @@ def cluster_by_models(hp, server, clients, data):
 
 
 def classifier_stage(task: Task, hp: HParams) -> Stage:
-  """Return the last stage; its note tells where features are computed."""
+  """Return the last stage."""
   model = concatenated.widen(task, hp.clusters)
   is_cached = hp.cache == 'always' or (
     hp.cache == 'exact' and frozen_features.is_exact(task)
@@ -303,7 +303,6 @@ def classifier_stage(task: Task, hp: HParams) -> Stage:
     initialize=initialize,
     prepare_data=prepare_data,
     initial_broadcast=lambda server: server.params['encoders'],
-    note=frozen_features.note(task, is_cached),
   )
 
 

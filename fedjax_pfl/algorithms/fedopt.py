@@ -58,4 +58,4 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   averaging = global_model.federated_averaging(task, hp)
   stage = Stage('fedopt', hp.train.rounds, averaging)
-  return optimised((stage,), ServerOptimiser(*hp[2:]))
+  return (optimised(stage, ServerOptimiser(*hp[2:])),)

@@ -29,6 +29,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.around.lifted import Part, Up, lifted, replaced
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
@@ -109,82 +110,73 @@ class Worker(NamedTuple):
   id: Array  # []; K of a client who comes later
 
 
-def buffered(stage: Stage, schedule: Schedule, num_clients: int) -> Stage:
+class Buffers(NamedTuple):
+  """The buffers of a run."""
+
+  schedule: Schedule
+  num_clients: int
+
+
+def buffered(stage: Stage, how: Buffers) -> Stage:
   """Return the stage whose rounds are the buffers of a schedule."""
-  method, places = stage.algorithm, places_of_versions(schedule.staleness)
+  method, (schedule, num_clients) = stage.algorithm, how
+  places = places_of_versions(schedule.staleness)
   length = int(places[-1])
   table = np.zeros((len(schedule.cohorts), num_clients), np.int32)
   np.put_along_axis(table, schedule.cohorts, schedule.staleness, 1)
 
-  def staleness(server: Buffered, ids: Array) -> Array:
-    return (
-      jnp.asarray(table).at[server.round, ids].get(mode='fill', fill_value=0)
-    )
+  def staleness(clock: Array, ids: Array) -> Array:
+    return jnp.asarray(table).at[clock, ids].get(mode='fill', fill_value=0)
 
-  def begin(own: Server) -> Buffered:
-    kept = jax.tree.map(lambda leaf: jnp.stack([leaf] * length), own.params)
-    return Buffered(own.round, own, kept)
+  def begin(own, rng, previous):
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * length), own.params)
+
+  def begin_client(server, own, data, rng):
+    return jnp.asarray(num_clients)
+
+  def again(server, own, data, ids):
+    return own, jnp.arange(num_clients)
 
   def download(server, client):
-    own, tau = _own(server), staleness(server, client.id)
+    tau = staleness(server.round, client.id)
     place = jnp.asarray(places)[server.round - tau]
     old = trees.gather(server.kept, place)
+    own = server.own
     params = trees.choose(tau == 0, own.params, old)
     own = own._replace(params=params, round=own.round - tau)
     return method.download(own, client.own)
 
-  def local_update(down, client, data, rng):
-    own, up, metrics = method.local_update(down, client.own, data, rng)
-    change = _with_part(jnp.subtract, up, down.params)
-    return client._replace(own=own), change, metrics
+  def send(up, down, id, rng):
+    return _with_part(jnp.subtract, up, down.params), id, {}
 
-  def aggregate(server, changes, senders):
-    scale = 1 / jnp.sqrt(1.0 + staleness(server, senders.ids))  # [C]
+  def receive(server, changes, senders, kept):
+    scale = 1 / jnp.sqrt(1.0 + staleness(server.round, senders.ids))  # [C]
 
     def model(d, w):
       return w + scale.reshape(-1, *[1] * w.ndim).astype(d.dtype) * d
 
-    ups = _with_part(model, changes, server.own.params)
-    own = method.aggregate(_own(server), ups, senders)
-    return server._replace(round=own.round, own=own)
+    return _with_part(model, changes, server.params), senders, kept
 
-  def post_aggregate(server, data, rng):
-    own = method.post_aggregate(_own(server), data, rng)
-    place = jnp.asarray(places)[server.round]
-    kept = trees.scatter(server.kept, place, own.params)
-    return Buffered(server.round, own, kept)
+  server = Part(_split, _join, begin, begins_anew=True)
+  client = Part(tuple, Worker, begin_client, again)
+  stage = lifted(stage, server, client, up=Up(send, receive))
 
-  def initialize(server, clients, data):
-    own, rows = stage.initialize(_own(server), clients.own, data)
-    return begin(own), Worker(rows, jnp.arange(num_clients))
+  def aggregate(server, up, senders, aggregated=stage.algorithm.aggregate):
+    after = aggregated(server, up, senders)
+    place = jnp.asarray(places)[after.round]
+    return after._replace(
+      kept=trees.scatter(after.kept, place, after.own.params)
+    )
 
-  algorithm = method._replace(
-    init_server=lambda rng: begin(method.init_server(rng)),
-    init_client=lambda server, data, rng: Worker(
-      method.init_client(_own(server), data, rng), jnp.asarray(num_clients)
-    ),
-    download=download,
-    local_update=local_update,
-    aggregate=aggregate,
-    post_aggregate=post_aggregate,
-    personalize=lambda server, client, data, rng: method.personalize(
-      _own(server), client.own, data, rng
-    ),
-    global_model=method.global_model
-    and (lambda server: method.global_model(_own(server))),
-  )
-  return stage._replace(
-    algorithm=algorithm,
-    initialize=initialize,
-    prepare_data=lambda server, data: stage.prepare_data(_own(server), data),
-    initial_broadcast=lambda server: stage.initial_broadcast(_own(server)),
-    knows_seed=True,
-  )
+  return replaced(stage, download=download, aggregate=aggregate)
 
 
-def _own(server: Buffered) -> Server:
-  """Return the method's server; the clock goes on also where all fail."""
-  return server.own._replace(round=server.round)
+def _split(server: Buffered) -> tuple[Server, Params]:
+  return server.own, server.kept
+
+
+def _join(own: Server, kept: Params) -> Buffered:
+  return Buffered(own.round, own, kept)
 
 
 def _with_part(function, part: PyTree, whole: PyTree) -> PyTree:

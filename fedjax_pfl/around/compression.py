@@ -42,7 +42,7 @@ from jax import lax
 
 from fedjax_pfl.around.exchange import exchanging
 from fedjax_pfl.core import norm_stats, trees
-from fedjax_pfl.core.algorithm import Stage, unchanged
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.communication import Counted, messages
@@ -75,12 +75,16 @@ class Packed:
 
 
 def compressed(
-  stages: tuple[Stage, ...], how: Compression, decoded: bool = False
-) -> tuple[Stage, ...]:
-  """Return the method with clients that compress what they send.
+  stage: Stage,
+  how: Compression,
+  decoded: bool = False,
+  is_first: bool = True,
+) -> Stage:
+  """Return the stage with clients that compress what they send.
 
   decoded: messages are what the server makes of them, counted as the bits that
   travel: for a wrapper outside that reads changes, such as one that clips.
+  is_first: whether clients of this stage have just been made, with a memory.
   """
   codec = CODECS[how.name](how)
 
@@ -102,14 +106,16 @@ def compressed(
       return changes, senders, value
     return jax.vmap(partial(decode, codec))(messages), senders, value
 
-  first = trees.zeros if how.name == 'topk' else None
-  sending = [
-    exchanging(stage, 'compression', send, receive, memory=first, of_model=True)
-    for stage in stages
-  ]
-  if stages[0].initialize is unchanged:  # clients are made with their memory
-    sending[0] = sending[0]._replace(initialize=unchanged)
-  return tuple(sending)
+  has_memory = how.name == 'topk'
+  return exchanging(
+    stage,
+    'compression',
+    send,
+    receive,
+    memory=trees.zeros if has_memory else None,
+    of_model=True,
+    begins_anew=has_memory and not is_first,
+  )
 
 
 def check_uploads(

@@ -9,8 +9,8 @@ w is the server's model `params`, of which a leaf counts if clients download it
 as it is and upload a new value of it. Any other leaf of an upload (a control
 variate, class means, a model of another shape) is a change of 0.
 
-What leaves counts is read from the program of `download`, and travels with the
-messages as a part of their structure, which has no bytes.
+We trace `download` to find which leaves of the model it sends unchanged. Their
+names travel with the messages as a part of their structure, which has no bytes.
 """
 
 import operator
@@ -20,15 +20,16 @@ from typing import NamedTuple
 import jax
 from flax import struct
 
-from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import (
-  Algorithm,
-  Client,
-  Server,
-  Stage,
-  unchanged,
-  with_state,
+from fedjax_pfl.around.lifted import (
+  NOTHING,
+  Down,
+  Part,
+  Up,
+  in_field,
+  lifted,
 )
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.types import Mask, PyTree
 
 STREAM = 2**31 - 2  # of a client's key; methods use small numbers
@@ -59,6 +60,7 @@ def exchanging(
   begin: Callable = lambda server, rng, previous: (),
   memory: Callable | None = None,
   of_model: bool = False,
+  begins_anew: bool = False,
 ) -> Stage:
   """Return the stage in which clients send messages about changes.
 
@@ -68,103 +70,71 @@ def exchanging(
     send: (change, memory, rng) -> (message, memory, metrics), of one client;
       any tree is a message. `memory` is () of clients that keep nothing.
     receive: (messages [C, ...], senders, value) -> (changes [C, ...], senders,
-      value), on the server, with the value of its field; None for it where
-      the method answers each sender.
-    begin: (server, rng, previous) -> that value, as in `with_state`.
+      value), on the server, with the value of its field.
+    begin: (server, rng, previous) -> that value, as in `lifted.Part`.
     memory: change -> what a client keeps before its first round; None: nothing.
     of_model: whether a change is that of the server's model alone; the rest of
       an upload then goes as it is.
+    begins_anew: whether the value and the memory do so in every stage.
   """
-  method, begin_stage = stage.algorithm, stage.initialize
+  method = stage.algorithm
 
-  def split(client):
-    return (client.own, client.memory) if memory else (client, ())
-
-  def joined(own, kept):
-    return Sender(own, kept) if memory else own
-
-  def sent(server, own):
-    down, known = method.download(server, own), ()
-    if method.respond is None:
-      known = known_leaves(method, server, own)
+  def sent(server, own, down):
+    # Of a method that answers single uploads nothing is known: all is change.
+    known = () if method.respond else known_leaves(method, server, own)
     return Message(down, known)
 
-  def train(down, own, data, rng):
-    """Return the method's client, metrics, the change, and the rest."""
-    own, up, metrics = method.local_update(down.content, own, data, rng)
+  def opened(message, kept):
+    return message.content
+
+  def changed(up, down):
+    """Return the change, and the rest of an upload."""
     mask = _known_mask(up, down.content, down.known)
     change = _changed(operator.sub, up, down.content, mask)
     if not of_model:
-      return own, metrics, change, ()
+      return change, ()
     rest = trees.select(change, trees.invert(mask))
-    return own, metrics, trees.select(change, mask), rest
+    return trees.select(change, mask), rest
 
-  def local_update(down, client, data, rng):
-    own, kept = split(client)
-    own, metrics, change, rest = train(down, own, data, rng)
+  def send_change(up, down, kept, rng):
+    change, rest = changed(up, down)
     content, kept, more = send(change, kept, jax.random.fold_in(rng, STREAM))
-    message = Message(content, down.known, rest)
-    return joined(own, kept), message, {**metrics, **more}
+    return Message(content, down.known, rest), kept, more
 
-  def received(up, senders, value):
+  def receive_changes(server, up, senders, value):
     changes, senders, value = receive(up.content, senders, value)
     if of_model:
       changes = trees.combine(changes, up.rest)
-    return changes, senders, value
-
-  def aggregate(server, up, senders, value):
-    changes, senders, value = received(up, senders, value)
     mask = _known_mask(changes, server, up.known, rows=1)
-    uploads = _changed(operator.add, changes, server, mask)
-    return method.aggregate(server, uploads, senders), value
+    return _changed(operator.add, changes, server, mask), senders, value
 
   def first(server, own, data, rng):
-    """Return the state of a client that has not sent anything."""
-    if not memory:
-      return own
+    """Return the memory of a client that has not sent anything."""
 
     def change():
+      down = sent(server, own, method.download(server, own))
       rows = stage.prepare_data(server, data)
-      return train(sent(server, own), own, rows, rng)[2]
+      _, up, _ = method.local_update(down.content, own, rows, rng)
+      return changed(up, down)[0]
 
-    return Sender(own, memory(jax.eval_shape(change)))
+    return memory(jax.eval_shape(change))
 
-  def init_client(server, data, rng):
-    return first(server, method.init_client(server, data, rng), data, rng)
-
-  def initialize(server, clients, data):
-    own, kept = split(clients)
-    server, own = begin_stage(server, own, data)
-
-    def again(own, index, count):
+  def again(server, own, data, kept):
+    def of_one(own, index, count):
       rows = data._replace(index=index, count=count)
       return first(server, own, rows, jax.random.key(0))
 
-    after = jax.vmap(again)(own, data.index, data.count)
-    if memory and trees.kinds(after.memory) == trees.kinds(kept):
-      after = after._replace(memory=kept)  # of a change of the same model
-    return server, after
+    after = jax.vmap(of_one)(own, data.index, data.count)
+    # Kept is what is of a change of the same model.
+    return own, kept if trees.kinds(after) == trees.kinds(kept) else after
 
-  def respond(server, clients, up, senders):
-    own, kept = split(clients)
-    # Of such methods nothing is known: their uploads are changes of 0.
-    uploads, senders, _ = received(up, senders, None)
-    return joined(method.respond(server, own, uploads, senders), kept)
-
-  algorithm = method._replace(
-    init_client=init_client,
-    download=lambda server, client: sent(server, split(client)[0]),
-    local_update=local_update,
-    personalize=lambda server, client, data, rng: method.personalize(
-      server, split(client)[0], data, rng
-    ),
-    respond=method.respond and respond,
+  return lifted(
+    stage,
+    server=in_field(field, begin, begins_anew),
+    client=Part(tuple, Sender, first, again) if memory else NOTHING,
+    down=Down(sent, opened),
+    up=Up(send_change, receive_changes),
   )
-  begins_anew = memory or begin_stage is not unchanged
-  stage = stage._replace(
-    algorithm=algorithm, initialize=initialize if begins_anew else unchanged
-  )
-  return with_state(stage, field, begin, aggregate)
 
 
 def known_leaves(

@@ -38,16 +38,11 @@ from jax.interpreters import partial_eval
 from fedjax_pfl.around import banded_noise, gaussian
 from fedjax_pfl.around.exchange import MODEL, exchanging
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import (
-  Client,
-  Senders,
-  Server,
-  Stage,
-  as_aggregated,
-)
+from fedjax_pfl.core.algorithm import Client, Senders, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, PyTree
 from fedjax_pfl.data.client_data import client_of
+from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import init_states, stage_shapes
 
@@ -67,6 +62,7 @@ class Mechanism(NamedTuple):
   expected: float  # n, clients that send
   quantile: float = 0.0  # gamma; 0: the clip stays
   bands: int = 1  # of the noise; 1: independent in every round
+  change: PyTree | None = None  # with several: shapes of what a client changes
 
   @property
   def largest_noise(self) -> float:
@@ -89,19 +85,14 @@ class State(NamedTuple):
   noise: PyTree = ()  # [b - 1, ...] of the rounds before, in deviations
 
 
-def private(
-  stage: Stage, mechanism: Mechanism, change: PyTree | None = None
-) -> Stage:
-  """Return the stage whose server adds noise to the sum of clipped changes.
-
-  change: the shapes of what a client changes, if there are several bands.
-  """
+def private(stage: Stage, mechanism: Mechanism) -> Stage:
+  """Return the stage whose server adds noise to the sum of clipped changes."""
   has_bands = mechanism.bands > 1
-  if has_bands:  # not `unchanged`: its noise begins anew
-    stage = stage._replace(initialize=partial(stage.initialize))
 
   def begin(server, rng, previous):
-    noise = banded_noise.begin(change, mechanism.bands) if has_bands else ()
+    noise = (
+      banded_noise.begin(mechanism.change, mechanism.bands) if has_bands else ()
+    )
     if previous is None:
       return State(jnp.asarray(mechanism.clip, float), noise)
     return previous._replace(noise=noise)  # the clip goes on
@@ -121,7 +112,7 @@ def private(
   def send(change, memory, rng):
     return change, memory, {}
 
-  return exchanging(stage, FIELD, send, receive, begin)
+  return exchanging(stage, FIELD, send, receive, begin, begins_anew=has_bands)
 
 
 def private_mean(
@@ -176,9 +167,9 @@ def check(
         f'{method}, whose server answers each client from single uploads',
         'a method that aggregates a sum: noise in a sum does not hide these',
       )
-    reads_data = stage.algorithm.post_aggregate is not as_aggregated
     begins = lambda *states, own=stage: own.initialize(*states)[0]
-    if reads_data or _depends(begins, (*before, data), [1, 2]):
+    reads_pool = _reads_pool(stage, *states, data)
+    if reads_pool or _depends(begins, (*before, data), [1, 2]):
       raise _refused(
         f'{method}, whose server reads what clients have not sent',
         'a method whose server knows of clients what they send alone',
@@ -222,6 +213,22 @@ def uploads_have_state(
     return stage.algorithm.local_update(down, client, own, key)[1]
 
   return _depends(upload, (server, clients, data), [1])
+
+
+def _reads_pool(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> bool:
+  """Return whether the server reads the examples of clients."""
+  up = messages(stage, server, clients, data).up
+  rows = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[None]), up)
+
+  def aggregate(server, rows, pool):
+    own = data._replace(x=pool[0], y=pool[1])
+    senders = all_send(jnp.zeros(1, int), jnp.ones(1, int), own)
+    senders = senders._replace(rng=jax.random.key(0))
+    return stage.algorithm.aggregate(server, rows, senders)
+
+  return _depends(aggregate, (server, rows, (data.x, data.y)), [2])
 
 
 def _depends(

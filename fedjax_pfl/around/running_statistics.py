@@ -9,8 +9,9 @@ BatchNorm. With 'running' they are averaged over clients, as all leaves.
 from functools import partial
 from typing import NamedTuple
 
+from fedjax_pfl.around.lifted import Down, Part, Up, lifted, replaced
 from fedjax_pfl.core import norm_stats, trees
-from fedjax_pfl.core.algorithm import Client, Stage, unchanged
+from fedjax_pfl.core.algorithm import Client, Stage
 from fedjax_pfl.core.types import Array, Task
 
 
@@ -21,64 +22,47 @@ class Keeper(NamedTuple):
   statistics: dict[str, Array]  # by their paths in the model
 
 
-def kept_by_clients(stages: tuple[Stage, ...], task: Task) -> tuple[Stage, ...]:
-  """Return the method without running statistics in its messages.
+def kept_by_clients(stage: Stage, task: Task) -> Stage:
+  """Return the stage without running statistics in its messages.
 
   A client begins with mean 0 and variance 1. Those of the server stay so, and
   its model is no model to evaluate. Where a method keeps models of its own,
   these have their own statistics.
   """
+  method, put = stage.algorithm, norm_stats.put_into
   names = norm_stats.names_of(task.is_head)
-  return tuple(_kept(stage, names) for stage in stages)
-
-
-def _kept(stage: Stage, names: list[str]) -> Stage:
-  method, begin, put = stage.algorithm, stage.initialize, norm_stats.put_into
   found_in = partial(norm_stats.found_in, names=names)
 
-  def init_client(server, data, rng):
-    return Keeper(method.init_client(server, data, rng), found_in(server))
+  def begin(server, own, data, rng):
+    return found_in(server)
 
-  def download(server, client):
-    return norm_stats.learned(method.download(server, client.own))
+  def again(server, own, data, statistics):
+    return put(own, statistics), statistics
 
-  def local_update(down, client, data, rng):
-    down = put(down, client.statistics)
-    own, up, metrics = method.local_update(down, client.own, data, rng)
-    sent, old = found_in(up), client.statistics
-    kept = {name: sent.get(name, old[name]) for name in old}
-    return Keeper(own, kept), norm_stats.learned(up), metrics
+  def sent(server, own, down):
+    return norm_stats.learned(down)
 
-  def whole(server, up, senders):
-    """Return uploads in which the server's values stand for what is missing."""
-    return put(up, trees.repeated(found_in(server), len(senders.ids)))
+  def send(up, message, statistics, rng):
+    found = found_in(up)
+    kept = {name: found.get(name, old) for name, old in statistics.items()}
+    return norm_stats.learned(up), kept, {}
 
-  def aggregate(server, up, senders):
-    return method.aggregate(server, whole(server, up, senders), senders)
-
-  def respond(server, clients, up, senders):
-    up = whole(server, up, senders)
-    own = method.respond(server, clients.own, up, senders)
-    return clients._replace(own=own)
+  def receive(server, up, senders, kept):
+    """Let the server's values stand for what is missing."""
+    return (
+      put(up, trees.repeated(found_in(server), len(senders.ids))),
+      senders,
+      kept,
+    )
 
   def personalize(server, client, data, rng):
     server = put(server, client.statistics)
     return method.personalize(server, client.own, data, rng)
 
-  def initialize(server, clients, data):
-    server, own = begin(server, clients.own, data)
-    return server, Keeper(put(own, clients.statistics), clients.statistics)
-
-  algorithm = method._replace(
-    init_client=init_client,
-    download=download,
-    local_update=local_update,
-    aggregate=aggregate,
-    personalize=personalize,
-    respond=method.respond and respond,
-    global_model=None,
+  stage = lifted(
+    stage,
+    client=Part(tuple, Keeper, begin, again),
+    down=Down(sent, put),
+    up=Up(send, receive),
   )
-  stage = stage._replace(algorithm=algorithm)
-  if stage.initialize is unchanged:
-    return stage
-  return stage._replace(initialize=initialize)
+  return replaced(stage, personalize=personalize, global_model=None)

@@ -27,8 +27,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from fedjax_pfl.around.lifted import in_field, lifted
 from fedjax_pfl.core import norm_stats, rules
-from fedjax_pfl.core.algorithm import Stage, with_state
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Params
 
@@ -91,15 +92,13 @@ def step(
 
 
 def optimised(
-  stages: tuple[Stage, ...], optimiser: ServerOptimiser
-) -> tuple[Stage, ...]:
-  """Return the method with a server that takes steps of this optimiser."""
+  stage: Stage, optimiser: ServerOptimiser, alone: bool = True
+) -> Stage:
+  """Return the stage with a server that takes steps of this optimiser.
+
+  alone: whether the method has no other stage; of several one averages models.
+  """
   rules.check(optimiser, RULES)
-  alone = len(stages) == 1  # of several one averages models
-  return tuple(_optimised(stage, optimiser, alone) for stage in stages)
-
-
-def _optimised(stage: Stage, optimiser: ServerOptimiser, alone: bool) -> Stage:
   method = stage.algorithm
 
   def begin(server, rng, previous):
@@ -119,12 +118,19 @@ def _optimised(stage: Stage, optimiser: ServerOptimiser, alone: bool) -> Stage:
       cause='a setting of another experiment',
     )
 
-  def aggregate(server, up, senders, state):
-    after = method.aggregate(server, up, senders)
-    leaves = map(jax.tree.leaves, (after.params, server.params))
+  kept = in_field(FIELD, begin)
+
+  def aggregate(server, up, senders):
+    own, state = kept.split(server)
+    after = method.aggregate(own, up, senders)
+    leaves = map(jax.tree.leaves, (after.params, own.params))
     if alone and all(map(operator.is_, *leaves)):
       refuse()
-    params, state = step(optimiser, server.params, after.params, state)
-    return after._replace(params=params), state
+    params, state = step(optimiser, own.params, after.params, state)
+    return kept.join(after._replace(params=params), state)
 
-  return with_state(stage, FIELD, begin, aggregate)
+  stage = lifted(stage, server=kept)
+  algorithm = stage.algorithm._replace(
+    aggregate=aggregate
+  )  # no wraps: its page
+  return stage._replace(algorithm=algorithm)  # shows this source

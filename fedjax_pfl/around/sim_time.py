@@ -55,14 +55,12 @@ class Timing(NamedTuple):
     """Return the share of its steps that each client does in a stage: [K]."""
     return self.works[place] if self.works else None
 
-  def around(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return the stages, in buffers if the run has a schedule."""
+  @property
+  def buffers(self) -> buffers.Buffers | None:
+    """Return the buffers of the run, if it has any."""
     if self.schedule is None:
-      return stages
-    return tuple(
-      buffers.buffered(stage, self.schedule, len(self.speeds))
-      for stage in stages
-    )
+      return None
+    return buffers.Buffers(self.schedule, len(self.speeds))
 
   def advance(
     self,

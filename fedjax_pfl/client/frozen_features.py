@@ -48,22 +48,3 @@ def head_averaging(
 def is_exact(task: Task) -> bool:
   """Return whether features computed once are those of every step."""
   return task.batch_independent and task.augment is task.normalise
-
-
-def note(task: Task, is_cached: bool) -> str:
-  """Return the sentence that a run logs as the stage begins."""
-  if is_cached and is_exact(task):
-    where = 'computed once, exactly'
-  elif is_cached:
-    where = (
-      'computed once, of images that are not augmented: not what the paper '
-      'does (hp.cache)'
-    )
-  else:
-    reason = 'hp.cache=never'
-    if not task.batch_independent:
-      reason = 'a layer depends on the batch'
-    elif task.augment is not task.normalise:
-      reason = 'images are augmented'
-    where = f'computed anew in every step: {reason}'
-  return f'classifier: features of images are {where}.'

@@ -1,13 +1,10 @@
 """The two records of a federated method: `Algorithm` and `Stage`.
 
 Server, Client, Down, Up and View are pytrees of the method. Of these the engine
-reads only the clock `server.round`. `with_state` adds a field to the server
-that the method does not see.
+reads only the clock `server.round`.
 """
 
-from collections import namedtuple
 from collections.abc import Callable
-from functools import cache, wraps
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -53,6 +50,7 @@ class Senders(NamedTuple):
   shares: int = 1  # devices over which the rows are divided
   factor: float = 1.0  # scales sums when one row represents several clients
   rng: Key | None = None  # of the server in this round
+  pool: tuple[Array, Array] = ()  # inputs and labels of all clients together
 
   def mean(self, uploads: Up, weights: Array) -> PyTree:
     """Return sum_c a_c x_c / sum_c a_c over the clients that sent."""
@@ -76,11 +74,6 @@ class Senders(NamedTuple):
 
 
 # What most methods have; the engine knows some of them by their identity.
-
-
-def as_aggregated(server: Server, data: ClientData, rng: Key) -> Server:
-  """Return the server as it is after the mean."""
-  return server
 
 
 def unchanged(
@@ -116,9 +109,6 @@ class Algorithm(NamedTuple):
       which the client is evaluated, from its training data alone.
     predict: (view, x, mask) -> logits [B, Y] of inputs [B, ...]; mask [B] is 0
       for padding.
-    post_aggregate: (server, data, rng) -> server, after `aggregate`, with the
-      training data of all K clients (index [K, N]); also in a round in which
-      all clients fail, so that nothing of it may depend on the uploads.
     respond: (server, clients, up, senders) -> clients, at the end of a round:
       what the server keeps for each of the senders [C, ...] until it sends
       that in the next download. Each may depend on the uploads of all. A client
@@ -143,7 +133,6 @@ class Algorithm(NamedTuple):
   aggregate: Callable[[Server, Up, Senders], Server]
   personalize: Callable[[Server, Client, ClientData, Key], dict[str, View]]
   predict: Callable[[View, Array, Array], Array]
-  post_aggregate: Callable[[Server, ClientData, Key], Server] = as_aggregated
   respond: Callable[[Server, Client, Up, Senders], Client] | None = None
   global_model: Callable[[Server], View] | None = None
 
@@ -182,9 +171,6 @@ class Stage(NamedTuple):
     initial_broadcast: server -> the part of each download that does not change
       in this stage; it is sent once, to all clients.
     full_participation: whether all K clients take part in every round.
-    knows_seed: whether the functions hold the seed of the run in addition to
-      their keys; a program compiled for one seed is then not used for another.
-    note: a sentence that a run logs as the stage begins.
     keep_best: the models that clients keep of their best rounds, if any.
 
   >>> fedavg = pfl.algorithm('fedavg')
@@ -204,81 +190,4 @@ class Stage(NamedTuple):
   prepare_data: Callable[[Server, ClientData], ClientData] = as_stored
   initial_broadcast: Callable[[Server], PyTree] = lambda server: ()
   full_participation: bool = False
-  knows_seed: bool = False
-  note: str = ''
   keep_best: KeepBest | None = None
-
-
-# ---- One more field for the state of the server, around any method -----------
-
-# Functions of an `Algorithm` whose first argument is the server.
-SERVED = 'init_client', 'download', 'personalize', 'respond', 'global_model'
-# The engine knows these by their identity.
-NOTHING = None, as_aggregated, as_stored, unchanged
-
-
-def with_state(
-  stage: Stage, field: str, begin: Callable, aggregate: Callable
-) -> Stage:
-  """Return the stage whose server has one more field, of this name.
-
-  begin: (server, rng, previous) -> its value as the rounds begin. `rng` is that
-  of `init_server`; in a later stage it is None, and `previous` is the value
-  with which the stage before ended.
-  aggregate: (server, up, senders, value) -> (server, value).
-  """
-  method = stage.algorithm
-
-  def init_server(rng):
-    server = method.init_server(rng)
-    return _joined(server, field, begin(server, rng, None))
-
-  @wraps(aggregate)  # whose source the page of a method shows
-  def aggregate_both(server, up, senders):
-    after, value = aggregate(_own(server), up, senders, server[-1])
-    return _joined(after, field, value)
-
-  def post_aggregate(server, data, rng):
-    after = method.post_aggregate(_own(server), data, rng)
-    return _joined(after, field, server[-1])
-
-  def initialize(server, clients, data):
-    previous = server[-1]
-    server, clients = stage.initialize(_own(server), clients, data)
-    return _joined(server, field, begin(server, None, previous)), clients
-
-  def wrapped(function, of_joined=None):
-    """Return the function of the joined server; what does nothing stays."""
-    if function in NOTHING:
-      return function
-    of_own = lambda server, *args: function(_own(server), *args)
-    return wraps(function)(of_joined or of_own)
-
-  algorithm = method._replace(
-    init_server=init_server,
-    aggregate=aggregate_both,
-    post_aggregate=wrapped(method.post_aggregate, post_aggregate),
-    **{name: wrapped(getattr(method, name)) for name in SERVED},
-  )
-  return stage._replace(
-    algorithm=algorithm,
-    initialize=wrapped(stage.initialize, initialize),
-    prepare_data=wrapped(stage.prepare_data),
-    initial_broadcast=wrapped(stage.initial_broadcast),
-  )
-
-
-@cache
-def _record(kind: type, field: str) -> type:
-  """Return the record of a method's server with one more field."""
-  joined = namedtuple(kind.__name__, (*kind._fields, field))
-  joined.of_method = kind
-  return joined
-
-
-def _joined(server: Server, field: str, value: PyTree) -> Server:
-  return _record(type(server), field)(*server, value)
-
-
-def _own(server: Server) -> Server:
-  return type(server).of_method(*server[:-1])

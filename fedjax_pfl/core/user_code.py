@@ -24,7 +24,8 @@ NAME = re.compile(
 )
 FORM = 'FILE.py:NAME'
 # Fields of a config that may name code; that of `metrics` is a tuple.
-FIELDS = ('algorithm', 'model', 'loss', 'metrics', 'partition', 'sampling')
+FIELDS = ('algorithm', 'around', 'model', 'loss', 'metrics', 'partition')
+FIELDS += ('sampling',)
 
 
 class UserCode(str):
@@ -50,8 +51,8 @@ def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
   Only for configs of your own: those of a run directory may be anybody's.
 
   Args:
-    config: fields of a config by name; `algorithm`, `model`, `loss`,
-      `metrics`, `partition` and `sampling` may be 'FILE.py:NAME'
+    config: fields of a config by name; `algorithm`, `around`, `model`,
+      `loss`, `metrics`, `partition` and `sampling` may be 'FILE.py:NAME'
       (docs/howto/own_*.md).
 
   Returns:

@@ -229,7 +229,7 @@ def run_round(
   )
   real = deal.ids[: deal.size], deal.count[: deal.size]
   senders = all_send(*_on_all(real, mesh), data, mesh.size)
-  server = server_update(algorithm, server, uploads, senders, data, key)
+  server = server_update(algorithm, server, uploads, senders, key)
   if algorithm.respond is not None:
     own = trees.gather(divided, senders.ids)
     own = algorithm.respond(server, own, uploads, senders)

@@ -70,8 +70,9 @@ def all_send(
   ids: Array, counts: Array, data: ClientData, shares: int = 1
 ) -> Senders:
   """Return the senders of a cohort [C] in which no client fails."""
-  num_clients = data.count.shape[0]
-  return Senders(ids, counts, jnp.ones(ids.shape, bool), num_clients, shares)
+  has_sent, num_clients = jnp.ones(ids.shape, bool), data.count.shape[0]
+  pool = data.x, data.y
+  return Senders(ids, counts, has_sent, num_clients, shares, pool=pool)
 
 
 def server_update(
@@ -79,12 +80,10 @@ def server_update(
   server: Server,
   uploads: Up,
   senders: Senders,
-  data: ClientData,
   key: Key,
 ) -> Server:
   """Return the server after the uploads [C, ...]; its key is that of id K."""
   round_key = jax.random.fold_in(key, server.round)
   server_key = jax.random.fold_in(round_key, senders.num_clients)
   senders = senders._replace(rng=server_key)
-  server = algorithm.aggregate(server, uploads, senders)
-  return algorithm.post_aggregate(server, data, server_key)
+  return algorithm.aggregate(server, uploads, senders)

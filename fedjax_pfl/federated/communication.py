@@ -57,11 +57,13 @@ def messages(
 
 def sizes_of(shapes: Messages) -> Communication:
   """Return the bytes of messages."""
-  state, up, down, initial = map(_bytes, shapes)
+  state, up, down, initial = map(num_bytes, shapes)
   return Communication(state, up, down - initial, initial)
 
 
-def _bytes(tree: PyTree) -> int:
+def num_bytes(tree: PyTree) -> int:
+  """Return the bytes of a message that crosses the network."""
+
   def is_counted(node):
     return isinstance(node, Counted)
 

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.cohort import gather
@@ -93,28 +92,6 @@ def write_rows(clients: Client, places: np.ndarray, rows: Client) -> None:
     jax.tree.leaves(clients), jax.tree.leaves(rows), strict=True
   ):
     leaf[places] = np.asarray(own)
-
-
-def check_stages(stages: tuple[Stage, ...], data: ClientData) -> None:
-  """Raise BadInput if a method's server reads the rows of all clients."""
-
-  def trace(algorithm, x, y, key):
-    rows = _without_rows(x, y, data.index.shape)
-    return algorithm.post_aggregate(algorithm.init_server(key), rows, key)
-
-  for stage in stages:
-    traced = partial(trace, stage.algorithm)
-    try:
-      jax.eval_shape(traced, data.x, data.y, jax.random.key(0))
-    except (TypeError, AttributeError) as error:
-      raise bad_input(
-        'clients_placement',
-        got='host',
-        expected='device for this method: after every round its server reads '
-        'the examples of all clients',
-        choices=['device'],
-        cause=f'stage {stage.name}: {str(error).splitlines()[0][:80]}',
-      ) from error
 
 
 def _without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:

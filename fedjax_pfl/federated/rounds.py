@@ -1,7 +1,7 @@
 """The federated round: one compiled function on stacked pytrees.
 
   gather the cohort's rows -> local_update of every client -> aggregate
-  -> post_aggregate -> respond to the cohort -> scatter the rows
+  -> respond to the cohort -> scatter the rows
 
 It does not depend on the algorithm. Up to rounding, results depend neither on
 the order of the cohort, nor on the chunk, nor on the padding.
@@ -253,7 +253,7 @@ def train_cohort(
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
   senders = all_send(cohort.ids, cohort.count, data)
-  server = server_update(algorithm, server, uploads, senders, data, key)
+  server = server_update(algorithm, server, uploads, senders, key)
   if algorithm.respond is not None:
     rows = algorithm.respond(server, rows, uploads, senders)
   metrics = trees.gather(metrics, position)
@@ -278,14 +278,11 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
         results.append(update(trees.gather(cohort, position)))
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
 
-  def update_server(function, *args):
+  def aggregate(*args):
     with _named('server', name, server):
-      return function(*args)
+      return algorithm.aggregate(*args)
 
-  named = algorithm._replace(
-    aggregate=partial(update_server, algorithm.aggregate),
-    post_aggregate=partial(update_server, algorithm.post_aggregate),
-  )
+  named = algorithm._replace(aggregate=aggregate)
   return _round(named, loop, server, clients, jnp.asarray(ids), data, key)
 
 

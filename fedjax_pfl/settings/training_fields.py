@@ -121,6 +121,7 @@ class TrainingSettings:
     compression: of what clients send; none: as it is
     compression_levels: of qsgd, beside 0 and the sign: 7 are 4 bits a number
     compression_share: of topk: which part of the numbers of a leaf is sent
+    around: a wrapper of your own around the method
     server_data_fraction: share of all training examples that the server trains
       on
     server_trainable: what the server trains, for an epoch a round; or body
@@ -204,6 +205,7 @@ class TrainingSettings:
       '(0, 1]', 'a percentage, or a number of coordinates', 'a share'
     ),
   )
+  around: str = field('', or_code(Rule(lambda value: value == '', 'nothing')))
   server_data_fraction: float = field(
     0.0, rules.share('a percentage, or a number of examples')
   )

@@ -33,13 +33,14 @@ def build_blank(settings: Settings) -> Experiment:
   """
   data, shape = settings.data, peek_shape(settings.data)
   task = build_task(settings, shape)
-  stages, budget = stages_and_budget(settings, task, shape, lambda text: None)
+  _, budget = stages_and_budget(settings, task, shape, lambda text: None)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = examples_of(data, stand_in(data.dataset, shape))
   found = build_data(settings, lambda text: None, dataset)
   sampler = make_sampler(settings, np.asarray(found.train.count))
-  return Experiment(settings, *found, task, stages, sampler, privacy=budget)
+  own = Experiment(settings, *found, task, (), sampler, privacy=budget)
+  return own._replace(stages=own.stages_of(settings))
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

@@ -53,12 +53,24 @@ class Experiment(NamedTuple):
   privacy: Any = None  # a `Budget`, if uploads are clipped and noised
   timing: Any = None  # a `Timing`, if time is simulated
 
+  @property
+  def known(self) -> dict[str, Any]:
+    """Return what goes around the method, beside what settings say."""
+    return {
+      'budget': self.privacy,
+      'sampler': self.sampler,
+      'timing': self.timing,
+    }
+
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""
-    stages = build_method.make_stages(settings, self.task)
-    for own in filter(None, (self.privacy, self.timing)):
-      stages = own.around(stages)
-    return stages
+    return build_method.make_stages(settings, self.task, **self.known)
+
+  @property
+  def holds_seed(self) -> bool:
+    """Return whether its functions hold what follows from the seed."""
+    how = build_method.around_of(self.settings, self.task, **self.known)
+    return how.holds_seed
 
   @property
   def rounds(self) -> int:
@@ -143,20 +155,14 @@ def build_experiment(
   data = build_data(settings, log)
   for stage in stages:
     stage.validate_clients(data.train)
-  if settings.system.clients_placement == 'host':
-    from fedjax_pfl.federated import host_offload
-
-    host_offload.check_stages(stages, data.train)
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
   sampler = build_method.make_sampler(settings, np.asarray(data.train.count))
   times = build_timing(settings, stages, data.train, log)
-  if times:
-    stages = times.around(stages)
-    if times.schedule:
-      sampler = sampling.scheduled(times.schedule.cohorts)
-  whole = Experiment(settings, *data, task, stages, sampler)
-  return placed(whole._replace(metrics=metrics, privacy=budget, timing=times))
+  if times and times.schedule:
+    sampler = sampling.scheduled(times.schedule.cohorts)
+  known = {'metrics': metrics, 'privacy': budget, 'timing': times}
+  return completed(Experiment(settings, *data, task, (), sampler, **known))
 
 
 def stages_and_budget(
@@ -173,7 +179,7 @@ def stages_and_budget(
   from fedjax_pfl.training import privacy_budget
 
   budget = privacy_budget.make_budget(settings, stages, quick, shape, log)
-  return budget.around(stages), budget
+  return build_method.make_stages(settings, task, budget=budget), budget
 
 
 def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
@@ -228,6 +234,12 @@ def check_alone(system: SystemSettings) -> None:
       choices=['devices=1, in one process', f'no {name}'],
       cause='two ways to save memory or time that do not go together',
     )
+
+
+def completed(experiment: Experiment) -> Experiment:
+  """Return the experiment with its stages, and clients in their place."""
+  stages = experiment.stages_of(experiment.settings)
+  return placed(experiment._replace(stages=stages))
 
 
 def placed(experiment: Experiment) -> Experiment:

@@ -1,13 +1,20 @@
 """From a config to its task, its stages and its sampler.
 
-Around a method go, from the inside: the server's optimiser, clients that keep
-running statistics, compression, training on the server's own data. What holds
-more than its settings comes later (`Experiment.stages_of`).
+The settings become the records of around/chain.py, which puts them around the
+method.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.compression import Compression
+from fedjax_pfl.around.failures import Failures
+from fedjax_pfl.around.server_optimiser import ServerOptimiser
+from fedjax_pfl.around.server_training import ServerTraining
 from fedjax_pfl.client import optimisers, personalization
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
@@ -15,7 +22,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_int
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
-from fedjax_pfl.core.user_code import call, is_code, value_of
+from fedjax_pfl.core.user_code import call, describe, is_code, value_of
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import find_recipe, make_transforms
@@ -84,14 +91,34 @@ def outline_stages(settings: Settings) -> tuple[Stage, ...]:
   return build_stages(settings, outline(task))
 
 
-def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
+def make_stages(
+  settings: Settings, task: Task, **known: Any
+) -> tuple[Stage, ...]:
   """Return the stages of a config that `build_stages` has checked.
 
-  Its numbers may be traced: see settings/validate.py.
+  Its numbers may be traced: see settings/validate.py. What is `known` beside
+  the settings, `around_of` takes.
   """
-  module, training = algorithms.load(settings.algorithm), settings.training
+  module = algorithms.load(settings.algorithm)
+  finetune = personalization.Finetuning(**vars(settings.finetune))
+  local = local_training_of(settings)
+  hp = module.HParams(train=local, finetune=finetune, **settings.hp)
+  if hasattr(module, 'check_start'):
+    module.check_start(hp, settings.init_from)
+  if task.num_labels > 1:
+    scoring = settings.evaluation.scoring
+    build_checks.check_tokens(settings.algorithm, module, scoring)
+  stages = module.build(task, hp)
+  if type(stages) is not tuple or {*map(type, stages)} != {Stage}:
+    return stages  # of the user's own: build_checks.py refuses it
+  return around(stages, around_of(settings, task, **known))
+
+
+def local_training_of(settings: Settings) -> LocalTraining:
+  """Return what a client does in a round."""
+  training = settings.training
   rounds = training.num_rounds
-  local = LocalTraining(
+  return LocalTraining(
     rounds=rounds,
     epochs=training.local_epochs,
     batch_size=training.batch_size,
@@ -104,49 +131,72 @@ def make_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
     clip_norm=training.clip_norm,
     aggregation=training.aggregation,
   )
-  finetune = personalization.Finetuning(**vars(settings.finetune))
-  hp = module.HParams(train=local, finetune=finetune, **settings.hp)
-  if hasattr(module, 'check_start'):
-    module.check_start(hp, settings.init_from)
-  if task.num_labels > 1:
-    scoring = settings.evaluation.scoring
-    build_checks.check_tokens(settings.algorithm, module, scoring)
-  stages = module.build(task, hp)
-  if training.server_optimizer != 'none':
-    from fedjax_pfl.around import server_optimiser
 
-    how = server_optimiser.ServerOptimiser(
-      training.server_optimizer,
-      training.server_learning_rate,
-      training.server_momentum,
+
+def around_of(
+  settings: Settings,
+  task: Task,
+  *,
+  budget: Any = None,
+  sampler: sampling.Sampler | None = None,
+  timing: Any = None,
+) -> Around:
+  """Return what goes around the method.
+
+  Without the budget of a private run, the sampler or the simulated time it is
+  what can be said before these: no noise, clients that do not fail, no buffers.
+  """
+  own, how = settings.training, {}
+  if own.around:
+    how['own'] = own_wrapper(own.around)
+  if own.server_optimizer != 'none':
+    how['server_optimiser'] = ServerOptimiser(
+      own.server_optimizer, own.server_learning_rate, own.server_momentum
     )
-    stages = server_optimiser.optimised(stages, how)
   if settings.model.norm_statistics == 'running_local':
-    from fedjax_pfl.around import running_statistics
-
-    stages = running_statistics.kept_by_clients(stages, task)
-  if training.compression != 'none':
-    from fedjax_pfl.around import compression
-
-    how = compression.Compression(
-      training.compression,
-      training.compression_levels,
-      training.compression_share,
+    how['keeps_statistics'] = task
+  if own.compression != 'none':
+    how['compression'] = Compression(
+      own.compression, own.compression_levels, own.compression_share
     )
-    # What is clipped is what arrives.
-    stages = compression.compressed(stages, how, decoded=settings.dp.clip > 0)
-  if not training.server_data_fraction:
-    return stages
-  from fedjax_pfl.around import server_training
+  if budget:
+    how['privacy'] = budget.mechanisms()
+  if sampler:
+    how['failures'] = Failures(
+      own.dropout_rate,
+      settings.system.on_divergence == 'exclude',
+      sampler.joining,
+      is_private=settings.dp.clip > 0,
+      has_deadline=own.deadline > 0,
+    )
+  if own.server_data_fraction:
+    how['server_training'] = ServerTraining(
+      task,
+      local_training_of(settings),
+      own.server_data_fraction,
+      own.server_trainable,
+      settings.seed,
+    )
+  return Around(**how, buffers=timing and timing.buffers)
 
-  return server_training.share(
-    stages,
-    task,
-    local,
-    fraction=training.server_data_fraction,
-    part=training.server_trainable,
-    seed=settings.seed,
-  )
+
+def own_wrapper(name: str) -> Callable[[Stage], Stage]:
+  """Return the user's own function from a stage to a stage."""
+
+  def wrap(stage):
+    code = value_of('around', name)
+    cause = 'a mistake in it: it is called with each stage of the method'
+    wrapped = call('around', lambda: code(stage), of=code, cause=cause)
+    if isinstance(wrapped, Stage):
+      return wrapped
+    raise bad_input(
+      'around',
+      got=f'{describe(wrapped)} from {name}',
+      expected='a function that returns a stage: stage._replace(algorithm=..)',
+      cause='a function without its return, or the algorithm of the stage',
+    )
+
+  return wrap
 
 
 def make_sampler(

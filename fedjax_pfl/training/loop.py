@@ -141,8 +141,6 @@ def run_rounds(training: Training) -> Training:
       if keep_best and training.done == place.first:
         # The models with which the stage begins are candidates.
         training, _ = evaluate(training, place, [keep_best.view])
-      if training.done < place.last and place.stage.note:
-        progress.log(place.stage.note)
       if training.done < place.last:
         bar.say(f'compiling the rounds of {place.stage.name}')
       while training.done < place.last:

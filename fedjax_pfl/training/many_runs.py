@@ -156,11 +156,10 @@ def share_programs(
   """
   groups: dict[tuple, list[int]] = {}
   for place, experiment in enumerate(experiments):
-    knows_seed = any(stage.knows_seed for stage in experiment.stages)
     key = (
       static_key(experiment.settings),
       experiment.placement.num_devices,
-      place if knows_seed else None,
+      place if experiment.holds_seed else None,
     )
     groups.setdefault(key, []).append(place)
   shared = []

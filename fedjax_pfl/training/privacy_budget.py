@@ -1,6 +1,5 @@
 """The privacy of a run: its noise, and what its rounds spend."""
 
-import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,17 +26,14 @@ class Budget(NamedTuple):
   changes: tuple[PyTree, ...]  # of each stage: shapes of what a client changes
   senders: tuple[float, ...]  # of each stage: clients that do not drop out
 
-  def around(self, stages: tuple[Stage, ...]) -> tuple[Stage, ...]:
-    """Return the method with this noise."""
-    each = zip(stages, self.mechanisms(), self.changes, strict=True)
-    return tuple(itertools.starmap(privacy.private, each))
-
   def mechanisms(self) -> list[privacy.Mechanism]:
     """Return what each stage does to uploads."""
-    dp, pairs = self.dp, zip(self.plan, self.senders, strict=True)
+    dp, each = self.dp, zip(self.plan, self.senders, self.changes, strict=True)
     return [
-      privacy.Mechanism(dp.clip, self.noise, n, dp.clip_quantile, rounds.bands)
-      for rounds, n in pairs
+      privacy.Mechanism(
+        dp.clip, self.noise, n, dp.clip_quantile, rounds.bands, change
+      )
+      for rounds, n, change in each
     ]
 
   def spent(self, done: int) -> float:
@@ -93,17 +89,19 @@ def make_budget(
   budget = Budget(dp, plan, noise, (None,) * len(stages), senders)
   _check_count(budget)
   independent = tuple(rounds._replace(bands=1) for rounds in plan)
-  around = budget._replace(plan=independent).around
+  alone = budget._replace(plan=independent)
   # By the names of a method's uploads; what arrives of them is the same.
-  plain = make_stages(replace(settings, compression='none'), task)
+  plain = replace(settings, compression='none')
   unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
-  whole = privacy.check(around(plain), shapes, name, unfit)
+  private = make_stages(plain, task, budget=alone)
+  whole = privacy.check(private, shapes, name, unfit)
   for sentence in _sentences(budget, settings.data.num_seen_clients, whole):
     log(sentence)
   if dp.bands == 1:
     return budget
   # The server keeps noise of these shapes.
-  changes = privacy.changes_of(around(make_stages(settings, task)), shapes)
+  private = make_stages(settings, task, budget=alone)
+  changes = privacy.changes_of(private, shapes)
   return budget._replace(changes=tuple(changes))
 
 

@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.around.failures import with_failures
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import target
@@ -82,19 +81,10 @@ class Program:
 
   def _algorithm(self, place: int, numbers: Mapping[str, Any], server: Server):
     """Return the algorithm of a round; it counts bytes while it is traced."""
-    settings = self.experiment.settings
     stage, self._bytes[place] = count_in_trace(
       self.stages(numbers)[place], server
     )
-    training = settings.training
-    algorithm = with_failures(
-      stage,
-      training.dropout_rate,
-      settings.system.on_divergence == 'exclude',
-      self.experiment.sampler.joining,
-      is_private=settings.dp.clip > 0,
-      has_deadline=training.deadline > 0,
-    ).algorithm
+    algorithm = stage.algorithm
 
     def local_update(*args):
       client, up, metrics = algorithm.local_update(*args)

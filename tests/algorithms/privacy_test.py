@@ -21,7 +21,7 @@ from helpers import (
   make_data,
   make_task,
 )
-from small_runs import TASK, make_experiment, make_settings
+from small_runs import make_experiment, make_settings
 from small_runs import models_of as models_saved
 
 from fedjax_pfl.algorithms import load
@@ -33,7 +33,6 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.loop import run_rounds
@@ -87,11 +86,14 @@ def experiments_of(poisoned, name, **changes):
   settings = parse_config(
     make_settings(**{**SETTINGS, 'algorithm': name, **changes})
   )
-  stages = tuple(
-    stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
-    for stage in build_stages(settings, TASK)
-  )
-  return [one._replace(settings=settings, stages=stages) for one in poisoned]
+  found = []
+  for one in poisoned:
+    stages = tuple(
+      stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
+      for stage in one.stages_of(settings)
+    )
+    found.append(one._replace(settings=settings, stages=stages))
+  return found
 
 
 def run(experiments, folder, program=None):

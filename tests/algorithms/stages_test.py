@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 @pytest.mark.long
 def test_full_participation_prepared_data_and_initial_broadcast(
-  tmp_path, capsys
+  tmp_path,
 ):
   experiment = make_experiment(rounds=2, log_every=1, save_clients=())
   (stage,) = experiment.stages
@@ -30,11 +30,9 @@ def test_full_participation_prepared_data_and_initial_broadcast(
     full_participation=True,
     initial_broadcast=lambda server: server.params['body'],
     prepare_data=prepare_data,
-    note='Everyone has one batch.',
   )
   train(experiment._replace(stages=(stage,)), tmp_path)
   assert prepared == [0]
-  assert 'Everyone has one batch.' in capsys.readouterr().out
   lines = run_dir.load_metrics(tmp_path)
   assert [line['num_steps'] for line in lines] == [1, 1]
   params = jax.eval_shape(lambda: TASK.init(jax.random.key(0)))

@@ -71,7 +71,11 @@ def test_each_stage_begins_its_noise_anew():
   data, mechanisms = make_data(), (plain, plain._replace(bands=3))
   independent = tuple(privacy.private(stage, plain) for stage in stages)
   changes = privacy.changes_of(independent, data)
-  own = tuple(map(privacy.private, stages, mechanisms, changes))
+  each = zip(stages, mechanisms, changes, strict=True)
+  own = tuple(
+    privacy.private(stage, how._replace(change=change))
+    for stage, how, change in each
+  )
   privacy.check(own, data, 'feddbe')
   past = play(own, data, rounds=1)[0].privacy.noise
   for leaf in jax.tree.leaves(past):
@@ -82,6 +86,6 @@ def test_a_method_that_sends_nothing_has_no_noise():
   (stage,), data = build('local_only'), make_data()
   plain = privacy.Mechanism(0.3, 1.0, expected=4.0)
   (changes,) = privacy.changes_of([privacy.private(stage, plain)], data)
-  stage = privacy.private(stage, plain._replace(bands=3), changes)
+  stage = privacy.private(stage, plain._replace(bands=3, change=changes))
   server, *_ = play([stage], data, rounds=1)
   assert not jax.tree.leaves(server.privacy.noise)

@@ -15,6 +15,7 @@ from helpers import (
 )
 
 from fedjax_pfl.around.buffers import (
+  Buffers,
   Schedule,
   buffered,
   check_method,
@@ -63,7 +64,7 @@ def test_without_staleness_it_is_the_method():
   (stage,) = build('fedper', train=TRAIN)
   cohorts = np.array([[0, 3, 4], [1, 4, 5]])
   schedule = Schedule(cohorts, np.zeros_like(cohorts), np.arange(2.0))
-  own = buffered(stage, schedule, K)
+  own = buffered(stage, Buffers(schedule, K))
   states, wanted = (begin(one, DATA, KEY(1)) for one in (own, stage))
   for cohort in jnp.asarray(cohorts):
     *states, _ = round_of(own)(*states, cohort, DATA, KEY(2))
@@ -74,7 +75,7 @@ def test_without_staleness_it_is_the_method():
 def test_what_is_sent_once_is_that_of_the_method():
   (stage,) = build('partial', frozen='body/bias')
   schedule = Schedule(np.zeros((1, 1), int), np.zeros((1, 1), int), np.ones(1))
-  server, _ = begin(own := buffered(stage, schedule, K), DATA, KEY(0))
+  server, _ = begin(own := buffered(stage, Buffers(schedule, K)), DATA, KEY(0))
   sent = own.initial_broadcast(server)
   assert_close(sent, stage.initial_broadcast(server.own))
   assert jax.tree.leaves(sent)
@@ -85,7 +86,8 @@ def test_a_late_change_is_of_its_version_and_scaled():
   (stage,) = build('fedavg', train=UNIFORM)
   cohorts = np.array([[0, 3], [4, 1], [5, 4]])
   staleness = np.array([[0, 0], [1, 1], [0, 2]])
-  own = buffered(stage, Schedule(cohorts, staleness, np.arange(3.0)), K)
+  schedule = Schedule(cohorts, staleness, np.arange(3.0))
+  own = buffered(stage, Buffers(schedule, K))
   server, clients = begin(own, DATA, KEY(1))
   plain = begin(stage, DATA, KEY(1))[0]
   versions = [plain.params]

@@ -17,13 +17,13 @@ from helpers import (
   normal,
   refused,
   round_of,
+  with_failures,
 )
 from small_runs import make_experiment, models_of, record, restored
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.around import accountant, gaussian, privacy
 from fedjax_pfl.around.accountant import Rounds
-from fedjax_pfl.around.failures import with_failures
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import JOINED, Senders
 from fedjax_pfl.federated.cohort import client_update, gather

@@ -18,13 +18,15 @@ from helpers import (
   normal,
   play,
   round_of,
+  with_failures,
 )
 from on_the_host import play_both
 
 from fedjax_pfl.around import compression, privacy
-from fedjax_pfl.around.compression import Compression, compressed
-from fedjax_pfl.around.failures import with_failures
-from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
+from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.compression import Compression
+from fedjax_pfl.around.failures import Failures
+from fedjax_pfl.around.server_optimiser import ServerOptimiser
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import HAS_SENT, unchanged
 from fedjax_pfl.federated.communication import messages, sizes_of
@@ -97,7 +99,7 @@ def test_real_bits_are_counted(name):
 
 def test_what_no_compressor_reads_goes_as_it_is():
   """SCAFFOLD's variates, of 43 numbers; the model is 20, 15, 5 and 3."""
-  stages = compressed(build('scaffold'), HOW['qsgd'])
+  stages = around(build('scaffold'), Around(compression=HOW['qsgd']))
   ((stage, *states),) = stage_shapes(stages, DATA)
   model = (3 * 3 + 8) + (3 * 2 + 8) + (3 * 1 + 8) + (3 * 1 + 8)
   assert sizes_of(messages(stage, *states, DATA)).up == 43 * 8 + model
@@ -107,15 +109,16 @@ def test_a_stage_that_sends_no_model_goes_as_it_is():
   """FedDBE's clients first send the means of their features."""
   first = build('feddbe')[:1]
   want, *_ = play(first, DATA, rounds=1)
-  got, *_ = play(compressed(first, HOW['qsgd']), DATA, rounds=1)
+  got, *_ = play(around(first, Around(compression=HOW['qsgd'])), DATA, rounds=1)
   assert_close((*got[:-1],), (*want,))
 
 
-def uniform(method, name, decoded=False):
+def uniform(method, name, **more):
   """Return stages that may be private, with a server's optimiser."""
   stages = build(method, train=TRAIN._replace(aggregation='uniform'))
-  stages = optimised(stages, ServerOptimiser('adam', 0.1))
-  return compressed(stages, HOW[name], decoded)
+  adam = ServerOptimiser('adam', 0.1)
+  how = Around(server_optimiser=adam, compression=HOW[name], **more)
+  return around(stages, how)
 
 
 @pytest.mark.parametrize(
@@ -127,9 +130,9 @@ def test_all_wrappers_in_their_order(method, name):
 
   A clip that nothing reaches changes nothing, nor what is counted.
   """
-  plain, read = uniform(method, name), uniform(method, name, decoded=True)
   silent = privacy.Mechanism(clip=1e9, noise_multiplier=0.0, expected=4.0)
-  private = [privacy.private(stage, silent) for stage in read]
+  plain = uniform(method, name)
+  private = uniform(method, name, privacy=(silent,))
   sizes = [
     sizes_of(messages(*found, DATA))
     for kind in (plain, private)
@@ -147,14 +150,13 @@ def test_all_wrappers_in_their_order(method, name):
 def test_all_wrappers_on_the_host():
   """Of clients that have a state, and here a memory; failures, too."""
   loud = privacy.Mechanism(clip=0.1, noise_multiplier=1.0, expected=4.0)
-  read = uniform('fedper', 'topk', decoded=True)
-  private = [privacy.private(stage, loud) for stage in read]
-  assert_same_bits(*play_both([with_failures(own, 0.4) for own in private]))
+  how = {'privacy': (loud,), 'failures': Failures(0.4, is_private=True)}
+  assert_same_bits(*play_both(uniform('fedper', 'topk', **how)))
 
 
 def test_fresh_memory_is_that_of_init_client():
   """Made block by block on the host: none of all clients on the device."""
-  first, last = compressed(build('lg_fedavg'), HOW['topk'])
+  first, last = around(build('lg_fedavg'), Around(compression=HOW['topk']))
   assert first.initialize is unchanged and last.initialize is not unchanged
   _, clients = begin(first, DATA, KEY(1))
   memory = jax.tree.leaves(clients.memory)
@@ -163,7 +165,7 @@ def test_fresh_memory_is_that_of_init_client():
 
 
 def test_memory_goes_on_in_a_stage_of_the_same_model():
-  first, last = compressed(build('superfed'), HOW['topk'])
+  first, last = around(build('superfed'), Around(compression=HOW['topk']))
   states = begin(first, DATA, KEY(1))
   states = round_of(first)(*states, jnp.array(COHORT), DATA, KEY(3))[:2]
   kept = states[1].memory
@@ -172,7 +174,7 @@ def test_memory_goes_on_in_a_stage_of_the_same_model():
 
 
 def test_a_client_that_fails_keeps_its_memory():
-  (stage,) = compressed(build('fedper'), HOW['topk'])
+  (stage,) = around(build('fedper'), Around(compression=HOW['topk']))
   server, clients = begin(stage, DATA, KEY(1))
   memory = jax.tree.map(lambda leaf: normal(*leaf.shape), clients.memory)
   clients = clients._replace(memory=memory)

@@ -17,7 +17,8 @@ from helpers import (
   play,
 )
 
-from fedjax_pfl.around.compression import Compression, compressed
+from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.compression import Compression
 from fedjax_pfl.around.exchange import exchanging
 from fedjax_pfl.core import trees
 from fedjax_pfl.evaluation.new_clients import first_state
@@ -25,7 +26,7 @@ from fedjax_pfl.federated.communication import messages, sizes_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
-DATA = make_data()
+DATA, TOPK = make_data(), Compression('topk', share=0.1)
 
 
 def size(tree):
@@ -45,7 +46,7 @@ def test_the_memory_is_of_a_change_on_what_rounds_train_on():
   """FedConcat's last rounds, on features; for clients that come later, too."""
   plain = make_task(noise=0, normalised=False)
   plain = plain._replace(augment=plain.normalise, batch_independent=True)
-  stages = compressed(build('fedconcat', plain), Compression('topk', share=0.1))
+  stages = around(build('fedconcat', plain), Around(compression=TOPK))
   *_, (stage, server, clients) = stage_shapes(stages, DATA)
   first = partial(first_state, stage)
   own = jax.eval_shape(first, server, client_of(DATA, 0), KEY(0))

@@ -16,9 +16,9 @@ from helpers import (
   make_data,
   normal,
   round_of,
+  with_failures,
 )
 
-from fedjax_pfl.around.failures import with_failures
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, SERVER_FINITE, Stage
 from fedjax_pfl.federated.rounds import begin, make_round

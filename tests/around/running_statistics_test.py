@@ -23,7 +23,7 @@ from norm_task import norm_task
 from small_runs import make_settings
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.around.running_statistics import kept_by_clients
+from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -72,7 +72,7 @@ def test_with_running_local_no_statistics_are_uploaded(name):
     message = refused(parse_config, config)
     assert 'norm_statistics' in message and name in message
     return
-  stages = kept_by_clients(build(name, task()), task())
+  stages = around(build(name, task()), Around(keeps_statistics=task()))
   for stage, server, clients in stage_shapes(stages, DATA):
     sent = messages(stage, server, clients, DATA)
     assert not norm_stats.names_of((sent.up, sent.down))
@@ -97,7 +97,7 @@ def test_they_are_neither_pulled_nor_mixed():
 
 
 def test_clients_that_keep_them_are_tested_by_their_own():
-  stages = kept_by_clients(build('fedavg', task()), task())
+  stages = around(build('fedavg', task()), Around(keeps_statistics=task()))
   server, clients, _ = play(stages, DATA, cohort=COHORT)
   kept = clients.statistics['bn/running_var']
   assert (kept[3] == 1).all()  # was in no cohort

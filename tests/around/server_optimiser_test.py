@@ -5,6 +5,7 @@ import pytest
 import small_runs
 from helpers import assert_close, build, long, make_data, play, refused
 
+from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.around.server_optimiser import (
   ServerOptimiser,
   optimised,
@@ -26,10 +27,11 @@ def test_a_step_of_one_is_the_mean(name):
   """State beside the model, a part of it, and several stages."""
   stages = build(name)
   server, clients, _ = play(stages, DATA)
-  mine, own, _ = play(optimised(stages, MEAN), DATA)
+  mine, own, _ = play(around(stages, Around(server_optimiser=MEAN)), DATA)
   assert_close((*mine[:-1],), (*server,))
   assert_close(own, clients)
-  moved, _, _ = play(optimised(stages, MEAN._replace(name='yogi')), DATA)
+  yogi = Around(server_optimiser=MEAN._replace(name='yogi'))
+  moved, _, _ = play(around(stages, yogi), DATA)
   assert not all(
     (one == other).all()
     for one, other in zip(
@@ -68,6 +70,6 @@ def test_a_server_without_a_model_is_refused():
   algorithm: Algorithm = stage.algorithm._replace(
     init_server=lambda rng: server()
   )
-  (wrapped,) = optimised((Stage('mine', 1, algorithm),), MEAN)
+  wrapped = optimised(Stage('mine', 1, algorithm), MEAN)
   with pytest.raises(BadInput, match=r'got .sgd with mine'):
     wrapped.algorithm.init_server(None)

@@ -1,5 +1,7 @@
 """Training of the server on data of its own, after the aggregation."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,30 +16,31 @@ from helpers import (
   make_data,
   make_task,
   refused,
+  round_of,
 )
 
 from fedjax_pfl.around import server_training
+from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.server_training import ServerTraining
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.federated.cohort import all_send
+from fedjax_pfl.federated.rounds import begin
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
 POOL = len(DATA.y)
-SHARE = {'fraction': 0.3, 'part': 'full', 'seed': 4}  # 9 of 30: three batches
+# 9 of 30: three batches.
+SHARE = ServerTraining(make_task(), TRAIN, 0.3, 'full', seed=4)
 
 
 def shared(name, part='full'):
   """Return the one stage of a method whose server shares data."""
-  options = {**SHARE, 'part': part}
-  (stage,) = server_training.share(build(name), make_task(), TRAIN, **options)
+  (stage,) = around(
+    build(name), Around(server_training=SHARE._replace(part=part))
+  )
   return stage
-
-
-def server_of(stage):
-  """Return the server as it is after two rounds, but for its model."""
-  server = stage.algorithm.init_server(KEY(1))
-  return server._replace(round=jnp.full_like(server.round, 2))
 
 
 # ---- the rows --------------------------------------------------------------
@@ -56,8 +59,11 @@ def test_rows_are_the_floor_of_a_share_and_distinct():
 def test_server_training_is_a_fit():
   """At 0.02, of the second round; the first has 0.2, the third 0.002."""
   task, stage = make_task(), shared('fedavg')
-  server = server_of(stage)
-  rows = server_training.shared_rows(SHARE['seed'], SHARE['fraction'], POOL)
+  server = stage.algorithm.init_server(KEY(1))
+  server = server._replace(round=jnp.ones_like(server.round))
+  same = jax.tree.map(lambda leaf: leaf[None], server.params)
+  senders = all_send(jnp.zeros(1, int), jnp.ones(1, int), DATA)
+  rows = server_training.shared_rows(SHARE.seed, SHARE.fraction, POOL)
   assert len(rows) == 9
   own = ClientData(DATA.x, DATA.y, jnp.asarray(rows), jnp.array(9))
   tx = optax.chain(optax.add_decayed_weights(0.01), optax.sgd(0.02, 0.9))
@@ -68,7 +74,10 @@ def test_server_training_is_a_fit():
     )
   )(server.params, own)
   assert info.num_steps == 3
-  got = jax.jit(stage.algorithm.post_aggregate)(server, DATA, KEY(3))
+  senders = senders._replace(rng=KEY(3))
+  got = jax.jit(
+    lambda server: stage.algorithm.aggregate(server, same, senders)
+  )(server)
   assert got.round == 2
   assert_close(got.params, want)
   moved = jax.tree.map(
@@ -83,8 +92,6 @@ def test_server_training_is_a_fit():
 @pytest.mark.parametrize('name', ALGORITHMS)
 def test_every_method_is_accepted_or_raises_bad_input(name):
   """Accepted are those whose clients begin with the server's whole model."""
-  stages = build(name)
-  server = jax.eval_shape(stages[0].algorithm.init_server, KEY(0))
   try:
     stage = shared(name)
   except BadInput as error:
@@ -92,13 +99,13 @@ def test_every_method_is_accepted_or_raises_bad_input(name):
     assert str(error).startswith(words)
     return
   assert stage.algorithm.global_model
-  after = jax.eval_shape(stage.algorithm.post_aggregate, server, DATA, KEY(0))
+  states = jax.eval_shape(partial(begin, stage), DATA, KEY(0))
+  server, cohort = states[0], jnp.arange(2)
+  after, *_ = jax.eval_shape(round_of(stage), *states, cohort, DATA, KEY(0))
   assert jax.tree.map(jnp.shape, after) == jax.tree.map(jnp.shape, server)
 
 
 def test_frozen_leaves_are_not_trained_by_the_server():
   stages = build('partial', frozen='body/bias', personal=())
-  message = refused(
-    lambda: server_training.share(stages, make_task(), TRAIN, **SHARE)
-  )
+  message = refused(around, stages, Around(server_training=SHARE))
   assert 'a frozen part, which each client gets once' in message

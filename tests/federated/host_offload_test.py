@@ -4,10 +4,9 @@ import jax.numpy as jnp
 import pytest
 from counting_method import counting
 from helpers import ALGORITHMS, KEY, assert_same_bits, build
-from on_the_host import DATA, on_host, play_both
+from on_the_host import DATA, play_both
 
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
 
@@ -48,19 +47,3 @@ def sizes(num_clients):
 
 def test_device_memory_does_not_grow_with_registered_clients():
   assert sizes(100) == sizes(100_000)
-
-
-def test_a_server_that_reads_the_rows_of_all_clients():
-  def post_aggregate(server, data, key):
-    return server._replace(total=data.count[jnp.argmax(server.total)])
-
-  stage = Stage(
-    'reads_all', 3, counting()._replace(post_aggregate=post_aggregate)
-  )
-  with pytest.raises(BadInput, match=r'clients_placement: got .host.') as error:
-    host_offload.check_stages((stage,), on_host(DATA))
-  assert 'Choices: device' in str(error.value)
-  assert 'stage reads_all' in str(error.value)
-  host_offload.check_stages(
-    build('scaffold'), on_host(DATA)
-  )  # reads their number only

@@ -91,23 +91,23 @@ def test_only_the_cohorts_rows_change():
 
 
 @pytest.mark.parametrize('backend', rounds.BACKENDS)
-def test_post_aggregate_follows_the_aggregation(backend):
-  """It gets the data of all clients, and the key of client id K."""
+def test_the_server_has_the_key_of_id_k_and_all_examples(backend):
+  method = counting()
 
-  def post_aggregate(server, data, key):
-    drawn = jax.random.uniform(key) + jnp.sum(data.count)
-    return server._replace(total=server.round * 1000.0 + server.total + drawn)
+  def aggregate(server, up, senders):
+    server = method.aggregate(server, up, senders)
+    drawn = jax.random.uniform(senders.rng) + jnp.sum(senders.pool[1])
+    return server._replace(total=server.total + drawn)
 
   plain, _, _ = one_round()
   server, clients, _ = one_round(
-    algorithm=counting()._replace(post_aggregate=post_aggregate),
-    backend=backend,
+    algorithm=method._replace(aggregate=aggregate), backend=backend
   )
   rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 0), len(COUNTS))
   drawn = jax.random.uniform(rng)
   assert server.round == 1
   assert float(drawn) not in clients.last.tolist()
-  want = 1000 + plain.total + drawn + sum(COUNTS)
+  want = plain.total + drawn + DATA.y.sum()
   np.testing.assert_allclose(server.total, want, rtol=1e-6)
 
 
@@ -154,13 +154,13 @@ def test_bad_options(options, words):
 
 @pytest.mark.parametrize(
   ('fails', 'who'),
-  [('local_update', 'client 5'), ('post_aggregate', 'server')],
+  [('local_update', 'client 5'), ('aggregate', 'server')],
 )
 def test_loop_names_who_failed_stage_and_round(fails, who):
   """Client 5 is the one with five examples."""
 
   def fail(*args):
-    if fails == 'post_aggregate' or int(args[2].count) == 5:
+    if fails == 'aggregate' or int(args[2].count) == 5:
       raise FloatingPointError('too hot')
     return counting().local_update(*args)
 

@@ -128,7 +128,6 @@ def run_rounds(
     )
     senders = all_send(ids, train.count[ids], train)
     server = algorithm.aggregate(server, uploads, senders)
-    server = algorithm.post_aggregate(server, train, KEY(0))
     if algorithm.respond:
       kept = algorithm.respond(server, kept, uploads, senders)
     return server, [trees.gather(kept, row) for row in range(len(ids))]

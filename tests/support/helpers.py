@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.client import local_training, optimisers, personalization
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData, Outputs, Task
@@ -258,3 +260,10 @@ def assert_close(got, want):
   for one, other in zip(*map(jax.tree.leaves, (got, want)), strict=True):
     assert one.shape == other.shape
     np.testing.assert_allclose(one, other, atol=atol, rtol=rtol)
+
+
+def with_failures(stage, dropout_rate=0.0, **how):
+  """Return the stage in which clients fail; nothing else goes around it."""
+  how = Around(failures=Failures(dropout_rate, **how))
+  (failing,) = around((stage,), how)
+  return failing

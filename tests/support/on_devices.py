@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from counting_method import counting, start
 
-from fedjax_pfl.around.compression import Compression, compressed
-from fedjax_pfl.around.failures import with_failures
+from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.compression import Compression
+from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
@@ -49,15 +50,13 @@ def _compare(name, case, rate='0', compressor=''):
   stages = (Stage(name, ROUNDS, counting()),)
   if name != 'counting':
     stages = helpers.build(name)
-  if compressor:
-    stages = compressed(stages, Compression(compressor))
+  compression = Compression(compressor) if compressor else None
   late, data = rate == 'late', helpers.make_data()
   if late:
     rate, work = 0, jnp.array([1, 0, 1, 1, 0.4, 0.8, 1])
     data = data._replace(work=work)
-  stages = tuple(
-    with_failures(stage, float(rate), has_deadline=late) for stage in stages
-  )
+  failures = Failures(float(rate), has_deadline=late)
+  stages = around(stages, Around(compression=compression, failures=failures))
   mesh = make_mesh(devices)
   assert mesh.size == devices
   got, want = (

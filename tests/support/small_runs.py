@@ -14,12 +14,14 @@ import pytest
 from norm_task import norm_task
 
 from configs import digits
+from fedjax_pfl.around.lifted import replaced
+from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.settings import parse_config
+from fedjax_pfl.settings import parse_config, replace
 from fedjax_pfl.training.build import (
   Experiment,
-  placed,
+  completed,
 )
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.build_method import (
@@ -65,11 +67,11 @@ def make_experiment(**changes) -> Experiment:
   if settings.dp.clip:
     shape = peek_shape(settings.data)
     privacy = make_budget(settings, stages, task, shape, print)
-    stages = privacy.around(stages)
   data = build_data(settings, lambda text: None)
   sampler = make_sampler(settings, np.asarray(data.train.count))
-  own = Experiment(settings, *data, task, stages, sampler, privacy=privacy)
-  return placed(own)
+  return completed(
+    Experiment(settings, *data, task, (), sampler, privacy=privacy)
+  )
 
 
 def with_algorithm(experiment, **functions):
@@ -83,18 +85,24 @@ def with_algorithm(experiment, **functions):
 
 def spoil_upload(experiment, client, rounds):
   """Return the experiment in which a client uploads NaN in `rounds`."""
-  update = experiment.stages[-1].algorithm.local_update
   first = experiment.train.index[client, 0]
 
-  def spoil(down, own, data, rng):
-    own, up, metrics = update(down, own, data, rng)
-    is_spoilt = (data.index[0] == first) & jnp.isin(
-      down.round, jnp.array(rounds)
-    )
-    factor = jnp.where(is_spoilt, jnp.nan, 1.0)
-    return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
+  def spoilt(stage):
+    update = stage.algorithm.local_update
 
-  return with_algorithm(experiment, local_update=spoil)
+    def spoil(down, own, data, rng):
+      own, up, metrics = update(down, own, data, rng)
+      is_spoilt = (data.index[0] == first) & jnp.isin(
+        down.round, jnp.array(rounds)
+      )
+      factor = jnp.where(is_spoilt, jnp.nan, 1.0)
+      return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
+
+    return replaced(stage, local_update=spoil)
+
+  own = UserCode('spoil.py:spoilt', spoilt)
+  settings = replace(experiment.settings, around=own)
+  return completed(experiment._replace(settings=settings))
 
 
 class Recorded(NamedTuple):

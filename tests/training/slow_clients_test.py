@@ -5,7 +5,8 @@ import pytest
 from small_runs import assert_same_run, make_experiment, record
 
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.build import build_timing
+from fedjax_pfl.training.build import build_timing, completed
+from fedjax_pfl.training.build_method import make_stages
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -32,12 +33,9 @@ RUNS = {
 
 def timed_experiment(**changes):
   experiment = make_experiment(**SMALL, **changes)
-  timing = build_timing(
-    experiment.settings, experiment.stages, experiment.train, print
-  )
-  return experiment._replace(
-    timing=timing, stages=timing.around(experiment.stages)
-  )
+  stages = make_stages(experiment.settings, experiment.task)
+  timing = build_timing(experiment.settings, stages, experiment.train, print)
+  return completed(experiment._replace(timing=timing))
 
 
 @pytest.mark.parametrize('kind', RUNS)
