@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
   FINITE,
@@ -50,8 +51,8 @@ def check_method(
   Views, models to keep, a global model, a message to clients who come later.
   """
   data = shapes_of_clients(shape, settings.data.num_seen_clients)
-  if is_code(settings.algorithm):
-    check_own_method(settings.algorithm, stages, task, data)
+  if is_code(settings.algorithm) or settings.training.around:
+    check_own_method(settings, stages, task, data)
   if (compressor := settings.training.compression) != 'none':
     from fedjax_pfl.around import compression
 
@@ -118,22 +119,28 @@ def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
 
 
 def check_own_method(
-  name: str, stages: tuple[Stage, ...], task: Task, data: ClientData
+  settings: Settings, stages: tuple[Stage, ...], task: Task, data: ClientData
 ) -> None:
-  """Refuse a method of the user's own whose functions do not fit together.
+  """Refuse functions of the user's own that do not fit together.
 
+  They are those of the method, or of a wrapper around it.
   A round of each stage is traced, on shapes: what clients keep, and the server,
   stay of the same kind, and the clock goes on. What the file declares private
   is there, and the last stage does not upload it.
   """
-  method = value_of('algorithm', name)
+  method = own = algorithms.load(settings.algorithm)
+  field, name = 'algorithm', settings.algorithm
+  returned = 'build(task, hp) -> (Stage, ...)'
+  if settings.training.around:
+    field, name = 'around', settings.training.around
+    own, returned = value_of(field, name), 'a function stage -> Stage'
 
   def refuse(problem, cause):
     raise bad_input(
-      'algorithm',
+      field,
       got=f'{name} with {problem}',
-      expected='build(task, hp) -> (Stage, ...), rounds that keep the shapes '
-      'of server and clients, and metrics with loss and num_steps',
+      expected=f'{returned}, rounds that keep the shapes of server and '
+      'clients, and metrics with loss and num_steps',
       cause=cause,
     )
 
@@ -192,7 +199,7 @@ def check_own_method(
     cause = 'a stage alone: write (stage,), with a comma'
     refuse(f'build that returns {describe(stages)}', cause)
   cause = 'a mistake in that file, or a state of another kind than before'
-  call('algorithm', trace, of=method, cause=cause)
+  call(field, trace, of=own, cause=cause)
 
 
 def _trace_round(stage, algorithm, states, data):

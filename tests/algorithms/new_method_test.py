@@ -1,5 +1,6 @@
-"""A method of one's own is one file outside the package, and a flag."""
+"""A method of one's own, or a wrapper, is one file outside, and a flag."""
 
+import inspect
 import pathlib
 import re
 
@@ -21,7 +22,9 @@ from fedjax_pfl.training.program import Program
 
 CONFIG = 'configs/digits.py:fedavg,quick'
 PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'howto' / 'own_method.md'
-(METHOD,) = re.findall(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+METHOD, WRAPPER = re.findall(
+  r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL
+)
 METHOD += """
 
 def with_metric(algorithm):
@@ -137,3 +140,55 @@ def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
 def test_a_misspelt_method_or_hyperparameter_has_its_choices(method):
   assert '(did you mean fedavg?)' in refused(build, 'fedavgg')
   assert 'Choices: beta' in refused(lambda: build(method, betas='3'))
+
+
+# ---- a wrapper ---------------------------------------------------------------
+
+
+@pytest.fixture
+def wrapper(tmp_path):
+  """Return 'FILE.py:noisy'."""
+  path = tmp_path / 'noise.py'
+  path.write_text(WRAPPER)
+  return f'{path}:noisy'
+
+
+def wrapped(wrapper, **changes):
+  settings = read_settings(CONFIG, {'around': wrapper, **changes})
+  return build_experiment(settings)
+
+
+def test_a_wrapper_adds_noise_to_what_clients_send(wrapper, quick_compiler):
+  """Inside of what is compressed; and it is another training."""
+  plain, noisy = wrapped(''), wrapped(wrapper)
+  args = plain.train, jax.random.key(0)
+  states = pfl.begin(plain.stages[0], *args)
+  ends = [
+    make_round(own.stages[0].algorithm, clients_per_chunk=1, mesh=None)(
+      *states, jnp.array([3]), *args
+    )[0].params
+    for own in (plain, noisy)
+  ]
+  moved = jax.tree.leaves(jax.tree.map(jnp.subtract, *ends))
+  moved = jnp.concatenate([leaf.ravel() for leaf in moved])
+  assert abs(moved.std() - 0.01) < 1e-3
+  keys = {training_key(own.settings, '') for own in (plain, noisy)}
+  assert len(keys) == 2
+  packed = wrapped(wrapper, compression='qsgd').stages[0].algorithm
+  assert 'noisy' in str(inspect.unwrap(packed.local_update).__qualname__)
+
+
+@pytest.mark.parametrize(
+  ('old', 'new', 'words'),
+  [
+    ('  return stage._', '  stage._', 'NoneType from noise.py:noisy'),
+    ('SIGMA * ', 'SIGMA / 0 * ', 'noise.py, line 15: ZeroDivisionError'),
+    ('noised), metrics', 'noised), {}', 'with the metrics '),
+  ],
+)
+def test_what_is_wrong_with_a_wrapper_is_one_sentence(wrapper, old, new, words):
+  path = pathlib.Path(wrapper.partition(':')[0])
+  path.write_text(WRAPPER.replace(old, new))
+  message = refused(wrapped, wrapper)
+  assert message.startswith('around: got '), message
+  assert words in message.replace(str(path.parent) + '/', ''), message
