@@ -8,7 +8,6 @@ import stat
 from unittest import mock
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_same_bits, refused
@@ -18,7 +17,7 @@ from small_runs import (
   models_of,
   record,
   restored,
-  with_algorithm,
+  spoil_upload,
 )
 
 from fedjax_pfl.analysis import export as export_module
@@ -235,15 +234,7 @@ def test_unseen_clients_do_not_count():
 def test_a_change_that_is_no_number_counts_as_zero(tmp_path):
   """The run goes on, and says how many there were, not whose."""
   experiment = make_experiment(dp=DP, **ONE_ROUND)
-  update = experiment.stages[0].algorithm.local_update
-  first = experiment.train.index[3, 0]
-
-  def spoil(down, own, data, rng):
-    own, up, metrics = update(down, own, data, rng)
-    factor = jnp.where(data.index[0] == first, jnp.nan, 1.0)
-    return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
-
-  spoilt = with_algorithm(experiment, local_update=spoil)
+  spoilt = spoil_upload(experiment, 3, [0])
   train(spoilt, str(tmp_path / 'run'))
   (line,) = run_dir.load_metrics(tmp_path / 'run')
   assert line['excluded'] == 1 and 'excluded_clients' not in line
