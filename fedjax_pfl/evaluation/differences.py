@@ -1,15 +1,23 @@
-"""Differences of methods or settings with their 95 % intervals. Pure numpy.
+"""Differences of methods, and which of many hold. Pure numpy.
 
-Three questions, one record as the answer:
+With d_s, the difference of two methods with seed s, a mean over clients on the
+same partition, cohorts and initial model, of S seeds:
 
-  paired_difference         two settings on the same seeds and clients
-  simultaneous_differences  many of them, with intervals that hold together
-  stated_difference         a signed sum of numbers, of some of which the score
-                            of each client is gone
+  t  = mean(d) / (std(d, ddof=1) / sqrt(S))       Student, S - 1 degrees
+  p  = 2 P(T < -|t|)                              unadjusted, two-sided
 
-The first two draw seeds and clients again (bootstrap). A bootstrap of few seeds
-is too narrow, so that Student's interval over seeds bounds the first from
-within, and is that of the third from three seeds on.
+Holm, over the M comparisons of one table or leaderboard, p_(1) <= p_(2) <= ..:
+
+  adjusted p_(i) = max over j <= i of min(1, (M - j + 1) p_(j))
+
+A comparison holds if its adjusted p is below 0.05: then one false verdict or
+more is in at most one table of twenty, however large M is.
+
+Like with like: both methods are read in views of the same kind. Both are
+personalised or neither is, on training examples, with the models of the last
+round. Where a paper compares unlike views, both differences are given.
+
+`paired_difference` is of two settings alone, also of one seed: a sweep's lead.
 """
 
 import math
@@ -20,14 +28,11 @@ import numpy as np
 
 from fedjax_pfl.evaluation.summary import NUM_RESAMPLES, resampled_means
 
-LEVEL = 0.95
+LEVEL = 0.05  # of the adjusted p
 ENDS = [2.5, 97.5]  # percentiles
 NOTHING = 1e-9  # points: a smaller deviation is rounding
-MIN_SEEDS = 3  # for an interval over seeds
+MIN_SEEDS = 3  # for the interval of a figure
 NORMAL = 1.96
-# How an interval was made; see `stated_difference`.
-OVER_SEEDS, PAIRED, UNPAIRED = 'seeds', 'paired', 'unpaired'
-OVER_IMAGES = 'images'
 
 
 class Difference(NamedTuple):
@@ -36,8 +41,7 @@ class Difference(NamedTuple):
   mean: float
   low: float = math.nan  # NaN: nothing gives an interval
   high: float = math.nan
-  kind: str = ''  # one of the words above, of `stated_difference`
-  p: float = math.nan  # two-sided, of Student's t over seeds; NaN of others
+  p: float = math.nan  # unadjusted; of `over_seeds` alone
 
   @property
   def has_interval(self) -> bool:
@@ -108,96 +112,41 @@ def paired_difference(
   return Difference(mean, min(low, mean - half), max(high, mean + half))
 
 
-def simultaneous_differences(differences: np.ndarray) -> list[Difference]:
-  """Return the mean differences of [M, S, K]; their intervals hold together.
+def over_seeds(values: Sequence[float]) -> Difference:
+  """Return the mean of one number a seed: its 95 % interval and p by Student.
 
-  Of methods m on the clients k of seeds s:
+  Seeds are the unit: clients of one seed share a model and a partition. Of one
+  seed there is neither an interval nor a p.
 
-    d_m = mean over s of  mean over k of  d_msk
-
-  The bootstrap draws S of the S seeds, and of each drawn seed as many clients
-  as it has, the same for all m: d_m* with standard deviation sigma_m. With q,
-  the 95 % quantile of max over m of |d_m* - d_m| / sigma_m, the intervals
-
-    d_m +- q sigma_m
-
-  would contain all true d_m together in 95 of 100 repetitions, however many m
-  there are; an interval for each alone would miss one in twenty of them.
-
-  That is for many seeds. With S = 3 the intervals are wide enough where clients
-  are most of the noise: in simulations that of one comparison holds 99 times in
-  100. Where seeds are, they have a third of the width of Student's t; that of
-  one comparison holds 75 times, and many together fewer.
-
-  A client with NaN, one without test examples, is left out of its seed.
+  >>> one = over_seeds([5.0, 6.0, 7.0])
+  >>> round(one.low, 2), round(one.high, 2), round(one.p, 4)
+  (3.52, 8.48, 0.0092)
   """
-  number, num_seeds, _ = differences.shape
-  rng = np.random.default_rng(0)
-  drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
-  resampled = np.empty((number, *drawn.shape))  # [M, R, S]
-  means = np.empty((number, num_seeds))
-  for place in range(num_seeds):
-    values = differences[:, place]
-    values = values[:, ~np.isnan(values).any(0)]
-    is_drawn, size = drawn == place, values.shape[1]
-    assert size, f'no client of seed {place} has tests'
-    shares = np.full(size, 1 / size)
-    times = rng.multinomial(size, shares, int(is_drawn.sum()))
-    resampled[:, is_drawn] = values @ times.T / size
-    means[:, place] = values.mean(1)
-  mean, totals = means.mean(1), resampled.mean(2)  # [M], [M, R]
-  sigma = totals.std(1)
-  sigma = np.where(sigma > NOTHING, sigma, 0.0)
-  scale = np.where(sigma > 0, sigma, np.inf)
-  furthest = (np.abs(totals - mean[:, None]) / scale[:, None]).max(0)
-  reach = np.quantile(furthest, LEVEL) * sigma
-  rows = np.stack([mean, mean - reach, mean + reach], 1)
-  return [Difference(*row) for row in rows.tolist()]
+  number, mean = len(values), float(np.mean(values))
+  if number < 2:
+    return Difference(mean)
+  from scipy.special import stdtr  # distribution of Student's t
+
+  error, half = _error(values), _student(values)
+  if error < NOTHING:
+    p = float(abs(mean) < NOTHING)
+  else:
+    p = 2 * float(stdtr(number - 1, -abs(mean) / error))
+  return Difference(mean, mean - half, mean + half, p)
 
 
-def stated_difference(seeds: Sequence[Sequence[Score]]) -> Difference:
-  """Return the mean over seeds of sum_i sign_i mean_i.
+def holm(differences: Sequence[Difference | None]) -> list[float]:
+  """Return Holm's adjusted p of every comparison of a family.
 
-  Of three seeds or more the interval is Student's over the seeds. Of fewer it
-  is over clients and leaves the spread over seeds out (with two seeds Student's
-  t is 12.7 standard errors wide and decides nothing):
-
-    paired    methods with the same clients are subtracted client by client, and
-              the clients are drawn again (percentile bootstrap); clients of
-              other partitions are drawn on their own
-    unpaired  without the score of each client: 1.96 standard errors from the
-              deviations over clients, as if each method had clients of its own;
-              wider than the paired one where methods fail on the same clients
-    images    of one number on a whole test set: 1.96 standard errors of shares
-              of its images, as if each method had images of its own
-
-  >>> scores = [Score(1, 84.9, 7.0, 100), Score(-1, 79.8, 8.0, 100)]
-  >>> stated_difference([scores]).kind
-  'unpaired'
+  What was not measured, or has one seed, counts in M with p = 1.
   """
-  assert seeds and all(seeds)
-  sums = [sum(one.sign * one.mean for one in scores) for scores in seeds]
-  mean, number = float(np.mean(sums)), len(seeds)
-  every = [one for scores in seeds for one in scores]
-  if number >= MIN_SEEDS:
-    half = _student(sums)
-    return Difference(mean, mean - half, mean + half, OVER_SEEDS, _p(sums))
-  if all(one.clients is not None for one in every):
-    groups = differences_by_client(every)
-    if any(group.size < 2 for group in groups):
-      return Difference(mean)
-    # Seeds of one partition have the same clients, which are drawn together;
-    # those of other partitions independently.
-    drawn = sum(
-      resampled_means(group, seed=place) for place, group in enumerate(groups)
-    )
-    ends = np.percentile(drawn / number, ENDS).tolist()
-    return Difference(mean, *ends, PAIRED)
-  if all(one.size for one in every):
-    half = NORMAL * math.sqrt(sum(map(_variance, every))) / number
-    kind = OVER_IMAGES if every[0].std is None else UNPAIRED
-    return Difference(mean, mean - half, mean + half, kind)
-  return Difference(mean)
+  ps = [math.nan if one is None else one.p for one in differences]
+  ps = np.nan_to_num(ps, nan=1.0)
+  order = np.argsort(ps, kind='stable')
+  steps = ps[order] * np.arange(ps.size, 0, -1)
+  adjusted = np.empty(ps.size)
+  adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+  return adjusted.tolist()
 
 
 def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
@@ -215,41 +164,8 @@ def _student(values: Sequence[float]) -> float:
   """Return half of Student's 95 % interval for the mean of these."""
   from scipy.special import stdtrit  # quantile of Student's t
 
-  error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-  return float(stdtrit(len(values) - 1, 0.975)) * error
+  return float(stdtrit(len(values) - 1, 0.975)) * _error(values)
 
 
-def _p(values: Sequence[float]) -> float:
-  """Return the two-sided p of Student's t for the mean of these being 0."""
-  from scipy.special import stdtr
-
-  error = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-  t = abs(float(np.mean(values))) / max(error, NOTHING)
-  return float(2 * stdtr(len(values) - 1, -t))
-
-
-def holm(values: Sequence[float]) -> list[float]:
-  """Return the p values adjusted for their number M (Holm 1979).
-
-    p~_(i) = max over j <= i of  min(1, (M - j + 1) p_(j)),  p_(1) <= p_(2) ..
-
-  If no difference were there, the least would be below 0.05 in at most 5 of 100
-  repetitions, however the comparisons depend on each other. NaN stays, and does
-  not count.
-
-  >>> holm([0.01, 0.04, 0.03])
-  [0.03, 0.06, 0.06]
-  """
-  own = np.asarray(values, float)
-  order = np.argsort(own)[: int(np.isfinite(own).sum())]
-  steps = np.minimum(1, own[order] * np.arange(len(order), 0, -1))
-  adjusted = np.full(own.shape, math.nan)
-  adjusted[order] = np.maximum.accumulate(steps)
-  return adjusted.tolist()
-
-
-def _variance(one: Score) -> float:
-  """Return the squared standard error of a mean, or of a share of images."""
-  if one.std is None:
-    return one.mean * (100 - one.mean) / one.size
-  return one.std**2 / one.size
+def _error(values: Sequence[float]) -> float:
+  return float(np.std(values, ddof=1)) / math.sqrt(len(values))

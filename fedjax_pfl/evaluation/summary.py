@@ -11,6 +11,7 @@ import numpy as np
 
 from fedjax_pfl.core.types import Scores
 
+MIN_TESTS = 50  # of each client, for a worst tenth that is not noise
 NUM_RESAMPLES = 4000  # its ends then vary by about 2% of its width
 
 

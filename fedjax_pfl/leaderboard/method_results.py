@@ -44,6 +44,7 @@ class Entry(NamedTuple):
   before: np.ndarray | None = None  # [S, K] in percent; None without this view
   after: np.ndarray | None = None  # [S, K]
   costs: Costs | None = None
+  fewest_tests: int = 0  # of a client that has any
   obstacle: str = ''  # why there are no numbers
 
 
@@ -89,7 +90,10 @@ def read_entry(
   if first not in candidate_views(parse_config(runs[0].config)):
     before = np.stack([run.accuracy(first) for run in runs])
   after = np.stack([run.accuracy(choice.view) for run in runs])
-  return entry._replace(before=before, after=after, costs=costs_of(runs, whole))
+  counts = [run.clients.scores[choice.view].count for run in runs]
+  fewest = min(int(own[own > 0].min()) for own in counts)
+  numbers = {'before': before, 'after': after, 'fewest_tests': fewest}
+  return entry._replace(**numbers, costs=costs_of(runs, whole))
 
 
 def costs_of(runs: Sequence[FinishedRun], whole: Sequence[str]) -> Costs:

@@ -66,7 +66,8 @@ MEANS = (
 )
 VIEWS = (
   'Before: the global model, or the method’s own view before a client adapts. '
-  'A difference with its simultaneous 95 % interval.'
+  'A difference with its 95 % interval over seeds, '
+  'of this comparison alone.'
 )
 OF_COSTS = (
   'Gradients and bytes are of the rounds of one training; fine-tuning adds its '
@@ -173,10 +174,10 @@ def _protocol(form: Form) -> list[str]:
     'hyperparameters have their defaults. No test reaches a choice, and '
     'nothing is trained again with the validation examples.',
     'Numbers are test accuracies of the last round: means over clients, then '
-    'over seeds. Intervals are simultaneous, 95 % for all comparisons with '
-    'both baselines in a partition, from a paired bootstrap of seeds and '
-    'their clients. Where seeds are most of the spread, 95 % is for one '
-    'comparison about 60 % with two seeds, 75 % with three, 84 % with five. '
+    'over seeds. A difference is paired by seed (Student). It is '
+    'distinguishable if p, by Holm over all comparisons with both baselines in '
+    'a partition, is below 0.05; its interval is of this comparison alone. '
+    'The worst tenth is shown where each client has 50 tests. '
     'The choice of the learning rate is not covered; other seeds repeat it.',
   ]
 

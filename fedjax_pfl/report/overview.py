@@ -72,8 +72,7 @@ def numbers(group: Group) -> Numbers:
   """Return the means over seeds, and the interval of the second."""
   seeds, low, high = group.numbers(group.after, 'mean'), math.nan, math.nan
   if len(seeds) >= differences.MIN_SEEDS:
-    scores = [[differences.Score(1, mean)] for mean in seeds]
-    found = differences.stated_difference(scores)
+    found = differences.over_seeds(seeds)
     low, high = found.low, found.high
   before = group.mean(group.before, 'mean')
   worst = group.mean(group.after, 'worst_decile')

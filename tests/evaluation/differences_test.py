@@ -7,35 +7,17 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.evaluation.differences import (
-  OVER_IMAGES,
-  OVER_SEEDS,
-  PAIRED,
-  UNPAIRED,
-  Score,
+  LEVEL,
+  Difference,
+  holm,
+  over_seeds,
   paired_difference,
-  simultaneous_differences,
-  stated_difference,
 )
-from fedjax_pfl.evaluation.summary import bootstrap_interval
 
-S, K = 3, 20
 RNG = np.random.default_rng(0)
 LOW = RNG.uniform(20, 90, 40)
 HIGH = LOW + RNG.uniform(0, 8, 40)
 NAN = math.nan
-
-
-def noise(number, seed=0):
-  return np.random.default_rng(seed).normal(size=(number, S, K))
-
-
-def scores(sign, accuracy, data='one'):
-  accuracy = np.asarray(accuracy, float)
-  numbers = np.nanmean(accuracy), np.nanstd(accuracy), 40
-  return Score(sign, *numbers, accuracy, data)
-
-
-PAIR = [scores(1, HIGH), scores(-1, LOW)]
 
 
 def width(one):
@@ -86,52 +68,45 @@ def test_differences_of_many_clients_take_little_memory():
     tracemalloc.stop()
 
 
-def test_more_comparisons_have_wider_intervals():
-  """Of 30 true zeros one alone is missed often, all together rarely."""
-  missed, alone = 0, 0
-  for seed in range(15):
-    values = noise(30, seed)
-    found = simultaneous_differences(values)
-    missed += any(one.sign for one in found)
-    assert width(found[0]) > width(*simultaneous_differences(values[:1]))
-    alone += (np.abs(values.mean((1, 2))) > 1.96 / np.sqrt(S * K)).any()
-  assert missed <= 1 < alone
+def test_a_p_by_hand():
+  """scipy.stats.ttest_1samp([4, 5, 6], 0) gives t = 8.660, p = 0.01307."""
+  one = over_seeds([4.0, 5.0, 6.0])
+  assert one.p == pytest.approx(0.013072, abs=1e-5)
+  assert over_seeds([2.0, 2.0]).p == 0 and over_seeds([0.0, 0.0]).p == 1
+  alone = over_seeds([2.0])
+  assert math.isnan(alone.p) and alone.sign == 0
 
 
-def test_clients_in_common_are_subtracted_before_they_are_drawn():
-  found = stated_difference([PAIR])
-  assert found.kind == PAIRED
-  assert [found.low, found.high] == bootstrap_interval(HIGH - LOW)
-  # One that is missing makes all unpaired: the spread of the clients is in it.
-  wide = stated_difference([[PAIR[0], PAIR[1]._replace(clients=None)]])
-  assert wide.kind == UNPAIRED and width(wide) > 5 * width(found)
+def test_holm_by_hand():
+  """Of M = 4: 0.01 times 4, 0.02 times 3; 0.03 times 2, no lower; 1."""
+  family = [Difference(1, 0, 2, p) for p in (0.03, 0.01, 0.02)]
+  assert holm([*family, None]) == pytest.approx([0.06, 0.04, 0.06, 1])
 
 
-PLAIN = Score(1, 80, 6, 100), Score(-1, 70, 8, 100)
-IMAGES = Score(1, 50, None, 10_000), Score(-1, 50, None, 10_000)
-THREE = [(Score(1, 50 + x), Score(-1, 50)) for x in (1, 2, 3)]
+@pytest.mark.parametrize('ratio', [0, 0.5, 1])
+def test_boards_without_a_true_difference_have_no_star(ratio):
+  """35 methods, 3 seeds; `ratio` of variance: of seeds to that of clients.
 
-
-@pytest.mark.parametrize(
-  ('seeds', 'mean', 'half', 'kind'),
-  [
-    ([PLAIN] * 2, 10, 1.96 / 2**0.5, UNPAIRED),  # half of the variance
-    # One number on a test set: the error of a share.
-    ([IMAGES], 0, 1.96 * 0.5 * 2**0.5, OVER_IMAGES),
-    # Student's t of two degrees of freedom; the deviation is 1.
-    (THREE, 2, 4.30265 / 3**0.5, OVER_SEEDS),
-  ],
-)
-def test_an_interval_from_deviations_by_hand(seeds, mean, half, kind):
-  found = stated_difference(seeds)
-  want = mean, mean - half, mean + half
-  assert found[:3] == pytest.approx(want, abs=1e-4)
-  assert found.kind == kind
-
-
-def test_four_cells_are_paired_in_their_partitions():
-  """A gain of 6 in one partition less one of 2 in the other."""
-  few = [scores(1, LOW + 6, 'few'), scores(-1, LOW, 'few')]
-  many = [scores(-1, HIGH + 2, 'many'), scores(1, HIGH, 'many')]
-  found = stated_difference([few + many])
-  assert found[:3] == pytest.approx((4.0, 4.0, 4.0))
+  The difference of a method with a seed has the variance ratio + 1 / K of the
+  clients' one, and the baseline's noise in common with all others.
+  """
+  rng, boards, methods, seeds, clients = (
+    np.random.default_rng(1),
+    2000,
+    35,
+    3,
+    20,
+  )
+  size = boards, seeds, methods
+  own = rng.normal(size=size) * np.sqrt(ratio)
+  means = own + rng.normal(size=size) / np.sqrt(clients)
+  gaps = (means[..., 1:] - means[..., :1]).swapaxes(1, 2)  # [B, M, S]
+  false = sum(
+    min(holm([over_seeds(gap) for gap in board])) < LEVEL
+    for board in gaps[:300]
+  )
+  error = np.sqrt(0.05 * 0.95 / 300)
+  assert false / 300 <= 0.05 + 2 * error
+  # Unadjusted, most boards have one.
+  t = gaps.mean(2) / (gaps.std(2, ddof=1) / np.sqrt(seeds))
+  assert (np.abs(t).max(1) > 4.30265).mean() > 0.5

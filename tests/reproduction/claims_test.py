@@ -29,9 +29,10 @@ PAIR = ('fedbabu', 'fedavg')
 
 @pytest.fixture
 def folder(tmp_path):
-  """Return results in which FedBABU is 5 points above FedAvg."""
-  make_run(tmp_path, 'fedbabu', FEW + MORE)
-  make_run(tmp_path, 'fedavg', FEW)
+  """Return results in which FedBABU is 4, 5 and 6 points above FedAvg."""
+  for seed in range(3):
+    make_run(tmp_path, 'fedbabu', FEW + MORE + seed - 1, seed=seed)
+    make_run(tmp_path, 'fedavg', FEW, seed=seed)
   write_summary(tmp_path)
   return tmp_path
 
@@ -44,60 +45,60 @@ def judge_one(folder):
 
 
 def test_each_verdict(folder):
-  make_run(folder, 'fedper', FEW + [-1, 1, -1, 1])
+  """p is 0.0132: 0.039 of three comparisons, 0.066 of five."""
+  for seed in range(3):
+    make_run(folder, 'fedper', FEW + [-1, 1, -1, 1], seed=seed)
   pairs = [PAIR, ('fedavg', 'fedper'), PAIR[::-1]]
   verdict = judge(folder, *pairs)
-  assert [(x.verdict, x.difference.mean) for x in verdict.judged] == [
-    ('suggested', 5),  # of one seed nothing is shown
+  assert [(x.verdict, x.difference.mean) for x in verdict.like] == [
+    ('shown', 5),
     ('not shown', 0),
     ('contradicted', -5),
   ]
-  words = '1 of 3 suggested, 1 not shown, 1 contradicted; one seed'
-  assert claims_page.words_of(verdict) == words
+  assert verdict.judged[0].p == pytest.approx(3 * 0.013072, abs=1e-5)
+  words = '1 of 3 shown, 1 not shown, 1 contradicted; 3 seeds'
+  assert claims_page.words_of(verdict.like) == words
+  # What is not run counts, too.
+  more = [('fedper', 'fedbabu'), ('fedper', 'fedavg')]
+  assert judge(folder, *pairs, *more).like[0].verdict == 'suggested'
   shutil.rmtree(folder / 'runs')
   (folder / 'summary.csv').unlink()
   (one, *_) = judge(folder, *pairs).judged
   assert one.verdict == 'not run' and not one.measured
 
 
-def test_a_row_without_its_run_is_compared_unpaired(folder):
+def test_a_row_without_its_run_gives_the_same_difference(folder):
+  before, _ = judge_one(folder)
   shutil.rmtree(folder / 'runs' / 'fedavg_2_0')
-  one, text = judge_one(folder)
-  error = np.sqrt((np.var(FEW + MORE) + np.var(FEW)) / 4)
-  ends = 5 - 1.96 * error, 5 + 1.96 * error
-  assert one.difference[1:3] == pytest.approx(ends, abs=1e-3)
-  assert one.verdict == 'not shown'  # paired, it was suggested
-  assert 'Of FedAvg only the mean and the deviation are left' in text
+  after, _ = judge_one(folder)
+  assert after.difference == pytest.approx(before.difference)
 
 
 def test_seeds_in_common_are_compared(folder):
-  for seed in (1, 2):
-    make_run(folder, 'fedbabu', FEW + MORE + seed, seed=seed)
-  one, _ = judge_one(folder)
-  assert len(one.measured) == 1 and one.difference.mean == 5
-  for seed in (1, 2):
-    make_run(folder, 'fedavg', FEW, seed=seed)
   one, text = judge_one(folder)
-  half = 4.30265 / np.sqrt(3)  # differences of 5, 6 and 7
-  assert one.difference.mean == 6
-  assert one.difference[1:3] == pytest.approx((6 - half, 6 + half), abs=1e-4)
-  assert one.difference.kind == 'seeds' and '**Shown; 3 seeds.**' in text
+  half = 4.30265 / np.sqrt(3)
+  assert one.difference[:3] == pytest.approx((5, 5 - half, 5 + half), abs=1e-4)
+  assert 'Like with like: **shown; 3 seeds.**' in text
   first, _ = write._client_row(one, 'c0').words
-  assert first == '+6.00 (3.52 to 8.48), print +5.00'
-  lost = folder / 'runs' / 'fedavg_2_2'
-  (lost / 'result.json').rename(lost / divergence.NAME)
-  text = judge_one(folder)[1]
-  assert 'suggested, 2 seeds: diverged with other seeds (FedAvg) |' in text
+  assert first == '+5.00 (2.52 to 7.48), print +5.00'
+  (folder / 'summary.csv').unlink()
+  for seed in (1, 2):
+    lost = folder / 'runs' / f'fedavg_2_{seed}'
+    (lost / 'result.json').rename(lost / divergence.NAME)
+  one, text = judge_one(folder)
+  assert len(one.measured) == 1 and one.difference.mean == 4
+  words = 'not shown, one seed: diverged with other seeds (FedAvg) |'
+  assert words in text
 
 
-def test_what_is_shown_is_so_among_all_comparisons(folder):
-  """p of 5, 6 and 7 is 0.0092: it is shown alone, and not among six."""
-  for seed in (0, 1, 2):
-    for method, more in (('fedbabu', MORE + seed), ('fedavg', 0 * MORE)):
-      make_run(folder, method, FEW + more, seed=seed)
-  alone, among = judge(folder, PAIR), judge(folder, *[PAIR] * 6)
-  assert {one.verdict for one in alone.judged} == {'shown'}
-  assert {one.verdict for one in among.judged} == {'suggested'}
+def test_unlike_views_are_judged_twice(folder):
+  """Or said to be stored nowhere."""
+  path, results = folder / 'claims.toml', (folder, claim_runs.load_table)
+  path.write_text(GOOD + "unlike = 'adapted on tests'\n")
+  (verdict,) = write.judge(path, *results, claim_runs.CONFIGS)
+  assert verdict.judged[0].verdict == 'shown'
+  assert verdict.like[0].verdict == 'not stored'
+  assert 'adapted on tests.' in claims_page.whole([verdict])
 
 
 def test_damaged_or_absent_results_are_a_sentence(folder):
@@ -167,6 +168,18 @@ def test_the_pages_are_those_of_the_results(verdicts):
   assert len(rows) == 8
 
 
+def test_lg_fedavg_is_fine_tuned_where_fedbabu_is(verdicts):
+  like, published = (
+    next(x for x in judged if 'LG-FedAvg' in x.stated.sentence)
+    for judged in (verdicts[0].like, verdicts[0].judged)
+  )
+  assert {one.view for seed in like.measured for one in seed} == {'finetuned'}
+  assert {one.view for one in published.measured[0]} == {'finetuned', 'initial'}
+  gaps = [ours.score.mean - theirs.score.mean for ours, theirs in like.measured]
+  assert like.difference.mean == pytest.approx(np.mean(gaps))
+  assert like.difference.mean < published.difference.mean - 10
+
+
 def test_without_results_every_claim_is_not_run(tmp_path, monkeypatch, capsys):
   monkeypatch.setattr('configs.tables.common.load_table', load_table)
   main, file = load_command(monkeypatch, 'claims.py')
@@ -174,8 +187,11 @@ def test_without_results_every_claim_is_not_run(tmp_path, monkeypatch, capsys):
   commandline.parse_words([file, claims, f'--results={tmp_path}'])
   main()
   lines = capsys.readouterr().out.splitlines()
-  assert sum(line.endswith(': not run') for line in lines) == 8
-  assert ' '.join(lines[2].split()) == '(a) FedBABU > FedAvg +6.70 not run'
+  assert sum(line.endswith(': not run') for line in lines) == 7
+  words = '5 of 7 not run, 2 not stored'  # claim a
+  assert sum(line.endswith(words) for line in lines) == 1
+  first = '(a) FedBABU > FedAvg not run not run +6.70'
+  assert ' '.join(lines[2].split()) == first
   assert not [*tmp_path.iterdir()]
 
 

@@ -23,8 +23,12 @@ it is above 0. `table` and `where` are fields of the claim or of a comparison;
                         of which print has no number; 'mix:best' is the view of
                         the family with the best mean over clients by TEST
                         accuracy
+  unlike                why the published views are not like with like
+  above_like, below_like   with `unlike`, views that are; without them no run
+                        stored such views
 """
 
+import itertools
 import pathlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -73,6 +77,8 @@ class Comparison(NamedTuple):
   sentence: str
   terms: tuple[Term, ...]
   commands: tuple[tuple[str, str], ...]  # table and conditions: what gives it
+  unlike: str = ''  # why the views are not like with like
+  like: tuple[Term, ...] = ()  # with views that are; (): not stored, or alike
 
 
 class Claim(NamedTuple):
@@ -84,7 +90,10 @@ class Claim(NamedTuple):
 
 
 SHARED = ('table', 'where')
-PAIRS = (('more_at', 'less_at'), ('above_view', 'below_view'))
+PAIRS = (
+  *(('more_at', 'less_at'), ('above_view', 'below_view')),
+  ('above_like', 'below_like'),
+)
 
 
 def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
@@ -106,7 +115,7 @@ def _claim(given: Any, load_table: LoadTable) -> Claim:
   check_fields(given, names, ('next', *SHARED))
   shared = {name: given[name] for name in SHARED if name in given}
   required = ['above', 'below', *(one for one in SHARED if one not in shared)]
-  optional = ('sentence', *PAIRS[0], *PAIRS[1], *shared)
+  optional = ('sentence', 'unlike', *itertools.chain(*PAIRS), *shared)
 
   def make(fields):
     check_fields(fields, required, optional)
@@ -126,15 +135,22 @@ def _comparison(fields: Mapping[str, str], load_table: LoadTable) -> Comparison:
   if 'more_at' in fields:
     more, less = (f'{where},{fields[name]}' for name in PAIRS[0])
     places = [(1, more), (-1, less)]
-  terms = [
-    _term(sign * side, load_table, table, f'{where},{fields[name]}', view)
-    for sign, where in places
-    for side, name in ((1, 'above'), (-1, 'below'))
-    for view in [fields.get(f'{name}_view')]
-  ]
+
+  def make(kind):
+    return tuple(
+      _term(sign * side, load_table, table, f'{where},{fields[name]}', view)
+      for sign, where in places
+      for side, name in ((1, 'above'), (-1, 'below'))
+      for view in [fields.get(f'{name}_{kind}')]
+    )
+
+  terms, unlike = make('view'), fields.get('unlike', '')
+  like = make('like') if 'above_like' in fields else ()
+  if like and not unlike:
+    raise wrong('above_like', 'no unlike', 'unlike: why the views differ')
   sentence = fields.get('sentence', f'{terms[0].name} > {terms[1].name}')
   commands = tuple((table, where) for _, where in places)
-  return Comparison(sentence, tuple(terms), commands)
+  return Comparison(sentence, terms, commands, unlike, like)
 
 
 def _term(

@@ -1,14 +1,15 @@
 """The verdicts as Markdown: a line a claim for README, all else for docs/."""
 
+import collections
 import csv
+import math
 import pathlib
 from collections.abc import Sequence
 
-from fedjax_pfl.evaluation import differences
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.claims_file import Term
-from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict
+from fedjax_pfl.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
 from fedjax_pfl.reproduction.compare import BEST, Compared
 from fedjax_pfl.reproduction.published import footnotes_of, load
 from fedjax_pfl.reproduction.table_files import (
@@ -18,14 +19,14 @@ from fedjax_pfl.reproduction.table_files import (
   pair,
 )
 
-BRIEF = ('', 'claim', 'verdict', 'its first comparison', 'ours', 'print')
-KINDS = {
-  differences.OVER_SEEDS: 'over seeds',
-  differences.PAIRED: 'paired',
-  differences.UNPAIRED: 'unpaired',
-  differences.OVER_IMAGES: 'over test images',
-}
-COMPARED = ('comparison', 'ours', '95 % interval', 'print', 'verdict')
+BRIEF = (
+  *('', 'claim', 'like with like', 'as published'),
+  *('its first comparison', 'ours', 'print'),
+)
+COMPARED = (
+  *('comparison', 'like with like', 'verdict', 'as published', 'verdict'),
+  'print',
+)
 CELLS = (
   *('cell', 'view', 'ours', 'print', 'difference'),
   *('twice the standard error', 'beyond it'),
@@ -49,9 +50,10 @@ def brief(verdicts: Sequence[Verdict]) -> str:
   """Return a table with a line for each claim, and what it took."""
   rows = []
   for verdict in verdicts:
-    claim, first = verdict.claim, verdict.judged[0]
-    line = (claim.name, claim.sentence, words_of(verdict))
-    numbers = (first.stated.sentence, our_words(first), _printed(first))
+    claim, first, printed = verdict.claim, verdict.like[0], verdict.judged[0]
+    both = words_of(verdict.like), words_of(verdict.judged)
+    line = (claim.name, claim.sentence, *both)
+    numbers = (first.stated.sentence, our_words(first), _printed(printed))
     rows.append((*line, *numbers))
   return f'{effort(verdicts)}\n\n{markdown(BRIEF, rows)}'
 
@@ -71,18 +73,20 @@ def as_text(verdicts: Sequence[Verdict]) -> str:
   rows, lines = [COMPARED], ['']
   for verdict in verdicts:
     claim = verdict.claim
-    for first, *rest in map(_comparison_row, verdict.judged):
+    for first, *rest in _comparison_rows(verdict):
       rows.append((f'({claim.name}) {first}', *rest))
-    lines.append(f'({claim.name}) {claim.title}: {words_of(verdict)}')
+    lines.append(f'({claim.name}) {claim.title}: {words_of(verdict.like)}')
   return '\n'.join([align(rows), *lines])
 
 
-def words_of(verdict: Verdict) -> str:
+def words_of(judged: Sequence[Judged]) -> str:
   """Return '5 of 7 shown, 2 not run; one seed'."""
-  (name, first), *others = verdict.counts.items()
-  text = f'{first} of {len(verdict.judged)} {name}' if others else name
+  known = collections.Counter(one.verdict for one in judged)
+  counts = [(name, known[name]) for name in VERDICTS if known[name]]
+  (name, first), *others = counts
+  text = f'{first} of {len(judged)} {name}' if others else name
   text += ''.join(f', {count} {other}' for other, count in others)
-  run = [len(one.measured) for one in verdict.judged if one.measured]
+  run = [len(one.measured) for one in judged if one.measured]
   return f'{text}; {seeds(min(run), max(run))}' if run else text
 
 
@@ -114,8 +118,9 @@ def _section(verdict: Verdict, notes: Notes) -> str:
   claim = verdict.claim
   parts = [
     f'### ({claim.name}) {claim.title}',
-    f'{claim.sentence}. **{words_of(verdict).capitalize()}.**',
-    markdown(COMPARED, map(_comparison_row, verdict.judged), numbers=(1, 3)),
+    f'{claim.sentence}. Like with like: **{words_of(verdict.like)}.** As '
+    f'published: {words_of(verdict.judged)}.',
+    markdown(COMPARED, _comparison_rows(verdict), numbers=(5,)),
   ]
   cells = [
     _cell_row(term, compared, notes)
@@ -140,34 +145,36 @@ def _sentences(verdict: Verdict) -> list[str]:
   if is_beyond and verdict.claim.next:
     text = ' '.join(verdict.claim.next.split())
     found.append(f'The next experiment: {text}')
-  kinds = [one.difference.kind for one in verdict.judged if one.difference]
-  if differences.UNPAIRED in kinds:
-    gone = (
-      term.name
-      for term, compared in verdict.cells
-      if any(one.score.clients is None for one in compared.measured)
-    )
-    found.append(
-      f'Of {", ".join(dict.fromkeys(gone))} only the mean and the deviation '
-      'are left in results/summary.csv, not the score of each client: their '
-      'intervals are unpaired, thus wider.'
-    )
+  found += [
+    f'{one.sentence}: {one.unlike}.'
+    for one in verdict.claim.comparisons
+    if one.unlike
+  ]
   return found
 
 
-def _comparison_row(judged: Judged) -> tuple[str, ...]:
-  one, words = judged.difference, judged.verdict
-  ours, interval = our_words(judged), ''
-  if one is not None:
-    ours, interval = f'{one.mean:{SIGNED}}', 'none'
+def _comparison_rows(verdict: Verdict) -> list[tuple[str, ...]]:
+  rows = []
+  for like, judged in zip(verdict.like, verdict.judged, strict=True):
+    ours = our_words(judged)
+    if judged.measured and not judged.stated.unlike:
+      ours = 'the same'
+    line = judged.stated.sentence, our_words(like), _verdict(like)
+    rows.append((*line, ours, _verdict(judged), _printed(judged)))
+  return rows
+
+
+def _verdict(judged: Judged) -> str:
+  """Return 'shown (p 0.003), 3 seeds', with Holm's p."""
+  words = judged.verdict
+  if judged.difference is not None:
     number = len(judged.measured)
-    words += f', {seeds(number, number)}'
-    if one.has_interval:
-      interval = f'{one.low:.2f} to {one.high:.2f}, {KINDS[one.kind]}'
+    p = '' if math.isnan(judged.difference.p) else f' (p {judged.p:.2g})'
+    words += f'{p}, {seeds(number, number)}'
   if judged.diverged:
-    others = ' with other seeds' * (one is not None)
+    others = ' with other seeds' * (judged.difference is not None)
     words += f': diverged{others} ({", ".join(judged.diverged)})'
-  return judged.stated.sentence, ours, interval, _printed(judged), words
+  return words
 
 
 def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:

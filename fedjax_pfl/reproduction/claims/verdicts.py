@@ -1,27 +1,30 @@
 """What a folder of results says of a claim.
 
-  shown         above 0: p < 0.05 of Student's t over seeds, adjusted by Holm's
-                method for all comparisons of the file
-  suggested     all of the 95 % interval is above 0, of this comparison alone
-  contradicted  all of it is below 0: a doubt needs less than a claim
-  not shown     it contains 0, or there is none
+  shown         above 0, and Holm's adjusted p over all comparisons of the file
+                is below 0.05
+  suggested     its own 95 % interval is above 0, but p is not
+  contradicted  its own interval is below 0
+  not shown     the interval contains 0, or there is none: of one seed
   half run      some of the cells have a number, not all with one seed
   not run       no cell has a number
+  not stored    like with like: no run has views of the same kind
 
+The file states how many comparisons there are, before any is run: Holm counts
+them all. Every comparison is judged as published, and like with like.
 A claim of several comparisons counts their verdicts. Nothing is written, and no
 images are needed.
 """
 
-import collections
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from fedjax_pfl.evaluation.differences import (
+  LEVEL,
   Difference,
   Score,
   holm,
-  stated_difference,
+  over_seeds,
 )
 from fedjax_pfl.reproduction.claims.claims_file import Claim, Comparison, Term
 from fedjax_pfl.reproduction.compare import (
@@ -34,10 +37,11 @@ from fedjax_pfl.reproduction.results import Results
 
 SHOWN, SUGGESTED, NOT_SHOWN = 'shown', 'suggested', 'not shown'
 CONTRADICTED, HALF_RUN, NOT_RUN = 'contradicted', 'half run', 'not run'
-VERDICTS = SHOWN, SUGGESTED, NOT_SHOWN, CONTRADICTED, HALF_RUN, NOT_RUN
-# Of a comparison alone; `judge_all` knows what is shown.
-OF_SIGN = {1: SUGGESTED, 0: NOT_SHOWN, -1: CONTRADICTED}
-LEVEL = 0.05
+NOT_STORED = 'not stored'
+VERDICTS = (
+  *(SHOWN, SUGGESTED, NOT_SHOWN, CONTRADICTED),
+  *(HALF_RUN, NOT_RUN, NOT_STORED),
+)
 
 
 # A cell of a claim, and it with our number beside the printed one.
@@ -56,6 +60,7 @@ class Judged(NamedTuple):
   difference: Difference | None = None  # None: not run
   measured: tuple[tuple[Measured, ...], ...] = ()  # by seed, then by term
   diverged: tuple[str, ...] = ()  # methods whose training of a seed diverged
+  p: float = math.nan  # Holm's, over all comparisons
 
   @property
   def signed(self) -> list[list[Score]]:
@@ -73,45 +78,56 @@ class Verdict(NamedTuple):
   """A claim with the verdicts of its comparisons."""
 
   claim: Claim
-  judged: tuple[Judged, ...]
+  judged: tuple[Judged, ...]  # as published
+  like: tuple[Judged, ...]  # the same ones, like with like
   cells: tuple[Pair, ...]
-
-  @property
-  def counts(self) -> dict[str, int]:
-    """Return {verdict: number of comparisons}, in the order of VERDICTS."""
-    known = collections.Counter(one.verdict for one in self.judged)
-    return {name: known[name] for name in VERDICTS if known[name]}
 
 
 def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
-  """Return the verdicts of all claims of a file."""
-  verdicts = [judge_claim(claim, results) for claim in claims]
-  every = [one for verdict in verdicts for one in verdict.judged]
-  ps = [one.difference.p if one.difference else math.nan for one in every]
-  adjusted = iter(holm(ps))
+  """Return the verdicts of all claims of a file: one family of Holm's."""
+  stated = [one for claim in claims for one in claim.comparisons]
+  published = decide([judge(one, results) for one in stated])
+  like = decide(
+    [
+      judge(one._replace(terms=one.like), results)
+      if one.like
+      else Judged(one, NOT_STORED, None, ())
+      if one.unlike
+      else judged
+      for one, judged in zip(stated, published, strict=True)
+    ]
+  )
+  pairs, found = iter(zip(published, like, strict=True)), []
+  for claim in claims:
+    own = [next(pairs) for _ in claim.comparisons]
+    cells: dict[tuple, Pair] = {}
+    for term, compared in (
+      cell for two in own for one in two for cell in one.cells
+    ):
+      place = term.table, frozenset(term.where.split(',')), term.cell.reading
+      cells.setdefault(place, (term, compared))
+    found.append(Verdict(claim, *zip(*own, strict=True), tuple(cells.values())))
+  return found
 
-  def decided(one):
-    p = next(adjusted)
-    is_shown = one.verdict == SUGGESTED and p < LEVEL
-    return one._replace(verdict=SHOWN if is_shown else one.verdict)
 
+def decide(judged: Sequence[Judged]) -> list[Judged]:
+  """Return a family of comparisons with Holm's p and the verdicts."""
+  ps = holm([one.difference for one in judged])
   return [
-    verdict._replace(judged=tuple(map(decided, verdict.judged)))
-    for verdict in verdicts
+    one if one.difference is None else one._replace(p=p, verdict=_word(one, p))
+    for one, p in zip(judged, ps, strict=True)
   ]
 
 
-def judge_claim(claim: Claim, results: Results) -> Verdict:
-  judged = tuple(judge(one, results) for one in claim.comparisons)
-  cells: dict[tuple, Pair] = {}
-  for term, compared in (pair for one in judged for pair in one.cells):
-    place = term.table, frozenset(term.where.split(',')), term.cell.reading
-    cells.setdefault(place, (term, compared))
-  return Verdict(claim, judged, tuple(cells.values()))
+def _word(one: Judged, p: float) -> str:
+  sign = one.difference.sign
+  if sign > 0:
+    return SHOWN if p < LEVEL else SUGGESTED
+  return CONTRADICTED if sign else NOT_SHOWN
 
 
 def judge(stated: Comparison, results: Results) -> Judged:
-  """Return a comparison with its verdict, over the seeds that all cells have.
+  """Return a comparison, not decided yet, over the seeds that all cells have.
 
   A cell with more seeds is compared with those that the others have.
   """
@@ -127,10 +143,10 @@ def judge(stated: Comparison, results: Results) -> Judged:
   judged = Judged(stated, verdict, printed, cells, **runs)
   if not shared:
     return judged
-  difference = stated_difference(judged.signed)
-  return judged._replace(
-    verdict=OF_SIGN[difference.sign], difference=difference
-  )
+  sums = [
+    sum(one.sign * one.mean for one in scores) for scores in judged.signed
+  ]
+  return judged._replace(difference=over_seeds(sums))
 
 
 def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:

@@ -31,17 +31,18 @@ FOREST = 'claims.png'
 CLIENTS = 'claim_{}_clients.png'
 DRAWN = 'a'  # the claim of which every client is drawn, if it has their scores
 FOREST_HEADER = (
-  *('claim', 'comparison', 'verdict', 'seeds', 'ours', 'low', 'high'),
-  *('interval', 'published', 'published_error'),
+  *('claim', 'comparison', 'views', 'verdict', 'seeds', 'ours', 'low', 'high'),
+  *('p', 'holm_p', 'published', 'published_error'),
 )
+VIEWS = 'like with like', 'as published'
 CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
 OURS, PRINT = 'ours', 'print'  # css classes
 COLOURS = {OURS: '#0072B2', PRINT: '#555555'}
-FOREST_SIZE = {'width': 1020, 'margins': (320, 96), 'height': 29}
-CLIENTS_SIZE = {'width': 1100, 'margins': (320, 220), 'height': 80}
+FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
+CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
 FOREST_NOTE = (
-  'Filled: ours, with its 95 % interval. Hollow: print, with the 95 % interval '
-  'from its deviations.'
+  'Filled: ours, like with like, with its 95 % interval over seeds. Hollow: '
+  'print, with the 95 % interval from its deviations.'
 )
 CLIENTS_NOTE = (
   'Every client of every seed: accuracy with the first method less that with '
@@ -117,10 +118,15 @@ def save_figures(
   panels = [Panel('', plot_intervals(rows, label, **FOREST_SIZE))]
   title = 'Claims of the papers: ours against print'
   figure = picture.draw(title, panels, COLOURS, notes=[FOREST_NOTE])
-  lines = [_line(one.claim.name, x) for one in verdicts for x in one.judged]
+  lines = [
+    _line(one.claim.name, views, judged)
+    for one in verdicts
+    for pair in zip(one.like, one.judged, strict=True)
+    for views, judged in zip(VIEWS, pair, strict=True)
+  ]
   paths = [save(figure, folder / FOREST, FOREST_HEADER, lines)]
   for verdict in verdicts:
-    shown = [one for one in verdict.judged if _has_pairs(one)]
+    shown = [one for one in verdict.like if _has_pairs(one)]
     if verdict.claim.name == DRAWN and shown:
       paths.append(_save_clients(verdict, shown, folder))
   return paths
@@ -179,13 +185,13 @@ def _client_row(judged: Judged, css: str) -> Row:
 def _rows(verdict: Verdict) -> Iterator[Row]:
   """Yield a heading, then ours above the published number of comparisons."""
   yield Row(f'({verdict.claim.name}) {verdict.claim.title}')
-  for one in verdict.judged:
+  for one, published in zip(verdict.like, verdict.judged, strict=True):
     marks = []
     if one.difference is not None:
       ours, low, high = one.difference[:3]
       ends = (low, high) if one.difference.has_interval else (ours, ours)
       marks.append(Mark(ours, *ends, OURS, shift=-5, size=3.5))
-    marks += _printed(one, 5)
+    marks += _printed(published, 5)
     yield Row(one.stated.sentence, marks, (one.verdict,))
 
 
@@ -199,9 +205,8 @@ def _printed(judged: Judged, shift: float) -> list[Mark]:
   return [Mark(value, *ends, PRINT, 'hollow', 'D', shift=shift, size=3)]
 
 
-def _line(claim: str, one: Judged) -> tuple[str, ...]:
+def _line(claim: str, views: str, one: Judged) -> tuple[str, ...]:
   printed = one.printed or (None, None)
-  mean, low, high, kind, *_ = one.difference or (None, None, None, '')
-  ours, low, high, *printed = map(format_number, (mean, low, high, *printed))
-  head = (claim, one.stated.sentence, one.verdict, str(len(one.measured)))
-  return (*head, ours, low, high, kind, *printed)
+  values = *(one.difference or (None,) * 4), one.p, *printed
+  head = claim, one.stated.sentence, views, one.verdict
+  return (*head, str(len(one.measured)), *map(format_number, values))
