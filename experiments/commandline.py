@@ -130,6 +130,7 @@ def read_settings(
   config or the command line names is loaded: both are the user's own.
   """
   file, colon, argument = config.partition(':')
+  file = _find_config(file)
   get_config = _load_get_config(Path(file))
   made = _call_config(file, get_config, *[argument] * bool(colon))
   if not isinstance(made, config_dict.ConfigDict):
@@ -179,6 +180,13 @@ def make_edit(overrides: Overrides) -> Callable[[dict[str, Any]], None] | None:
 
 def _takes_fields() -> bool:
   return 'config' in flags.FLAGS or 'run' in flags.FLAGS
+
+
+def _find_config(file: str) -> str:
+  """Return the path of a config: 'digits' is configs/digits.py."""
+  named = ROOT / 'configs' / f'{file}.py'
+  is_name = file.isidentifier() and not Path(file).is_file()
+  return str(named) if is_name and named.is_file() else file
 
 
 def _load_get_config(path: Path) -> Callable[..., Any]:

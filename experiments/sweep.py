@@ -94,9 +94,11 @@ def read_combinations(overrides):
 
 def command_of(fields):
   """Return the command that runs one combination."""
+  from fedjax_pfl.core.commands import command
+
   words = [f'--config={CONFIG.value}', '--workdir=runs/best']
   words[1:1] = [f'--config.{name}={value}' for name, value in fields.items()]
-  words = ['python experiments/main.py', *map(shlex.quote, words)]
+  words = [command('train'), *map(shlex.quote, words)]
   return ' \\\n    '.join(words)
 
 

@@ -28,6 +28,8 @@ training
 analysis tuning
 reproduction leaderboard
 """
+# The command, its marker of types, and links to configs/ and experiments/.
+OTHERS = {'__init__.py', '__main__.py', 'py.typed', 'shipped'}
 LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.
 ONLY = {
@@ -69,7 +71,7 @@ def rooms_above(room):
 def test_the_package_is_its_rooms():
   entries = {path.name for path in (ROOT / PACKAGE).iterdir()}
   rooms = {room for level in LEVELS for room in level}
-  assert entries - {'__pycache__'} == rooms | {'__init__.py'}
+  assert entries - {'__pycache__'} == rooms | OTHERS
 
 
 @pytest.mark.parametrize('room', [room for level in LEVELS for room in level])

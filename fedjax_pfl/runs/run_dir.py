@@ -26,6 +26,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import (
   BadInput,
   bad_input,
@@ -42,7 +43,7 @@ METRICS = 'metrics.jsonl'
 MODEL = 'model/global.npz'  # the final global model, of most methods
 NOTE = 'PRIVATE.txt'
 # What no noise hides, and thus no epsilon covers.
-NOT_FOR_RELEASE = """\
+NOT_FOR_RELEASE = f"""\
 This folder is private, and not for release. No noise hides
   clients.npz     scores, number of examples and labels of each client
   result.json     accuracies and losses
@@ -50,7 +51,7 @@ This folder is private, and not for release. No noise hides
   checkpoints/    the states of all clients
   secret          while the run is unfinished: who has it can remove the noise
 To write the model that may be released, and nothing else:
-  python experiments/export.py --run=THIS_FOLDER --private --output=model.npz
+  {command('export')} --run=THIS_FOLDER --private --output=model.npz
 """
 
 
