@@ -12,7 +12,7 @@ SUBCOMMANDS = {
   'train': ('main', 'run one experiment'),
   'report': ('report', 'one HTML page of finished runs'),
   'sweep': ('sweep', 'train every combination of some fields'),
-  'compare': ('leaderboard', 'all methods tuned alike, by one protocol'),
+  'compare': ('leaderboard', 'all methods tuned alike (leaderboard.py)'),
   'reproduce': ('reproduce', 'a published table beside our numbers'),
   'prepare': ('prepare', 'download image sets'),
   'export': ('export', 'one model of a run as a plain .npz file'),
