@@ -1,7 +1,7 @@
 """Personalised federated learning in JAX: a round is one compiled function.
 
-`import fedjax_pfl as pfl` gives the names below. A method of your own may import
-what those in algorithms/ do (docs/howto/own_method.md); the rest is internal.
+`import fedjax_pfl as pfl` gives the names below. A method of your own may also
+import what those in algorithms/ do (docs/howto/own_method.md).
 
   Experiments   build_experiment, load_code, train, load_results
   Methods       algorithm, available, Algorithm, Stage
