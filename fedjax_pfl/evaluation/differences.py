@@ -6,6 +6,9 @@ same partition, cohorts and initial model, of S seeds:
   t  = mean(d) / (std(d, ddof=1) / sqrt(S))       Student, S - 1 degrees
   p  = 2 P(T < -|t|)                              unadjusted, two-sided
 
+Of a leaderboard, whose tests may be few, the standard error below t is not less
+than that of the clients (`error_of_clients`).
+
 Holm, over the M comparisons of one table or leaderboard, p_(1) <= p_(2) <= ..:
 
   adjusted p_(i) = max over j <= i of min(1, (M - j + 1) p_(j))
@@ -112,11 +115,12 @@ def paired_difference(
   return Difference(mean, min(low, mean - half), max(high, mean + half))
 
 
-def over_seeds(values: Sequence[float]) -> Difference:
+def over_seeds(values: Sequence[float], floor: float = 0.0) -> Difference:
   """Return the mean of one number a seed: its 95 % interval and p by Student.
 
   Seeds are the unit: clients of one seed share a model and a partition. Of one
-  seed there is neither an interval nor a p.
+  seed there is neither an interval nor a p. The standard error is taken to be
+  `floor` at least; see `error_of_clients`.
 
   >>> one = over_seeds([5.0, 6.0, 7.0])
   >>> round(one.low, 2), round(one.high, 2), round(one.p, 4)
@@ -127,12 +131,31 @@ def over_seeds(values: Sequence[float]) -> Difference:
     return Difference(mean)
   from scipy.special import stdtr  # distribution of Student's t
 
-  error, half = _error(values), _student(values)
+  error = max(_error(values), floor)
+  half = _quantile(number) * error
   if error < NOTHING:
     p = float(abs(mean) < NOTHING)
   else:
     p = 2 * float(stdtr(number - 1, -abs(mean) / error))
   return Difference(mean, mean - half, mean + half, p)
+
+
+def error_of_clients(gaps: np.ndarray) -> float:
+  """Return the standard error that the clients alone give a mean, of [S, K].
+
+    sqrt(sum over s of var_k(gaps_sk) / K) / S
+
+  Seeds can only add to it. Three of them agree by chance more often than
+  Student's t allows for where the tests are few, because shares of few images
+  are often equal. A client with NaN, one without tests, is left out.
+
+  >>> error_of_clients(np.array([[1.0, 3.0], [2.0, 4.0]]))
+  0.7071067811865476
+  """
+  number = np.isfinite(gaps).sum(1)
+  squares = np.nansum((gaps - np.nanmean(gaps, 1, keepdims=True)) ** 2, 1)
+  variances = squares / np.maximum(number - 1, 1) / number
+  return float(np.sqrt(variances.sum()) / len(gaps))
 
 
 def holm(differences: Sequence[Difference | None]) -> list[float]:
@@ -162,9 +185,14 @@ def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
 
 def _student(values: Sequence[float]) -> float:
   """Return half of Student's 95 % interval for the mean of these."""
+  return _quantile(len(values)) * _error(values)
+
+
+def _quantile(number: int) -> float:
+  """Return how many standard errors half of the 95 % interval is wide."""
   from scipy.special import stdtrit  # quantile of Student's t
 
-  return float(stdtrit(len(values) - 1, 0.975)) * _error(values)
+  return float(stdtrit(number - 1, 0.975))
 
 
 def _error(values: Sequence[float]) -> float:

@@ -1,9 +1,10 @@
 """The rows of one partition: their CSV, and their verdicts in words.
 
-A difference is that of the means of each seed, by Student's paired t; Holm's p
-below 0.05 over all comparisons with the baselines in a partition is a verdict.
-So is, apart from these, that over all pairs of methods. A value is None where a
-method has no such number; in the file it is empty.
+A difference is that of the means of each seed, by Student's paired t with an
+error not below that of the clients. Holm's p below 0.05 over all comparisons
+with the baselines in a partition is a verdict. So is, apart from these, that
+over all pairs of methods. A value is None where a method has no such number; in
+the file it is empty.
 """
 
 import csv
@@ -20,6 +21,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import (
   LEVEL,
   Difference,
+  error_of_clients,
   holm,
   over_seeds,
 )
@@ -61,7 +63,10 @@ def make_board(
 
   def compare(pairs):
     """Return {pair: the first minus the second, and Holm's p}."""
-    found = [over_seeds(means[one] - means[other]) for one, other in pairs]
+    gaps = [after[one] - after[other] for one, other in pairs]
+    found = [
+      over_seeds(np.nanmean(gap, 1), error_of_clients(gap)) for gap in gaps
+    ]
     return dict(zip(pairs, zip(found, holm(found), strict=True), strict=True))
 
   against = compare(

@@ -9,6 +9,7 @@ import pytest
 from fedjax_pfl.evaluation.differences import (
   LEVEL,
   Difference,
+  error_of_clients,
   holm,
   over_seeds,
   paired_difference,
@@ -83,30 +84,40 @@ def test_holm_by_hand():
   assert holm([*family, None]) == pytest.approx([0.06, 0.04, 0.06, 1])
 
 
-@pytest.mark.parametrize('ratio', [0, 0.5, 1])
-def test_boards_without_a_true_difference_have_no_star(ratio):
-  """35 methods, 3 seeds; `ratio` of variance: of seeds to that of clients.
+# Clients, the tests of each and their accuracy: as on CIFAR-10, and on digits.
+TESTED = [(50, 25, 0.57), (90, 3, 0.97), (20, 17, 0.99)]
+BOARDS, METHODS, SEEDS = 200, 35, 3
 
-  The difference of a method with a seed has the variance ratio + 1 / K of the
-  clients' one, and the baseline's noise in common with all others.
+
+@pytest.mark.parametrize('ratio', [0, 0.5, 1])
+@pytest.mark.parametrize(('clients', 'tests', 'accuracy'), TESTED)
+def test_boards_of_equal_methods_have_no_star(clients, tests, accuracy, ratio):
+  """`ratio` of variances: of the seeds to that of the tested images.
+
+  By the spread over seeds alone 10 to 45 of 100 boards of the digits have one.
   """
-  rng, boards, methods, seeds, clients = (
-    np.random.default_rng(1),
-    2000,
-    35,
-    3,
-    20,
-  )
-  size = boards, seeds, methods
-  own = rng.normal(size=size) * np.sqrt(ratio)
-  means = own + rng.normal(size=size) / np.sqrt(clients)
-  gaps = (means[..., 1:] - means[..., :1]).swapaxes(1, 2)  # [B, M, S]
+  rng = np.random.default_rng(1)
+  share = accuracy * (1 - accuracy) / (clients * tests)
+  own = rng.normal(size=(BOARDS, METHODS, SEEDS, 1)) * np.sqrt(ratio * share)
+  chance = np.clip(accuracy + own, 0, 1)
+  correct = rng.binomial(tests, chance, (BOARDS, METHODS, SEEDS, clients))
+  gaps = (correct[:, 1:] - correct[:, :1]) * (100 / tests)
   false = sum(
-    min(holm([over_seeds(gap) for gap in board])) < LEVEL
-    for board in gaps[:300]
+    min(holm([over_seeds(x.mean(1), error_of_clients(x)) for x in board]))
+    < LEVEL
+    for board in gaps
   )
-  error = np.sqrt(0.05 * 0.95 / 300)
-  assert false / 300 <= 0.05 + 2 * error
-  # Unadjusted, most boards have one.
-  t = gaps.mean(2) / (gaps.std(2, ddof=1) / np.sqrt(seeds))
-  assert (np.abs(t).max(1) > 4.30265).mean() > 0.5
+  error = np.sqrt(0.05 * 0.95 / BOARDS)
+  assert false / BOARDS <= 0.05 + 2 * error
+  # Unadjusted, and by the seeds alone, most boards have one.
+  means = gaps.mean(3)
+  error = np.maximum(means.std(2, ddof=1) / np.sqrt(SEEDS), 1e-9)
+  assert (np.abs(means.mean(2) / error).max(1) > 4.30265).mean() > 0.5
+
+
+def test_seeds_that_agree_by_chance_have_the_error_of_their_clients():
+  gaps = np.array([[4.0, 0.0], [3.0, 1.0], [NAN, 2.0]])
+  error = math.sqrt((8 / 2 + 2 / 2 + 0) / 9)  # each seed has a mean of 2
+  one = over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
+  assert one.high - 2 == pytest.approx(4.30265 * error, abs=1e-4)
+  assert over_seeds([2.0] * 3).p == 0 and one.p > 0.1

@@ -73,7 +73,7 @@ def test_sentences_name_who_is_where(boards):
   best, fedavg, local, obstacle = sentences(boards[0])
   assert best == (
     'Highest: FedBABU, 84.1 % on average over clients after personalisation; '
-    'not distinguishable from it: FedRep.'
+    'not distinguishable from it: FedAvg, FedRep, Ditto.'
   )
   assert fedavg == (
     'Against FedAvg + fine-tuning, above: FedBABU (+4.1), FedRep (+4.0); '
