@@ -124,7 +124,7 @@ def over_seeds(values: Sequence[float], floor: float = 0.0) -> Difference:
 
   >>> one = over_seeds([5.0, 6.0, 7.0])
   >>> round(one.low, 2), round(one.high, 2), round(one.p, 4)
-  (3.52, 8.48, 0.0092)
+  (3.52, 8.48, 0.0091)
   """
   number, mean = len(values), float(np.mean(values))
   if number < 2:

@@ -116,7 +116,7 @@ def verdict(combinations: Sequence[Combination], choice: BestSetting) -> str:
   if choice.second is None:
     return f'{line}; the only setting with finite numbers.'
   second = describe(combinations[choice.second])
-  mean, *ends, _ = choice.lead
+  mean, *ends = choice.lead[:3]
   # A digit that is not 0: a rounded end would be on the side of either verdict.
   low, high = (f'{x:.2f}' if round(x, 2) else f'{x + 0.0:.1g}' for x in ends)
   words = 'is more than noise' if choice.lead.sign else 'may be noise'
