@@ -167,13 +167,6 @@ def check(
         f'{method}, whose server answers each client from single uploads',
         'a method that aggregates a sum: noise in a sum does not hide these',
       )
-    begins = lambda *states, own=stage: own.initialize(*states)[0]
-    reads_pool = _reads_pool(stage, *states, data)
-    if reads_pool or _depends(begins, (*before, data), [1, 2]):
-      raise _refused(
-        f'{method}, whose server reads what clients have not sent',
-        'a method whose server knows of clients what they send alone',
-      )
     up = messages(stage, *states, data).up
     if not jax.tree.leaves(up.content):
       raise _refused(
@@ -188,6 +181,14 @@ def check(
         )
       if MODEL + name.removeprefix(MODEL) not in up.known:
         whole.append(name.split('/')[0] or 'the upload')
+    begins = lambda *states, own=stage: own.initialize(*states)[0]
+    # After the uploads: noise makes floats of whole numbers.
+    reads_pool = _reads_pool(stage, *states, data)
+    if reads_pool or _depends(begins, (*before, data), [1, 2]):
+      raise _refused(
+        f'{method}, whose server reads what clients have not sent',
+        'a method whose server knows of clients what they send alone',
+      )
     before = states
   return list(dict.fromkeys(whole))
 
