@@ -9,7 +9,7 @@
 #   make docs      this site: site/index.html; make docs-serve shows it
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
-#   make faults    kills and full disks: how many were tried, ended well
+#   make faults    kills, damage, full disks, wrong settings: how many ended well
 #   make accelerators  compilers for a TPU and an H100: compile_for.py needs them
 #   make browser   Chromium, for the tests of the report page (Debian; root)
 

@@ -1,6 +1,6 @@
 """The smallest run that has all that a run has, and how one has to end.
 
-It is trained in this process, and its compiled programs are kept: a repetition
+It is trained in this process with programs that are compiled once: a repetition
 takes a tenth of a second, so that hundreds can be tried.
 """
 
@@ -11,27 +11,20 @@ from pathlib import Path
 
 from small_runs import make_experiment, numbers_of
 
-from faults.watch import wrong_sentence
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
+PARTS = (': got ', ', expected ', '. Likely cause: ')
 last_sentence: list[str] = []
 
 
 @functools.cache
 def experiment(seed=0):
   return make_experiment(
-    seed=seed,
-    num_clients=5,
-    max_train_examples=100,
-    client_fraction=0.4,
-    rounds=3,
-    batch_size=16,
-    log_every=1,
-    eval_every=2,
-    checkpoint_every=1,
-    views=('initial',),
+    **{'seed': seed, 'rounds': 3, 'num_clients': 5, 'client_fraction': 0.4},
+    **{'max_train_examples': 100, 'batch_size': 16, 'views': ('initial',)},
+    **{'log_every': 1, 'eval_every': 2, 'checkpoint_every': 1},
     save_clients=(0,),
     eval_global_model=True,  # then result.json depends on earlier metrics
   )
@@ -53,14 +46,23 @@ def play(folder: Path) -> str:
 
 def how_it_ends(folder: Path, want: dict) -> str:
   """Return 'same bits', 'a sentence', or what is wrong."""
-  try:
-    play(folder)
-  except BadInput as error:
-    last_sentence.append(str(error))
-    return wrong_sentence(str(error)) or 'a sentence'
-  except Exception as error:
-    return f'{type(error).__name__}: {error}'
+  if end := refusal(lambda: play(folder)):
+    return end
   got = numbers_of(folder)
   other = [name for name in want if want[name] not in (None, got[name])]
   left = [str(path) for path in folder.rglob('*.tmp')]
   return f'other {other}, left {left}' if other or left else 'same bits'
+
+
+def refusal(call) -> str:
+  """Return '' if it is not refused, 'a sentence', or what is wrong."""
+  try:
+    call()
+  except BadInput as error:
+    message = str(error)
+    last_sentence.append(message)
+    is_whole = all(part in message for part in PARTS) and message[-1] == '.'
+    return 'a sentence' if is_whole and len(message) < 4000 else message[:300]
+  except Exception as error:
+    return f'{type(error).__name__}: {error}'
+  return ''

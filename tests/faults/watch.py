@@ -4,35 +4,24 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest import mock
 
-WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND
-PARTS = (': got ', ', expected ', '. Likely cause: ')
+State = dict[str, bytes | None]  # content of files by path; None: a folder
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 CHANGES = {'os.rename', 'os.link', 'os.symlink', 'os.truncate'}
 CHANGES |= {'os.mkdir', 'os.remove', 'os.rmdir'}
-
-
-def wrong_sentence(message: str) -> str:
-  """Return what is wrong with a message; '' if it has its four parts."""
-  missing = [part for part in PARTS if part not in message]
-  if missing:
-    return f'no {missing} in {message[:300]}'
-  if not message.endswith('.') or message.endswith('..'):
-    return f'no end: {message[:300]}'
-  return f'{len(message)} letters' if len(message) > 4000 else ''
-
-
 _listeners = []
 
 
 @contextlib.contextmanager
-def watching(folder, look: Callable[[str, str], None]) -> Iterator[None]:
-  """Call look(what, path) before a change of a file below, and at a flush."""
+def watching(folder, look: Callable[[str], None]) -> Iterator[None]:
+  """Call look(what) before a change of a file below, and at a flush."""
   flush = os.fsync
 
   def notify(what, path):
     if path.startswith(str(folder)):
-      look(what, path)
+      look(what)
 
   def fsync(handle):
     flush(handle)
@@ -55,3 +44,25 @@ def _audit(event: str, args: tuple) -> None:
 
 
 sys.addaudithook(_audit)
+
+
+def read(folder: Path) -> State:
+  """Return what is in a folder now; files may vanish while they are read."""
+  state: State = {}
+  for parent, folders, names in os.walk(folder):
+    inside = Path(parent).relative_to(folder)
+    state |= {str(inside / name): None for name in folders}
+    for name in names:
+      with contextlib.suppress(FileNotFoundError):
+        state[str(inside / name)] = Path(parent, name).read_bytes()
+  return state
+
+
+def write(state: State, folder: Path) -> None:
+  """Make a folder with this content."""
+  folder.mkdir()
+  for name, content in state.items():  # folders come before what is in them
+    if content is None:
+      (folder / name).mkdir()
+    else:
+      (folder / name).write_bytes(content)

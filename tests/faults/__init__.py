@@ -1,1 +1,0 @@
-"""Campaigns: many seeded faults and inputs, each of which has to end well."""
