@@ -19,17 +19,8 @@ def is_text(value: Any) -> bool:
   return isinstance(value, str) and bool(value.strip())
 
 
-def _are_seeds(value: Any) -> bool:
-  seeds = value if isinstance(value, list) else []
-  are_whole = all(type(seed) is int and seed >= 0 for seed in seeds)
-  return are_whole and 0 < len(seeds) == len({*seeds})
-
-
 # Fields that are no texts: whether a value is one, and what is expected.
-OTHERS = {
-  'seeds': (_are_seeds, 'seeds, such as [0, 1, 2]'),
-  'comparisons': (bool, 'one or more [[claims.comparisons]]'),
-}
+OTHERS = {'comparisons': (bool, 'one or more [[claims.comparisons]]')}
 
 
 def read_toml(path: pathlib.Path) -> dict[str, Any]:

@@ -1,9 +1,14 @@
 """A table from nothing to its files, also when it is stopped on the way."""
 
+import shutil
+
 import pytest
 import small_cells
 import small_runs
+from faults import watch
+from helpers import long, refused
 
+from configs import common
 from fedjax_pfl.core import progress
 from fedjax_pfl.reproduction import execute as module
 from fedjax_pfl.reproduction.cells import Reading, Table
@@ -11,8 +16,10 @@ from fedjax_pfl.reproduction.compare import compare_all
 from fedjax_pfl.reproduction.dry_run import list_costs
 from fedjax_pfl.reproduction.plan import plan
 from fedjax_pfl.reproduction.results import Results
+from fedjax_pfl.reproduction.summary_rows import write_summary
 from fedjax_pfl.reproduction.table_files import as_text, write_table
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import blank, loop
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -104,3 +111,92 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
   assert 'with a cell above' in second and 'evaluate' in third
   assert '4 cells, 1 seed' in logged[-1]
   assert not results.runs.exists()
+
+
+# ---- Stopped, and given again ------------------------------------------------
+
+
+EVERY_ROUND = {'log_every': 1, 'eval_every': 1, 'checkpoint_every': 1}
+LONGER = small_runs.make_settings(rounds=3, **EVERY_ROUND)
+HOT = small_runs.make_settings(
+  algorithm='fedavg', rounds=2, learning_rate=1e30, **EVERY_ROUND
+)
+ALL = (
+  make_cell('initial_accuracy', 'initial', settings=HOT),  # it diverges
+  make_cell(
+    *('personalized_accuracy', 'initial', 'best_round'),
+    settings={**LG, **EVERY_ROUND},
+    init_from=LONGER,
+  ),
+  make_cell('initial_accuracy', 'initial', settings=LONGER),
+  make_cell(*FINETUNED, settings=LONGER, evaluation=BODY),
+)
+NAMES = ('algorithm', 'shards_per_client')
+
+
+def reproduce(folder):
+  """Do what experiments/reproduce.py does with the cells and two seeds."""
+  results = Results(folder)
+  configs = {'digits': parse_config(common.load('digits:fedbabu').to_dict())}
+
+  def write():
+    write_summary(results, configs)
+    write_table(Table('fedbabu/99', 'A toy', ALL, NAMES, ('metric',)), results)
+
+  module.execute(plan(ALL, (0, 1)), results, on_done=write)
+
+
+@pytest.fixture(scope='module')
+def done(tmp_path_factory, quick_compiler):
+  """Return finished results, their rows, and all states on the way."""
+  folder, states = tmp_path_factory.mktemp('whole') / 'results', []
+  folder.mkdir()
+
+  def look(*change):
+    states.append(watch.read(folder))
+
+  with pytest.MonkeyPatch.context() as patched, watch.watching(folder, look):
+    patched.setattr(module, 'build_experiment', small_cells.build)
+    reproduce(folder)
+  return folder, small_cells.rows_of(folder), states
+
+
+def test_what_is_finished_runs_nothing(done, tmp_path, monkeypatch):
+  """Nor in a clone: of what git keeps, models and checkpoints are absent."""
+  monkeypatch.setattr(loop, 'train', None)
+  copy = tmp_path / 'results'
+  shutil.copytree(done[0], copy)
+  for name in ('model', 'checkpoints', 'tb'):
+    for path in copy.glob(f'runs/*/{name}'):
+      shutil.rmtree(path)
+  reproduce(copy)
+  assert small_cells.rows_of(copy) == done[1]
+
+
+@pytest.mark.parametrize('place', [0.25, long(0.5), long(0.75)])
+def test_a_kill_ends_in_the_same_rows(done, place):
+  """At a moment at which a file changes; the same command is given again."""
+  folder, want, states = done
+  assert len(states) > 100
+  whole = folder.with_name('away')
+  folder.rename(whole)  # init_from has the path
+  try:
+    watch.write(states[int(place * len(states))], folder)
+    reproduce(folder)
+    assert small_cells.rows_of(folder) == want
+  finally:
+    shutil.rmtree(folder, ignore_errors=True)
+    whole.rename(folder)
+
+
+def test_damage_is_a_sentence_and_changes_no_file(done, tmp_path, monkeypatch):
+  monkeypatch.setattr(loop, 'train', None)
+  copy = tmp_path / 'results'
+  shutil.copytree(done[0], copy)
+  for path in copy.glob('runs/lg_fedavg*'):  # something is to be run
+    shutil.rmtree(path)
+  (path,) = copy.glob('runs/fedbabu*seed0*/clients.npz')
+  path.write_text('')
+  before = watch.read(copy)
+  assert str(path.parent) in refused(reproduce, copy)
+  assert watch.read(copy) == before
