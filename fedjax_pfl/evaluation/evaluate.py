@@ -21,7 +21,6 @@ from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated import client_map
 from fedjax_pfl.federated.chunking import map_chunks
-from fedjax_pfl.federated.rounds import CLIENTS
 from fedjax_pfl.federated.sharding import PerSize, replicate
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
@@ -135,7 +134,7 @@ def make_evaluate(
     )[-1]
 
   def compiled(where):
-    return replicate(jax.jit(partial(evaluate, where)), where, CLIENTS)
+    return replicate(jax.jit(partial(evaluate, where)), where, divided=1)
 
   on_devices, on_one = PerSize(compiled, mesh), PerSize(compiled, None)
 

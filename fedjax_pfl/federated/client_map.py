@@ -190,21 +190,21 @@ def map_on_mesh(
 # ---- A round of them ---------------------------------------------------------
 
 
-def run_round(
+def run_on_mesh(
   algorithm: Algorithm,
   chunk: int,
   mesh: Mesh,
-  server: Server,
-  clients: Client,
-  ids: Array,
   data: ClientData,
   key: Key,
-) -> tuple[Server, Client, Metrics]:
-  """Return (server, clients, metrics) after a round of clients `ids` [C].
+  states: tuple[Server, Client],
+  ids: Array,
+) -> tuple[tuple[Server, Client], Metrics]:
+  """Return ((server, clients), metrics) after a round of clients `ids` [C].
 
   Clients are divided as by `OnMesh` (placement.py), or whole arrays [K, ...],
   and come back in the same shape.
   """
+  server, clients = states
   num_clients = data.count.shape[0]
   # Where all take part, no state has to move.
   everyone = jax.tree.leaves(clients) and ids.shape == data.count.shape
@@ -238,7 +238,7 @@ def run_round(
     lambda new, old: _divided(new[: len(old)], mesh), divided, clients
   )
   metrics[SERVER_FINITE] = trees.all_finite(server)
-  return _on_all(server, mesh), clients, metrics
+  return (_on_all(server, mesh), clients), metrics
 
 
 def _on_all(tree: PyTree, mesh: Mesh) -> PyTree:

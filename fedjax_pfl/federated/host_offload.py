@@ -8,74 +8,75 @@ collected while a round runs. The results are those of clients on the device,
 bit for bit.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Server
-from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
+from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import gather
-from fedjax_pfl.federated.rounds import Round, train_cohort
+from fedjax_pfl.federated.cohort import Cohort, gather
+from fedjax_pfl.federated.device_round import train_cohort
 
 
-def make_host_rounds(
-  algorithm: Algorithm,
-  clients_per_chunk: int | str = 'auto',
-  *,
-  limit: int | None = None,
-  log: Callable[[str], None] = lambda text: None,
-) -> Round:
-  """Return the function of rounds of cohorts [T, C] for clients on the host.
+def host_rounds(
+  round_fn: Callable,
+  numbers: Mapping[str, Any],
+  server: Server,
+  clients: Client,
+  cohorts: Array,
+  data: ClientData,
+  key: Key,
+) -> tuple[Server, Client, Metrics]:
+  """Return what rounds of cohorts [T, C] return, of clients on the host.
 
-  It updates the given arrays of client states in place: to copy those of all
-  clients would take longer than the round. `limit` is the largest 'auto'
-  chunk, see chunking.py.
+  round_fn: that of `host_round` for a chunk.
+
+  The given arrays of client states are updated in place: to copy those of all
+  clients would take longer than the round.
   """
+  del numbers  # each setting has its own algorithm
+  metrics, cohorts = [], np.asarray(cohorts)
+  orders = np.lexsort((cohorts, data.count[cohorts]))  # by_size, [T, C]
+  trained = np.take_along_axis(cohorts, orders, 1)
+  cohort = gather(clients, trained[0], data)
+  following = [*trained[1:], trained[0, :0]]  # nobody in the end
+  for ids, order, after in zip(trained, orders, following, strict=True):
+    args = jax.device_put(cohort), np.argsort(order), data, key
+    server, rows, own = round_fn(server, *args)
+    metrics.append(own)
+    cohort = gather(clients, after, data)  # while the round runs
+    write_rows(clients, ids, rows)  # waits for it
+    is_old = np.isin(cohort.ids, ids)
+    latest = trees.gather(clients, cohort.ids[is_old])
+    write_rows(cohort.clients, is_old, latest)
+  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+  return server, clients, stacked
 
-  def make(chunk):
-    def round_fn(server, cohort, position, data, key):
-      args = server, cohort, position, data.x, data.y, key
-      return compiled_round(algorithm, chunk, data.index.shape, *args)
 
-    return round_fn
-
-  def choose(server, cohort, position, data, key):
-    rows = data._replace(index=cohort.index, count=cohort.count)
-    args = server, cohort.clients, position, rows, key
-    return chunking.chunk_size(clients_per_chunk, algorithm, *args, limit=limit)
-
-  round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
-
-  def rounds(server, clients, cohorts, data, key):
-    metrics, cohorts = [], np.asarray(cohorts)
-    orders = np.lexsort((cohorts, data.count[cohorts]))  # by_size, [T, C]
-    trained = np.take_along_axis(cohorts, orders, 1)
-    cohort = gather(clients, trained[0], data)
-    following = [*trained[1:], trained[0, :0]]  # nobody in the end
-    for ids, order, after in zip(trained, orders, following, strict=True):
-      args = jax.device_put(cohort), np.argsort(order), data, key
-      server, rows, own = round_fn(server, *args)
-      metrics.append(own)
-      cohort = gather(clients, after, data)  # while the round runs
-      write_rows(clients, ids, rows)  # waits for it
-      is_old = np.isin(cohort.ids, ids)
-      latest = trees.gather(clients, cohort.ids[is_old])
-      write_rows(cohort.clients, is_old, latest)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-    return server, clients, stacked
-
-  return rounds
+def host_round(
+  algorithm: Algorithm,
+  chunk: int,
+  server: Server,
+  cohort: Cohort,
+  position: Array,
+  data: ClientData,
+  key: Key,
+) -> tuple[Server, Client, Metrics]:
+  """Return `compiled_round` of these arguments; the rows stay on the host."""
+  args = server, cohort, position, data.x, data.y, key
+  return compiled_round(algorithm, chunk, data.index.shape, *args)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def compiled_round(
   algorithm, chunk, shape, server, cohort, position, x, y, key
-) -> tuple[Server, Client, dict[str, Array]]:
+) -> tuple[Server, Client, Metrics]:
   """Return (server, rows in the order of training, metrics in that of ids).
 
   One program for every cohort. `shape` [K, N] is that of the indices of all

@@ -22,14 +22,42 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Client, Server, Stage, unchanged
+from fedjax_pfl.core.algorithm import (
+  Algorithm,
+  Client,
+  Server,
+  Stage,
+  unchanged,
+)
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
-from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.client_map import fetch, num_places, pad_rows, to_all
 from fedjax_pfl.federated.host_offload import write_rows
 from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host
+
+
+def init_clients(
+  algorithm: Algorithm,
+  server: Server,
+  data: ClientData,
+  key: Key,
+  ids: Array | None = None,
+) -> Client:
+  """Return the stacked states [C, ...] of these clients before round 0."""
+  index, count = data.index, data.count
+  if ids is None:
+    ids = jnp.arange(count.shape[0])
+  else:
+    index, count = index[ids], count[ids]
+
+  def init_client(index, count, client_id):
+    own = ClientData(data.x, data.y, index, count)
+    return algorithm.init_client(
+      server, own, jax.random.fold_in(key, client_id)
+    )
+
+  return jax.vmap(init_client)(index, count, ids)
 
 
 class OneDevice:
@@ -43,12 +71,19 @@ class OneDevice:
     self, stage: Stage, data: ClientData, key: Key
   ) -> tuple[Server, Client]:
     """Return the states with which a method begins."""
-    server_key, clients_key = jax.random.split(key)
-    server = stage.algorithm.init_server(server_key)
-    clients = self._first_clients(stage.algorithm, server, data, clients_key)
-    return self.initialize(stage, server, clients, data)
+    states = self.init_states(stage.algorithm, data, key)
+    return self.initialize(stage, *states, data)
 
-  _first_clients = staticmethod(rounds.init_clients)
+  def init_states(
+    self, algorithm: Algorithm, data: ClientData, key: Key
+  ) -> tuple[Server, Client]:
+    """Return them before `initialize`."""
+    server_key, clients_key = jax.random.split(key)
+    server = algorithm.init_server(server_key)
+    return server, self._first_clients(algorithm, server, data, clients_key)
+
+  def _first_clients(self, algorithm, server, data, key):
+    return init_clients(algorithm, server, data, key)
 
   def initialize(
     self, stage: Stage, server: Server, clients: Client, data: ClientData
@@ -68,9 +103,9 @@ class OneDevice:
     """Return what the states of a file are read into, from their shapes."""
     return clients if type(self) is OneDevice else shapes_on_host(clients)
 
-  def compile(self, fn: Callable) -> Callable:
-    """Return the function, compiled for these devices."""
-    return replicate(fn, self.mesh)
+  def compile(self, fn: Callable, divided: int | None = None) -> Callable:
+    """Return the function, compiled for these devices; see `replicate`."""
+    return replicate(fn, self.mesh, divided)
 
   def round_up(self, size: int) -> int:
     """Return a number of clients that leaves no device without one."""
@@ -88,7 +123,7 @@ class OnMesh(OneDevice):
     self._divided = NamedSharding(mesh, Spec(AXIS))
 
   def _first_clients(self, algorithm, server, data, key):
-    init_share = partial(rounds.init_clients, algorithm)
+    init_share = partial(init_clients, algorithm)
     specs = Spec(), Spec(), Spec(), Spec(AXIS)
     init = on_mesh(init_share, self.mesh, specs, Spec(AXIS))
     ids = jnp.arange(self.round_up(data.count.shape[0]))
@@ -153,7 +188,7 @@ class OnHost(OneDevice):
   on_host = True
 
   def _first_clients(self, algorithm, server, data, key):
-    init = partial(rounds.init_clients, algorithm, server, data, key)
+    init = partial(init_clients, algorithm, server, data, key)
     num_clients = data.count.shape[0]
     clients = jax.tree.map(
       lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype),
@@ -192,8 +227,12 @@ def on_devices(number: int) -> OneDevice:
   >>> on_devices(1).num_devices
   1
   """
-  mesh = make_mesh(number)  # refuses more than there are
-  return OneDevice() if mesh is None else OnMesh(mesh)
+  return on_mesh_or_one(make_mesh(number))  # refuses more than there are
+
+
+def on_mesh_or_one(mesh: Mesh | None) -> OneDevice:
+  """Return the placement on the devices of a mesh; None is one device."""
+  return ONE_DEVICE if mesh is None else OnMesh(mesh)
 
 
 @cache

@@ -3,13 +3,17 @@
   gather the cohort's rows -> local_update of every client -> aggregate
   -> respond to the cohort -> scatter the rows
 
+`compile_rounds` is the one way to it: on one device (device_round.py), on a
+mesh (client_map.py), of clients on the host (host_offload.py), or in Python.
+
 It does not depend on the algorithm. Up to rounding, results depend neither on
 the order of the cohort, nor on the chunk, nor on the padding.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +23,6 @@ from jax.sharding import Mesh
 from fedjax_pfl.client.local_training import NotFinite
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
-  SERVER_FINITE,
   Algorithm,
   Client,
   Metrics,
@@ -30,22 +33,21 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.client_map import run_round
-from fedjax_pfl.federated.cohort import (
-  Cohort,
-  all_send,
-  by_size,
-  client_update,
-  gather,
-  server_update,
+from fedjax_pfl.federated.client_map import run_on_mesh
+from fedjax_pfl.federated.device_round import run_round
+from fedjax_pfl.federated.host_offload import host_round, host_rounds
+from fedjax_pfl.federated.placement import (
+  ONE_DEVICE,
+  OneDevice,
+  on_mesh_or_one,
 )
-from fedjax_pfl.federated.sharding import PerSize, replicate
+from fedjax_pfl.federated.sharding import PerSize
 
 Round = Callable[
   [Server, Client, Array, ClientData, Key], tuple[Server, Client, Metrics]
 ]
 BACKENDS = ('vmap', 'loop')
-CLIENTS = 1  # their place among the arguments of a round
+CLIENTS = 2  # their place among the arguments of compiled rounds
 
 
 def init_states(
@@ -72,32 +74,7 @@ def init_states(
   >>> server.round.item(), {len(leaf) for leaf in jax.tree.leaves(clients)}
   (0, {3})
   """
-  server_key, clients_key = jax.random.split(key)
-  server = algorithm.init_server(server_key)
-  return server, init_clients(algorithm, server, data, clients_key)
-
-
-def init_clients(
-  algorithm: Algorithm,
-  server: Server,
-  data: ClientData,
-  key: Key,
-  ids: Array | None = None,
-) -> Client:
-  """Return the stacked states [C, ...] of these clients before round 0."""
-  index, count = data.index, data.count
-  if ids is None:
-    ids = jnp.arange(count.shape[0])
-  else:
-    index, count = index[ids], count[ids]
-
-  def init_client(index, count, client_id):
-    own = ClientData(data.x, data.y, index, count)
-    return algorithm.init_client(
-      server, own, jax.random.fold_in(key, client_id)
-    )
-
-  return jax.vmap(init_client)(index, count, ids)
+  return ONE_DEVICE.init_states(algorithm, data, key)
 
 
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
@@ -119,7 +96,7 @@ def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
   >>> server.params['head']['kernel'].shape
   (64, 2)
   """
-  return stage.initialize(*init_states(stage.algorithm, data, key), data)
+  return ONE_DEVICE.begin(stage, data, key)
 
 
 def stage_shapes(
@@ -177,23 +154,14 @@ def make_round(
   """
   one_of(BACKENDS, 'a way to run clients').check('backend', backend)
   if backend == 'loop':
-    return partial(_loop_round, algorithm, name)
+    return partial(_loop_rounds, algorithm, name, {})
   chunking.CHUNKS.check('clients_per_chunk', clients_per_chunk)
-  return PerSize(partial(_compiled_round, algorithm, clients_per_chunk), mesh)
 
+  def make(mesh):
+    own = clients_per_chunk, on_mesh_or_one(mesh)
+    return partial(compile_rounds(lambda numbers: algorithm, *own), {})
 
-def _compiled_round(
-  algorithm: Algorithm, clients_per_chunk: int | str, mesh: Mesh | None
-) -> Round:
-  def make(chunk):
-    map_fn = partial(chunking.map_chunks, chunk=chunk)
-    round_fn = partial(_round, algorithm, map_fn)
-    if mesh is not None:
-      round_fn = partial(run_round, algorithm, chunk, mesh)
-    return replicate(jax.jit(round_fn), mesh, CLIENTS)
-
-  choose = partial(chunking.chunk_size, clients_per_chunk, algorithm)
-  return chunking.with_oom_backoff(make, clients_per_chunk, choose)
+  return PerSize(make, mesh)
 
 
 def make_rounds(round_fn: Round) -> Round:
@@ -216,61 +184,77 @@ def make_rounds(round_fn: Round) -> Round:
   >>> server.round.item(), metrics['loss'].shape
   (5, (5, 2))
   """
-
-  @jax.jit
-  def rounds(server, clients, cohorts, data, key):
-    def body(carry, cohort):
-      server, clients, metrics = round_fn(*carry, cohort, data, key)
-      return (server, clients), metrics
-
-    (server, clients), metrics = lax.scan(body, (server, clients), cohorts)
-    return server, clients, metrics
-
-  if getattr(round_fn, 'mesh', None) is None:
-    return rounds
-  return PerSize(lambda mesh: replicate(rounds, mesh, CLIENTS), round_fn.mesh)
+  return round_fn  # takes cohorts of both shapes
 
 
-def train_cohort(
-  algorithm: Algorithm,
-  map_fn: Callable,
-  server: Server,
-  cohort: Cohort,
-  position: Array,
-  data: ClientData,
-  key: Key,
-) -> tuple[Server, Client, Metrics]:
-  """Return (server, rows of the cohort's clients, metrics) after a round.
+def compile_rounds(
+  algorithm_of: Callable[[Mapping[str, Any]], Algorithm],
+  clients_per_chunk: int | str,
+  placement: OneDevice = ONE_DEVICE,
+  loop: str = '',
+  *,
+  limit: int | None = None,
+  log: Callable[[str], None] = lambda text: None,
+) -> Callable:
+  """Return (numbers, server, clients, ids, data, key) -> what a round returns.
 
-  map_fn: (update, cohort) -> what the update returns of every client.
+  `ids` [C] are one round, [T, C] several: in one program, but on the host,
+  where a round is a program and only [T, C] is taken.
 
-  The cohort is in the order of `by_size`; metrics are in that of `position`
-  [C], the place where each client is trained. The rows of indices in `data` are
-  not read: `cohort` has them.
+  Args:
+    algorithm_of: numbers -> the algorithm; called while rounds are traced, and
+      with {} before, for the algorithm of settings as they are.
+    clients_per_chunk: a setting of chunking.py; what does not fit into memory
+      is halved if it is 'auto'.
+    placement: where clients lie, and who works.
+    loop: the name of the stage, if clients run in Python, not compiled.
+    limit: the largest 'auto' chunk.
+    log: called with a sentence where a chunk is halved.
   """
-  update = client_update(algorithm, server, data, key)
-  rows, uploads, metrics = map_fn(update, cohort)
-  for leaf in jax.tree.leaves(uploads):
-    assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  senders = all_send(cohort.ids, cohort.count, data)
-  server = server_update(algorithm, server, uploads, senders, key)
-  if algorithm.respond is not None:
-    rows = algorithm.respond(server, rows, uploads, senders)
-  metrics = trees.gather(metrics, position)
-  return server, rows, {**metrics, SERVER_FINITE: trees.all_finite(server)}
+  algorithm = algorithm_of({})
+  if loop:
+    return partial(_loop_rounds, algorithm, loop)
+
+  def make(chunk):
+    if placement.on_host:
+      return partial(host_round, algorithm, chunk)
+
+    def rounds(numbers, server, clients, ids, data, key):
+      own, mesh = algorithm_of(numbers), placement.mesh
+      if mesh is None:
+        map_fn = partial(chunking.map_chunks, chunk=chunk)
+        step = partial(run_round, own, map_fn, data, key)
+      else:
+        step = partial(run_on_mesh, own, chunk, mesh, data, key)
+      states = server, clients
+      if ids.ndim == 1:
+        states, metrics = step(states, ids)
+      else:
+        states, metrics = lax.scan(step, states, ids)
+      return *states, metrics
+
+    return placement.compile(jax.jit(rounds), divided=CLIENTS)
+
+  def choose(*args):
+    server, clients, ids, data, key = args[-5:]
+    if placement.on_host:  # of these the device has the cohort's alone
+      cohort, clients = clients, clients.clients
+      data = data._replace(index=cohort.index, count=cohort.count)
+    own = server, clients, ids[0] if ids.ndim == 2 else ids, data, key
+    return chunking.chunk_size(clients_per_chunk, algorithm, *own, limit=limit)
+
+  round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
+  return partial(host_rounds, round_fn) if placement.on_host else round_fn
 
 
-def _round(algorithm, map_fn, server, clients, ids, data, key):
-  assert ids.ndim == 1, ids.shape  # [C]
-  order = by_size(ids, data.count)
-  cohort = gather(clients, ids[order], data)
-  server, rows, metrics = train_cohort(
-    algorithm, map_fn, server, cohort, jnp.argsort(order), data, key
-  )
-  return server, trees.scatter(clients, cohort.ids, rows), metrics
+def _loop_rounds(algorithm, name, numbers, server, clients, ids, data, key):
+  """Return rounds client after client in Python, without compilation.
 
+  An exception names client, stage and round; a step that makes a number NaN or
+  infinite raises one.
+  """
+  del numbers  # those of the algorithm
 
-def _loop_round(algorithm, name, server, clients, ids, data, key):
   def loop(update, cohort):
     results = []
     for position, client_id in enumerate(cohort.ids.tolist()):
@@ -283,7 +267,13 @@ def _loop_round(algorithm, name, server, clients, ids, data, key):
       return algorithm.aggregate(*args)
 
   named = algorithm._replace(aggregate=aggregate)
-  return _round(named, loop, server, clients, jnp.asarray(ids), data, key)
+  states, ids, metrics = (server, clients), jnp.asarray(ids), []
+  for cohort in jnp.atleast_2d(ids):
+    states, own = run_round(named, loop, data, key, states, cohort)
+    metrics.append(own)
+  if ids.ndim == 2:
+    own = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
+  return *states, own
 
 
 @contextlib.contextmanager

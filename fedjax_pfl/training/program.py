@@ -8,7 +8,7 @@ method decides by that, and where it needs the value while it is traced.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import jax
@@ -23,7 +23,7 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.communication import Communication, count_in_trace
-from fedjax_pfl.federated.rounds import make_round, make_rounds
+from fedjax_pfl.federated.rounds import compile_rounds
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
@@ -99,36 +99,15 @@ class Program:
   def _make_rounds(self, place: int, server: Server) -> Callable:
     """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""
     experiment, stage = self.experiment, self.experiment.stages[place]
-    system = experiment.settings.system
-    algorithm = self._algorithm(place, {}, server)
-    setting = system.clients_per_chunk
-    if system.debug:
-      return partial(_loop_rounds, algorithm, stage.name)
-    limit = limit_chunk(experiment, stage)
-    if self.placement.on_host:
-      from fedjax_pfl.federated.host_offload import make_host_rounds
-
-      rounds_fn = make_host_rounds(
-        algorithm, setting, limit=limit, log=progress.log
-      )
-      return lambda numbers, *args: rounds_fn(*args)
-
-    def make(chunk):
-      def rounds(numbers, server, clients, cohorts, data, key):
-        round_fn = make_round(
-          self._algorithm(place, numbers, server),
-          clients_per_chunk=chunk,
-          mesh=self.placement.mesh,
-        )
-        return make_rounds(round_fn)(server, clients, cohorts, data, key)
-
-      return self.placement.compile(jax.jit(rounds))
-
-    def choose(numbers, server, clients, cohorts, data, key):
-      args = server, clients, cohorts[0], data, key
-      return chunking.chunk_size(setting, algorithm, *args, limit=limit)
-
-    return chunking.with_oom_backoff(make, setting, choose, progress.log)
+    system, shapes = experiment.settings.system, chunking.shapes_of(server)
+    return compile_rounds(
+      lambda numbers: self._algorithm(place, numbers, shapes),
+      system.clients_per_chunk,
+      self.placement,
+      stage.name if system.debug else '',
+      limit=None if system.debug else limit_chunk(experiment, stage),
+      log=progress.log,
+    )
 
   # ---- evaluations
 
@@ -230,21 +209,6 @@ def make_evaluation(
     metrics=experiment.metrics,
     **how,
   )
-
-
-def _loop_rounds(algorithm, name, numbers, server, clients, cohorts, *args):
-  """Return rounds client after client in Python, without compilation.
-
-  An exception names client, stage and round; a step that makes a number NaN or
-  infinite raises one.
-  """
-  del numbers  # those of the algorithm
-  round_fn, metrics = make_round(algorithm, backend='loop', name=name), []
-  for cohort in cohorts:
-    server, clients, values = round_fn(server, clients, cohort, *args)
-    metrics.append(values)
-  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-  return server, clients, stacked
 
 
 def limit_chunk(experiment: Experiment, stage: Stage) -> int:

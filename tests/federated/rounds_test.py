@@ -133,7 +133,7 @@ def test_five_rounds_are_compiled_once(name, compiled):
   for number in range(5):
     cohort = jnp.array(COHORT) if number % 2 else jnp.array(COHORT[::-1])
     *states, _ = round_fn(*states, cohort, DATA, KEY(number))
-  assert compiled.count('jit(_round)') == 1
+  assert compiled.count('jit(rounds)') == 1
 
 
 # ---- errors -------------------------------------------------------------

@@ -1,12 +1,14 @@
 """Rounds of clients on the host, and the same of clients on the device."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from helpers import KEY, make_data
 
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated import host_offload, rounds
+from fedjax_pfl.federated import rounds
 from fedjax_pfl.federated.placement import OneDevice, OnHost
 
 DATA = make_data()
@@ -38,7 +40,9 @@ def play_both(stages):
   """Return the results of rounds with rows on the host, and on the device."""
   got = play(
     *(stages, on_host(DATA), OnHost().begin, OnHost().initialize),
-    lambda algorithm: host_offload.make_host_rounds(algorithm, 1),
+    lambda algorithm: partial(
+      rounds.compile_rounds(lambda numbers: algorithm, 1, OnHost()), {}
+    ),
   )
   want = play(
     *(stages, DATA, rounds.begin, OneDevice().initialize),

@@ -35,7 +35,7 @@ def used(experiment, chunk):
     rounds_fn = rounds.make_rounds(
       rounds.make_round(stage.algorithm, clients_per_chunk=chunk, mesh=None)
     )
-    lowered = rounds_fn.lower(server, clients, ids[None], data, key)
+    lowered = jax.jit(rounds_fn).lower(server, clients, ids[None], data, key)
   return memory_estimate.program_bytes(lowered.compile())
 
 

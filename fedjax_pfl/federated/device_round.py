@@ -1,0 +1,73 @@
+"""A round on one device: rows of the cohort, their updates, the server's.
+
+Of a round on several devices see client_map.py.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import (
+  SERVER_FINITE,
+  Algorithm,
+  Client,
+  Metrics,
+  Server,
+)
+from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.federated.cohort import (
+  Cohort,
+  all_send,
+  by_size,
+  client_update,
+  gather,
+  server_update,
+)
+
+
+def run_round(
+  algorithm: Algorithm,
+  map_fn: Callable,
+  data: ClientData,
+  key: Key,
+  states: tuple[Server, Client],
+  ids: Array,
+) -> tuple[tuple[Server, Client], Metrics]:
+  """Return ((server, clients), metrics) after a round of clients `ids` [C]."""
+  (server, clients), order = states, by_size(ids, data.count)
+  cohort = gather(clients, ids[order], data)
+  server, rows, metrics = train_cohort(
+    algorithm, map_fn, server, cohort, jnp.argsort(order), data, key
+  )
+  return (server, trees.scatter(clients, cohort.ids, rows)), metrics
+
+
+def train_cohort(
+  algorithm: Algorithm,
+  map_fn: Callable,
+  server: Server,
+  cohort: Cohort,
+  position: Array,
+  data: ClientData,
+  key: Key,
+) -> tuple[Server, Client, Metrics]:
+  """Return (server, rows of the cohort's clients, metrics) after a round.
+
+  map_fn: (update, cohort) -> what the update returns of every client.
+
+  The cohort is in the order of `by_size`; metrics are in that of `position`
+  [C], the place where each client is trained. The rows of indices in `data` are
+  not read: `cohort` has them.
+  """
+  update = client_update(algorithm, server, data, key)
+  rows, uploads, metrics = map_fn(update, cohort)
+  for leaf in jax.tree.leaves(uploads):
+    assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
+  senders = all_send(cohort.ids, cohort.count, data)
+  server = server_update(algorithm, server, uploads, senders, key)
+  if algorithm.respond is not None:
+    rows = algorithm.respond(server, rows, uploads, senders)
+  metrics = trees.gather(metrics, position)
+  return server, rows, {**metrics, SERVER_FINITE: trees.all_finite(server)}
