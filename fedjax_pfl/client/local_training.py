@@ -237,15 +237,17 @@ def fit(
   num_steps = steps_in_time(data, batching, num_epochs * steps)
   run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, num_steps)
 
-  def advance(state, epochs):
-    state = lax.fori_loop(*epochs, run_epoch, state)
-    return state, state[0]
-
   values = _rows_of_values(loss, tree, data, rng, batching, num_epochs)
   state = tree, tx.init(tree) if opt_state is None else opt_state, values
   if len(stops) == 1:
-    state, *kept = advance(state, (0, num_epochs))
+    state = lax.fori_loop(0, num_epochs, run_epoch, state)
+    kept = [state[0]]
   else:
+
+    def advance(state, epochs):
+      state = lax.fori_loop(*epochs, run_epoch, state)
+      return state, state[0]
+
     ends = np.sort(stops)
     spans = np.append(0, ends[:-1]), ends
     state, rows = lax.scan(advance, state, spans)
