@@ -17,7 +17,10 @@ import fedjax_pfl as pfl
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORDS = [
-  name for name in pfl.__all__ if hasattr(getattr(pfl, name), '_fields')
+  name
+  for name in pfl.__all__
+  if hasattr(getattr(pfl, name), '__annotations__')
+  and inspect.isclass(getattr(pfl, name))
 ]
 # README's example trains; docs/howto/own_data.md plays rounds and scores them.
 LONG = 'train', 'make_rounds', 'make_round', 'make_evaluate'
@@ -65,7 +68,7 @@ def test_every_field_of_a_record_is_explained(name):
   record = getattr(pfl, name)
   text = inspect.getdoc(record)
   lines = inspect.getsource(record).splitlines()
-  for field in record._fields:
+  for field in record.__annotations__:
     explained = [
       line
       for before, line in itertools.pairwise(lines)

@@ -82,7 +82,7 @@ def _round(
     'key': jax.eval_shape(jax.random.key, 0),
   }
   setting, counts = settings.system.clients_per_chunk, plan.train.count
-  batch = settings.training.batch_size
+  batch = settings.train.batch_size
   limit = chunk_limit(setting, np.asarray(counts), cohort, batch)
   own = share(arguments, devices).values()
   chunk = chunk_size(setting, stage.algorithm, *own, limit=limit)
@@ -186,10 +186,10 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
       cause='a config for more clients than fit; their rounds get rows from '
       'the host, which is not compiled here',
     )
-  if settings.training.buffer_size:
+  if settings.speeds.buffer_size:
     raise bad_input(
       'buffer_size',
-      got=settings.training.buffer_size,
+      got=settings.speeds.buffer_size,
       expected='0: rounds that wait',
       choices=['--config.buffer_size=0'],
       cause="buffers follow from the clients' speeds, which are not made here",

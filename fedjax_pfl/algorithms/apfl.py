@@ -55,10 +55,10 @@ class HParams(NamedTuple):
 WAY = 'a way in which a step treats the mixture'
 RULES = {
   'protocol': rules.protocol(),
-  'alpha': rules.share('a percentage').or_none('that of the protocol'),
+  'alpha': rules.share().or_none('that of the protocol'),
   'adapt': rules.one_of(('every_step', 'first_step', 'never'), WAY),
   'order': rules.one_of(('simultaneous', 'sequential'), WAY),
-  'private_decay': rules.at_least(0, rules.SIGN),
+  'private_decay': rules.at_least(0),
 }
 PARTS = {
   'adapt': ('protocol', 'paper'),

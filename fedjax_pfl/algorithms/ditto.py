@@ -43,7 +43,7 @@ class HParams(NamedTuple):
 RULES = {
   'protocol': rules.protocol(),
   'anchor': rules.one_of(('global', 'local'), 'a model to pull to'),
-  'lam': rules.at_least(0, 'a sign: it pulls v_i to the global model'),
+  'lam': rules.at_least(0),
   'personal_momentum': rules.momentum(),
   'personal_epochs': rules.count('epochs', '0: that is FedAvg').or_none(
     'as many as the global model'

@@ -54,13 +54,13 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'learning_rate': rules.above(0, 'a sign, or 0: W would stay at 1'),
+  'learning_rate': rules.above(0),
   'percent': rules.Rule(
     lambda value: rules.is_int(value) and 1 <= value <= 100,
     'a whole number from 1 to 100',
     'a fraction: it is in percent',
   ),
-  'threshold': rules.at_least(0, 'a sign'),
+  'threshold': rules.at_least(0),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2212.01197'
 FEDAVG_EQUIVALENT = None  # never

@@ -37,9 +37,9 @@ class HParams(NamedTuple):
   sigma: float = 100.0
 
 
-POSITIVE = rules.above(0, 'a sign, or 0, by which the equations divide')
+POSITIVE = rules.above(0)
 RULES = {
-  'lam': rules.at_least(0, 'a sign: it pulls w_i to the cloud model'),
+  'lam': rules.at_least(0),
   'alpha': POSITIVE,
   'sigma': POSITIVE,
 }

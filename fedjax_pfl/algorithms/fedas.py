@@ -58,7 +58,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'align_learning_rate': rules.at_least(0, 'a sign'),
+  'align_learning_rate': rules.at_least(0),
   'align_batch_size': rules.count('examples', '0: there would be no batch'),
   'protocol': rules.protocol(),
 }

@@ -32,11 +32,7 @@ class HParams(NamedTuple):
   head_lr_ratio: float = 1.0  # rho
 
 
-RULES = {
-  'head_lr_ratio': rules.at_least(
-    0, 'a sign, or a learning rate instead of a ratio'
-  )
-}
+RULES = {'head_lr_ratio': rules.at_least(0)}
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1602.05629'
 FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
 PRIVATE_LEAVES = ()

@@ -88,10 +88,8 @@ RULES = {
   'classifier_rounds': rules.count('rounds', OFF),
   'classifier_steps': rules.count('steps', OFF),
   'noise_inputs': rules.count('inputs', OFF),
-  'cap_factor': rules.above(
-    1, 'a word instead of a number, or a factor that leaves no room'
-  ).or_none('no cap'),
-  'classifier_decay': rules.at_least(0, rules.SIGN),
+  'cap_factor': rules.above(1).or_none('no cap'),
+  'classifier_decay': rules.at_least(0),
 }
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}

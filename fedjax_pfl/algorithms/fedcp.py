@@ -48,7 +48,7 @@ class HParams(NamedTuple):
 
 RULES = {
   'protocol': rules.protocol(),
-  'lam': rules.at_least(0, 'a sign: it keeps features near the received ones'),
+  'lam': rules.at_least(0),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2307.01217'
 FEDAVG_EQUIVALENT = None  # never

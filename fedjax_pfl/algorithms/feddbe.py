@@ -38,7 +38,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'kappa': rules.at_least(0, rules.SIGN),
+  'kappa': rules.at_least(0),
   'mean_momentum': rules.interval('(0, 1]', 'the weight of the older means'),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2311.14975'

@@ -43,7 +43,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'alpha': rules.above(0, 'a sign; without the terms it is FedAvg'),
+  'alpha': rules.above(0, '0 for no such terms: that is algorithm=fedavg'),
   'protocol': rules.protocol(),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2111.04263'

@@ -57,8 +57,8 @@ class HParams(NamedTuple):
 RULES = {
   'models': rules.count('models', 'a share of clients'),
   'share': rules.interval('(0, 1)', 'a percentage, or a number of examples'),
-  'epsilon': rules.share('a percentage'),
-  'decay': rules.share('a percentage'),
+  'epsilon': rules.share(),
+  'decay': rules.share(),
 }
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
 FEDAVG_EQUIVALENT = None  # never

@@ -34,9 +34,7 @@ class HParams(NamedTuple):
   tau: float = 1.0
 
 
-RULES = {
-  'tau': rules.at_least(0, 'a sign: it would favour the frequent classes')
-}
+RULES = {'tau': rules.at_least(0)}
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2209.00189'
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
 PRIVATE_LEAVES = ()

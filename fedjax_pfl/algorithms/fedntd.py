@@ -35,7 +35,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'beta': rules.at_least(0, 'a sign: it would push the models apart'),
+  'beta': rules.at_least(0),
   'temperature': rules.above(0, '0 to switch it off: that is hp.beta=0'),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2106.03097'

@@ -22,8 +22,11 @@ both moments for their beginning, which the paper does not.
 
 from typing import NamedTuple
 
-from fedjax_pfl.around.server_optimiser import RULES as OPTIMISER_RULES
-from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
+from fedjax_pfl.around.server_optimiser import (
+  SERVER_OPTIMISERS,
+  ServerOptimiser,
+  optimised,
+)
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
@@ -41,8 +44,8 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'optimizer': OPTIMISER_RULES['name'],
-  **{field: OPTIMISER_RULES[field] for field in ServerOptimiser._fields[1:]},
+  **{name: one.rule for name, one in [*ServerOptimiser.ruled.items()][1:]},
+  'optimizer': rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server'),
 }
 PARTS = {
   'beta_2': ('optimizer', 'adam', 'yogi'),

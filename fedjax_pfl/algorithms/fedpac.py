@@ -53,9 +53,9 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'lam': rules.at_least(0, 'a sign: it pulls features to their class means'),
+  'lam': rules.at_least(0),
   'head_epochs': rules.count('epochs', '0: the heads would never learn'),
-  'head_learning_rate': rules.above(0, 'a sign, or 0'),
+  'head_learning_rate': rules.above(0),
 }
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2306.11867'
 FEDAVG_EQUIVALENT = None  # never

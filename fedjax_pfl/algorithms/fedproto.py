@@ -54,7 +54,7 @@ class HParams(NamedTuple):
 
 RULES = {
   'protocol': rules.protocol(),
-  'lam': rules.at_least(0, 'a sign: it pulls features to their class means'),
+  'lam': rules.at_least(0),
 }
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
 FEDAVG_EQUIVALENT = None  # never: no model is sent

@@ -46,7 +46,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'mu': rules.at_least(0, 'a sign: it would push clients apart'),
+  'mu': rules.at_least(0),
   'distance': rules.one_of(DISTANCES, 'what mu is a factor of'),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/1812.06127'

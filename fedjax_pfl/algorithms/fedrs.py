@@ -33,9 +33,7 @@ class HParams(NamedTuple):
   graded: bool = False
 
 
-RULES = {
-  'alpha': rules.share('a percentage: it scales the logits of absent classes')
-}
+RULES = {'alpha': rules.share()}
 FAMILY, PAPER = 'global', 'doi.org/10.1145/3447548.3467254'
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
 PRIVATE_LEAVES = ()

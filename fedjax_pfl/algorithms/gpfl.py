@@ -50,8 +50,8 @@ class HParams(NamedTuple):
 
 RULES = {
   'protocol': rules.protocol(),
-  'lam': rules.at_least(0, 'a sign: it pulls features to their embedding'),
-  'mu': rules.at_least(0, rules.SIGN),
+  'lam': rules.at_least(0),
+  'mu': rules.at_least(0),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never

@@ -45,9 +45,9 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'lam': rules.share('a percentage: it is the weight of the neighbours'),
+  'lam': rules.share(),
   'neighbours': rules.count('examples', 'a share of the examples'),
-  'scale': rules.above(0, 'a sign, or 0, by which distances are divided'),
+  'scale': rules.above(0),
 }
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2111.09360'
 FEDAVG_EQUIVALENT = {}  # always

@@ -51,7 +51,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'learning_rate': rules.above(0, 'a sign, or a zero too many'),
+  'learning_rate': rules.above(0),
   'protocol': rules.protocol(),
 }
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'

@@ -44,7 +44,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'mu': rules.at_least(0, 'a sign: it would push the features apart'),
+  'mu': rules.at_least(0),
   'temperature': rules.above(0, '0 to switch it off: that is hp.mu=0'),
 }
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2103.16257'

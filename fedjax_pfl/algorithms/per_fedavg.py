@@ -50,7 +50,7 @@ class HParams(NamedTuple):
   second_order: bool = False
 
 
-RATE = rules.above(0, 'a sign, or the momentum, which is train.momentum')
+RATE = rules.above(0)
 RULES = {
   'protocol': rules.protocol(),
   'beta': RATE._replace(

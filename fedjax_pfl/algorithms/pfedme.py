@@ -56,7 +56,7 @@ RULES = {
   'inner_steps': rules.count(
     'steps on each batch', 'epochs, which are train.epochs'
   ),
-  'inner_lr': rules.above(0, 'a sign, or a zero too many'),
+  'inner_lr': rules.above(0),
   'lam': rules.above(0, '0 to switch it off: w would never change'),
   'beta': rules.above(0, '0: w would never change'),
 }

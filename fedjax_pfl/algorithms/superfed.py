@@ -66,15 +66,15 @@ class HParams(NamedTuple):
   pairing: str = 'fresh'  # or 'stale'
 
 
-FORM, SIGN = 'a form of SuPerFed', 'a sign: it would reward what is to be small'
+FORM = 'a form of SuPerFed'
 RULES = {
   'protocol': rules.protocol(('paper', 'first_code', 'final_code')),
   'mixing': rules.one_of(('model', 'layer'), FORM),
   'twice': rules.one_of(('kernels', 'all'), FORM),
   'local_init': rules.one_of(('client', 'shared'), FORM),
   'pairing': rules.one_of(('fresh', 'stale'), FORM),
-  'mu': rules.at_least(0, SIGN),
-  'nu': rules.at_least(0, SIGN),
+  'mu': rules.at_least(0),
+  'nu': rules.at_least(0),
   'phase_start': rules.share('a round, or a percentage of them'),
   'grid': rules.Rule(
     lambda grid: (

@@ -50,11 +50,12 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   shape = peek_shape(settings.data)
   training, num_clients = settings.training, settings.data.num_seen_clients
   task = outline(build_task(settings, shape))
-  data = shapes_of_clients(shape, num_clients, training.batch_size)
+  data = shapes_of_clients(shape, num_clients, settings.train.batch_size)
   fraction = training.client_fraction
   if not is_code(training.sampling):  # your own has to see the data
     fraction = make_sampler(settings).mean_size / num_clients
-  part = training.buffer_size / num_clients or fraction, training.dropout_rate
+  at_once = settings.speeds.buffer_size / num_clients or fraction
+  part = at_once, settings.failures.dropout_rate
   budgets = []
   for stage, *states in stage_shapes(build_stages(settings, task), data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))

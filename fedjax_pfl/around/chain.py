@@ -4,7 +4,7 @@ A wrapper is a function from a stage to a stage, and sees what stands above it
 as the method. None is left out.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from fedjax_pfl.around import buffers as buffering
@@ -21,25 +21,16 @@ Wrapper = Callable[[Stage], Stage]
 
 
 class Around(NamedTuple):
-  """What goes around a method: a record of each, None where there is none."""
+  """What goes around a method: a record of each; false where there is none."""
 
   own: Wrapper | None = None  # of the user's
   server_optimiser: ServerOptimiser | None = None
   keeps_statistics: Task | None = None  # of this model
   compression: Compression | None = None
-  privacy: tuple[Mechanism, ...] = ()  # of each stage
+  privacy: Sequence[Mechanism] = ()  # of each stage
   failures: failing.Failures | None = None
   server_training: ServerTraining | None = None
   buffers: buffering.Buffers | None = None
-
-  @property
-  def holds_seed(self) -> bool:
-    """Return whether functions hold something that follows from the seed.
-
-    The examples that the server has, or the schedule of its buffers: a program
-    of one seed is then not that of another.
-    """
-    return bool(self.server_training or self.buffers)
 
 
 def around(stages: tuple[Stage, ...], how: Around) -> tuple[Stage, ...]:
@@ -82,6 +73,6 @@ def chain(*wrappers: Wrapper | None) -> Wrapper:
 
 def _with(wrapper: Callable, how, **more) -> Wrapper | None:
   """Return the wrapper with its record; None without."""
-  if how is None:
+  if not how:
     return None
   return lambda stage: wrapper(stage, how, **more)

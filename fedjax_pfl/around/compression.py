@@ -44,6 +44,8 @@ from fedjax_pfl.around.exchange import exchanging
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.rules import Rule, interval, is_int, one_of
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.communication import Counted, messages
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -51,12 +53,39 @@ from fedjax_pfl.federated.rounds import stage_shapes
 BUCKET, BLOCK = 512, 1024  # numbers that share a norm, and a rotation
 
 
-class Compression(NamedTuple):
-  """How uploads are compressed."""
+LEVELS = Rule(
+  lambda value: is_int(value) and 1 <= value <= 127,
+  'a whole number of levels, 1 to 127: a number has 8 bits at most',
+  'bits instead of levels: 7 levels with a sign are 4 bits',
+)
+NONE = 'none'
 
-  name: str
-  levels: int = 7  # s, of qsgd
-  share: float = 0.05  # of topk
+
+@record('compression_')
+class Compression:
+  """How uploads are compressed.
+
+  Args:
+    name: the compressor of what clients send; none: they send it as it is
+    levels: of qsgd, beside 0 and the sign: 7 are 4 bits a number
+    share: of topk: the part of the numbers of a leaf that is sent
+  """
+
+  name: str = field(
+    NONE,
+    one_of((NONE, 'qsgd', 'topk', 'drive'), 'a compressor of uploads'),
+    name='compression',
+  )
+  levels: int = field(7, LEVELS, needs=('compression', 'qsgd'), only=True)
+  share: float = field(
+    0.05,
+    interval('(0, 1]', 'a percentage', 'a share'),
+    needs=('compression', 'topk'),
+    only=True,
+  )
+
+  def __bool__(self) -> bool:
+    return self.name != NONE
 
 
 class Codec(NamedTuple):

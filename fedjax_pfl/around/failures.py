@@ -35,6 +35,8 @@ from fedjax_pfl.core.algorithm import (
   Stage,
   Up,
 )
+from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.rules import interval, one_of
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.federated.communication import Counted, num_bytes
 from fedjax_pfl.federated.sampling import joins
@@ -47,15 +49,26 @@ class Upload(NamedTuple):
   has_sent: Array  # []
 
 
-class Failures(NamedTuple):
+@record()
+class Failures:
   """Why clients that are drawn send nothing.
 
   A private server adds noise even where nobody has sent, and leaves out who
   diverges in every stage: a run that stopped there would tell of one client.
+
+  Args:
+    dropout_rate: probability with which a client of the cohort fails and sends
+      nothing
+    on_divergence: what happens where a number is not finite: stop, or exclude
+      the client
   """
 
-  dropout_rate: float = 0.0
-  excludes_diverged: bool = False
+  dropout_rate: float = field(
+    0.0, interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability')
+  )
+  on_divergence: str = field(
+    'stop', one_of(('stop', 'exclude'), 'what happens then')
+  )
   joining_rate: float = 1.0  # below 1 in a Poisson cohort
   is_private: bool = False
   has_deadline: bool = False  # `ClientData.work` may leave no step
@@ -76,7 +89,7 @@ class Failures(NamedTuple):
 
   @property
   def excludes(self) -> bool:
-    return self.excludes_diverged or self.is_private
+    return self.on_divergence == 'exclude' or self.is_private
 
 
 def unmoved_by_nobody(stage: Stage, how: Failures) -> Stage:

@@ -40,6 +40,8 @@ from fedjax_pfl.around.exchange import MODEL, exchanging
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Senders, Server, Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.rules import at_least, count, interval
 from fedjax_pfl.core.types import Array, ClientData, PyTree
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.cohort import all_send
@@ -52,6 +54,37 @@ FIELD = 'privacy'  # of the server's record
 NOISE = f'/{FIELD}/noise/'  # on the paths of leaves of its state
 SETTING = 'dp.clip'
 INSTEAD = ['dp.clip=0, which is no privacy', 'fedavg, fedbabu, ditto or others']
+
+
+@record('dp.')
+class Privacy:
+  """Differential privacy of clients, by noise in the sum of their changes.
+
+  Args:
+    clip: largest norm of what a client changes in a round; 0: no privacy
+    clip_quantile: the clip follows this quantile of the norms; 0: it stays
+    noise_multiplier: deviation of the new noise in a sum, in clips; 0: as
+      dp.epsilon needs
+    epsilon: budget of the run, from which its noise follows
+    delta: of the budget; far below 1 / num_clients
+    bands: rounds whose noise the noise of a round takes back in part, and that
+      round itself, with sampling=cyclic; 1: noise is independent
+    noise_seed: noise and cohorts follow from this number, so that a test can
+      repeat them: whoever guesses it can remove the noise; None: from a secret
+  """
+
+  clip: float = field(0.0, at_least(0))
+  clip_quantile: float = field(0.0, interval('[0, 1)', 'a percentage'))
+  noise_multiplier: float = field(0.0, at_least(0))
+  epsilon: float = field(0.0, at_least(0))
+  delta: float = field(0.0, interval('[0, 1)', 'an exponent: write 1e-5'))
+  bands: int = field(1, count('bands'))
+  noise_seed: int | None = field(
+    None, count('a seed', smallest=0).or_none('from a secret')
+  )
+
+  def __bool__(self) -> bool:
+    return self.clip > 0
 
 
 class Mechanism(NamedTuple):

@@ -31,29 +31,46 @@ from fedjax_pfl.around.lifted import in_field, lifted
 from fedjax_pfl.core import norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params
 
 SERVER_OPTIMISERS = ('sgd', 'adagrad', 'adam', 'yogi')
 
 
-class ServerOptimiser(NamedTuple):
-  """What the server does with the mean change of a round."""
-
-  name: str = 'sgd'
-  learning_rate: float = 1.0  # eta_s
-  beta_1: float = 0.9
-  beta_2: float = 0.99
-  tau: float = 1e-3
-
-
 FIELD = 'optimiser'  # of the server, with this state
-RULES = {
-  'name': rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server'),
-  'learning_rate': rules.above(0, 'the learning rate of clients, or a sign'),
-  'beta_1': rules.momentum(),
-  'beta_2': rules.momentum(),
-  'tau': rules.above(0, 'a sign, or 0: it divides by sqrt(v) + tau'),
-}
+NONE = 'none'
+
+
+@record('server_')
+class ServerOptimiser:
+  """What the server does with the mean change of a round.
+
+  Args:
+    name: the optimiser, whose gradient is the mean change of a round; none: the
+      server takes the mean itself
+    learning_rate: of the server's optimiser; 1 suits sgd, 0.01 the others
+    beta_1: momentum of the server's optimiser
+  """
+
+  name: str = field(
+    NONE,
+    rules.one_of((NONE, *SERVER_OPTIMISERS), 'an optimiser of the server'),
+    name='server_optimizer',
+  )
+  learning_rate: float = field(
+    1.0, rules.above(0), needs=('server_optimizer', 'sgd')
+  )
+  beta_1: float = field(
+    0.9,
+    rules.momentum(),
+    needs=('server_optimizer', 'sgd'),
+    name='server_momentum',
+  )
+  beta_2: float = field(0.99, rules.momentum(), in_config=False)
+  tau: float = field(1e-3, rules.above(0), in_config=False)
+
+  def __bool__(self) -> bool:
+    return self.name != NONE
 
 
 class State(NamedTuple):
@@ -98,7 +115,6 @@ def optimised(
 
   alone: whether the method has no other stage; of several one averages models.
   """
-  rules.check(optimiser, RULES)
   method = stage.algorithm
 
   def begin(server, rng, previous):

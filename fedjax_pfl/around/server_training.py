@@ -11,7 +11,6 @@ same round, and the momentum buffer is zero in every round.
 """
 
 import math
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,8 @@ from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.client import local_training, optimisers
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.rules import Rule, one_of, share
 from fedjax_pfl.core.trees import kinds, part_mask
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data.held_out import generator
@@ -29,14 +29,28 @@ from fedjax_pfl.data.held_out import generator
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
 
 
-class ServerTraining(NamedTuple):
-  """What the server trains, on which share of the examples."""
+@record('server_')
+class ServerTraining:
+  """What the server trains, on which share of the examples.
 
-  task: Task
-  train: local_training.LocalTraining
-  fraction: float
-  part: str = 'full'
+  Args:
+    fraction: share of all training examples that the server trains on
+    part: what the server trains, for one epoch a round
+  """
+
+  fraction: float = field(0.0, share(), name='server_data_fraction')
+  part: str = field(
+    'full',
+    one_of(('full', 'body'), 'a part that the server may train'),
+    needs=('server_data_fraction', 0.05),
+    name='server_trainable',
+  )
+  task: Task | None = None
+  train: local_training.LocalTraining | None = None
   seed: int = 0
+
+  def __bool__(self) -> bool:
+    return self.fraction > 0
 
 
 def trained(stage: Stage, how: ServerTraining, stages: int = 1) -> Stage:

@@ -23,6 +23,7 @@ have to take part, the server waits for them.
 """
 
 import os
+import pathlib
 import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -34,12 +35,68 @@ from fedjax_pfl.around import buffers
 from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input, expand_home, may_read
+from fedjax_pfl.core.records import field, path, record
+from fedjax_pfl.core.rules import at_least, count, one_of
 from fedjax_pfl.core.types import Array, ClientData
 from fedjax_pfl.data.held_out import generator
 from fedjax_pfl.federated.chunking import shapes_of
 from fedjax_pfl.federated.rounds import stage_shapes
 
+NONE, DRAWN = 'none', 'lognormal'  # in the place of a file
 SPEEDS, ORDERS = 1001, 1002  # streams of the seed, as in server_training.py
+
+
+@record()
+class Speeds:
+  """How fast clients are, and for whom the server waits.
+
+  Args:
+    client_speeds: steps a second of each client, in simulated time: none;
+      lognormal, drawn with median 1; or a file of numbers
+    speed_sigma: deviation of the logarithm of drawn speeds
+    deadline: simulated seconds after which a round ends; 0: with its slowest
+      client
+    late_clients: drop: they send nothing; partial: they do the steps that fit
+    buffer_size: asynchronous (FedBuff): the server moves after so many uploads,
+      while client_fraction of the clients are at work; 0: in rounds
+  """
+
+  client_speeds: str = field(
+    NONE,
+    path('none, lognormal, or a text file of a number for each client'),
+    stored=lambda value: with_digest(value),
+  )
+  speed_sigma: float = field(
+    1.0, at_least(0), needs=('client_speeds', DRAWN), only=True
+  )
+  deadline: float = field(0.0, at_least(0))
+  late_clients: str = field(
+    'drop',
+    one_of(('drop', 'partial'), 'what becomes of clients that would be late'),
+    needs=('deadline', 20),
+  )
+  buffer_size: int = field(0, count('uploads', smallest=0))
+
+  def __bool__(self) -> bool:
+    return self.client_speeds != NONE
+
+  def of_clients(self, seed: int, num_clients: int) -> np.ndarray:
+    """Return the steps a second of each client: [K]."""
+    if self.client_speeds == DRAWN:
+      return draw_speeds(seed, self.speed_sigma, num_clients)
+    return read_speeds(self.client_speeds, num_clients)
+
+
+def with_digest(speeds: str) -> str:
+  """Return 'FILE#4f0c8e21ab37', as code is named: a changed file is another."""
+  if speeds in (NONE, DRAWN):
+    return speeds
+  try:
+    digest = atomic_files.sha256(pathlib.Path(speeds).expanduser())
+  except (RuntimeError, ValueError):  # no name of a file
+    return speeds
+  # Without a digest there is no such file, or its name has the digest.
+  return f'{speeds}#{digest[:12]}' if digest else speeds
 
 
 class Timing(NamedTuple):
@@ -122,12 +179,11 @@ def make_timing(
   stages: Sequence[Stage],
   data: ClientData,
   speeds: np.ndarray,
-  deadline: float,
-  policy: str,
+  how: Speeds,
   log: Callable[[str], None],
 ) -> Timing:
   """Return the times of a run; refuse a deadline that no client meets."""
-  if not deadline:
+  if not (deadline := how.deadline):
     return Timing(speeds)
   works = []
   for stage, *states in stage_shapes(stages, shapes_of(data)):
@@ -135,7 +191,7 @@ def make_timing(
     if not stage.full_participation:
       done = steps_function(stage, *states, data)
       steps = planned_steps(done, data)
-      work = shares(steps, speeds, deadline, policy)
+      work = shares(steps, speeds, deadline, how.late_clients)
       _check_work(stage.name, done, data.count, work, steps, speeds, deadline)
       late = (work < 1).sum()
       log(f'{stage.name}: {late:,} of {len(work):,} clients miss the deadline')

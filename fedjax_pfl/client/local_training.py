@@ -15,7 +15,8 @@ from jax import lax
 
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.core import rules, trees
-from fedjax_pfl.core.rules import check, equals, one_of
+from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.rules import Rule, equals, one_of
 from fedjax_pfl.core.types import (
   Array,
   Batch,
@@ -37,22 +38,32 @@ from fedjax_pfl.data.batching import (
 Loss = Callable[[PyTree, Batch, Key], Array | tuple[Array, dict[str, Array]]]
 
 
-class LocalTraining(NamedTuple):
-  """The settings of local training, and of the rounds, that all methods share.
+SCHEDULE = Rule(
+  callable,
+  'a function of the round',
+  'a number',
+  ['pfl.step_schedule(0.1, rounds)', 'optax.constant_schedule(0.1)'],
+)
+
+
+@record()
+class LocalTraining:
+  """What a client of the cohort does in a round, for all methods alike.
 
   Args:
     rounds: T, of the whole method.
-    epochs: tau, passes over a client's data in one round.
-    batch_size: B, examples of a step.
+    epochs: tau, passes over a client's data in one round
+    batch_size: B, examples of a step
     learning_rate: round [] -> eta [].
-    momentum: of SGD, and beta_1 of Adam; buffers start anew in every round.
+    momentum: of SGD, and beta_1 of Adam; buffers start anew in every round
     weight_decay: times the parameter, is added to the gradient of each trained
-      leaf; with 'adamw' to the update.
+      leaf (L2); with adamw to the update
     shuffle: whether each epoch has a new order of the examples.
-    aggregation: 'uniform', or 'examples': clients are weighted by n_i. A client
-      without examples has weight 0.
-    optimizer: 'sgd', 'adam' or 'adamw'.
-    clip_norm: the largest norm of a step's gradient; 0: any.
+    aggregation: weights of clients in a mean: uniform, 1 / m; examples,
+      n_i / n. A client without examples has weight 0
+    optimizer: of the rounds; fine-tuning is SGD
+    clip_norm: largest norm of a step's gradient, or of each part of it that has
+      an optimiser of its own; 0: any
 
   >>> schedule = pfl.step_schedule(0.1, 8)
   >>> train = pfl.LocalTraining(rounds=8, epochs=2, learning_rate=schedule)
@@ -62,19 +73,24 @@ class LocalTraining(NamedTuple):
   """
 
   rounds: int = 32
-  epochs: int = 10
-  batch_size: int = 50
-  learning_rate: optax.Schedule = optax.constant_schedule(0.1)
-  momentum: float = 0.9
-  weight_decay: float = 0.0
+  epochs: int = field(10, rules.count('epochs'), name='local_epochs')
+  batch_size: int = field(50, rules.count('examples'))
+  learning_rate: optax.Schedule = field(
+    optax.constant_schedule(0.1), SCHEDULE, in_config=False
+  )
+  momentum: float = field(0.9, rules.momentum(), traced=True)
+  weight_decay: float = field(0.0, rules.at_least(0), traced=True)
   shuffle: bool = True
-  aggregation: str = 'uniform'
-  optimizer: str = 'sgd'
-  clip_norm: float = 0.0
+  aggregation: str = field(
+    'uniform', one_of(('uniform', 'examples'), 'a way to weigh clients')
+  )
+  optimizer: str = field(
+    'sgd', one_of(optimisers.OPTIMISERS, 'an optimiser of local training')
+  )
+  clip_norm: float = field(0.0, rules.at_least(0))
 
   def batching(self, task: Task) -> Batching:
     """Return the batches of one round, augmented as the task has it."""
-    check(self, RULES, prefix='')
     return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
@@ -88,7 +104,6 @@ class LocalTraining(NamedTuple):
     The norm is that of all leaves that the optimiser trains: a method with an
     optimiser for each of two parts clips each.
     """
-    check(self, RULES, prefix='')
     rate, beta = self.learning_rate(clock), self.momentum
     decay, parts = self.weight_decay, []
     if self.clip_norm:
@@ -133,32 +148,10 @@ class LocalTraining(NamedTuple):
 
   def weights(self, counts: Array) -> Array:
     """Return the weights a_i of a cohort with n_i = `counts`: [C]."""
-    RULES['aggregation'].check('aggregation', self.aggregation)
     if self.aggregation == 'uniform':
       counts = (counts > 0).astype(counts.dtype)
     # Without any example no client has trained: avoid 0 / 0.
     return jnp.where(jnp.any(counts > 0), counts, 1)
-
-
-RULES = {
-  'epochs': rules.count(
-    'epochs', 'steps or a fraction of an epoch instead of whole epochs'
-  ),
-  'batch_size': rules.count(
-    'examples', '0 or None for "all": write a number that holds all'
-  ),
-  'learning_rate': rules.Rule(
-    callable,
-    'a function of the round',
-    'a number',
-    ['pfl.step_schedule(0.1, rounds)', 'optax.constant_schedule(0.1)'],
-  ),
-  'momentum': rules.momentum('the learning rate and the momentum interchanged'),
-  'weight_decay': rules.at_least(0, rules.SIGN),
-  'clip_norm': rules.at_least(0, 'a sign; 0 clips nothing'),
-  'optimizer': one_of(optimisers.OPTIMISERS, 'an optimiser of local training'),
-  'aggregation': one_of(('uniform', 'examples'), 'a way to weigh clients'),
-}
 
 
 class FitInfo(NamedTuple):

@@ -11,9 +11,8 @@ from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.rules import above, equals, is_number, plain, tuple_of
 from fedjax_pfl.core.types import Array, Mask, PyTree
 
-LEARNING_RATE = above(
-  0, 'a sign, or a zero too many', 'a learning rate above 0'
-)
+OPTIMISERS = ('sgd', 'adam', 'adamw')  # of local training
+LEARNING_RATE = above(0, expected='a learning rate above 0')
 DROPS = tuple_of(
   lambda value: is_number(value) and 0 < value < 1,
   'fractions of all rounds, between 0 and 1',
@@ -52,9 +51,6 @@ def step_schedule(
   if equals(decay, 1):
     return steps
   return lambda clock: steps(clock) * decay ** (clock + 1)
-
-
-OPTIMISERS = ('sgd', 'adam', 'adamw')  # of local training
 
 
 def sgd(

@@ -11,22 +11,40 @@ import jax.numpy as jnp
 
 from fedjax_pfl.client import local_training, optimisers, own_examples
 from fedjax_pfl.core import rules
+from fedjax_pfl.core.records import EVALUATES, field, record
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching
 
+EPOCHS = rules.Rule(
+  lambda value: (
+    isinstance(value, tuple | list)
+    and len(value) > 0
+    and all(rules.is_int(v) and v >= 1 for v in value)
+  ),
+  'whole numbers of epochs, 1 or more',
+  'epoch 0, which is the view "initial"; or a single number: write (5,)',
+)
+# Whether the model has these layers is checked when the model is known.
+TRAINABLE = rules.Rule(
+  lambda value: isinstance(value, str) and all(value.split('+')),
+  "'full', 'body', 'head', or names of layers joined by '+'",
+  'a list of layers: write "conv1+bn1"',
+)
 
-class Finetuning(NamedTuple):
+
+@record('finetune.')
+class Finetuning:
   """How a client fine-tunes the global model on its training data.
 
   Args:
-    epochs: the numbers of epochs (tau_f) after which the model is evaluated.
-      Several are snapshots of one fit, not several fits.
-    trainable: the part that is trained: 'full', 'body', 'head', or layers
-      joined by '+', such as 'conv1+bn1'.
-    learning_rate: of SGD, constant.
-    momentum: of SGD; its buffer begins at zero.
-    batch_size: B, examples of a step.
+    epochs: the numbers of epochs (tau_f) after which the model is evaluated;
+      several are snapshots of one fit, with a view for each of them:
+      finetuned_1, .., finetuned (the last) in `views`
+    trainable: the part that is trained: full, body, head, or layers: conv1+bn1
+    learning_rate: of SGD, constant
+    momentum: of SGD; its buffer begins at zero
+    batch_size: B, examples of a step
     shuffle: whether each epoch has a new order of the examples.
     template_batch: batch size of the forward passes whose features make the
       class templates; with BatchNorm each batch has its own statistics.
@@ -37,29 +55,15 @@ class Finetuning(NamedTuple):
   (1, 5)
   """
 
-  epochs: tuple[int, ...] = (5,)
-  trainable: str = 'full'
-  learning_rate: float = 1e-3
-  momentum: float = 0.9
-  batch_size: int = 50
+  epochs: tuple[int, ...] = field((5,), EPOCHS, EVALUATES)
+  trainable: str = field('full', TRAINABLE, EVALUATES)
+  learning_rate: float = field(
+    1e-3, optimisers.LEARNING_RATE, EVALUATES, traced=True
+  )
+  momentum: float = field(0.9, rules.momentum(), EVALUATES, traced=True)
+  batch_size: int = field(50, rules.count('examples'), EVALUATES)
   shuffle: bool = True
   template_batch: int = 128
-
-
-RULES = {
-  'epochs': rules.Rule(
-    lambda value: (
-      isinstance(value, tuple | list)
-      and len(value) > 0
-      and all(rules.is_int(v) and v >= 1 for v in value)
-    ),
-    'whole numbers of epochs, 1 or more',
-    'epoch 0, which is the view "initial"; or a single number: write (5,)',
-  ),
-  'learning_rate': optimisers.LEARNING_RATE,
-  'momentum': local_training.RULES['momentum'],
-  'batch_size': local_training.RULES['batch_size'],
-}
 
 
 class Templates(NamedTuple):
@@ -115,7 +119,6 @@ def finetune(
   momentum on the part `trainable`, without weight decay. The loss is the
   task's, unless another is given.
   """
-  rules.check(finetuning, RULES, prefix='finetune.')
   stops = tuple(sorted(set(finetuning.epochs)))
   mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)

@@ -1,7 +1,8 @@
 """BadInput: the exception for input that a user can correct.
 
-A message has four parts: the value, what was expected, the choices, and the
-likely cause. Commands print it and exit with status 1, without a traceback.
+A message says what was got, what was expected, and the choices; and the likely
+cause, if it is more than what was expected in other words. Commands print it
+and exit with status 1, without a traceback.
 `expand_home` and `may_read` are for paths that a user writes, and
 `check_installed` for what needs an optional package.
 """
@@ -35,9 +36,9 @@ def bad_input(
   got: object,
   expected: str,
   choices: Iterable[object] | None = None,
-  cause: str,
+  cause: str = '',
 ) -> BadInput:
-  """Return the exception to raise; the nearest choice is named first.
+  """Return the exception to raise; it asks for the nearest of the choices.
 
   >>> print(bad_input('model', got='resnet9', expected='a known model',
   ...                 choices=['resnet10', 'convnet4'], cause='a typo'))
@@ -48,18 +49,18 @@ def bad_input(
   if choices is not None:
     words = [str(choice) for choice in choices]
     message += f' Choices: {", ".join(words) if words else "none"}'
-    near = _nearest(str(got), words)
-    message += f' (did you mean {near}?).' if near else '.'
-  return BadInput(f'{message} Likely cause: {cause}.')
+    near = nearest(str(got), words, 1)
+    message += f' (did you mean {near[0]}?).' if near else '.'
+  return BadInput(f'{message} Likely cause: {cause}.' if cause else message)
 
 
-def _nearest(word: str, words: Iterable[str]) -> str | None:
-  """Return the likeliest of the words, whatever is upper case; None if far."""
+def nearest(word: str, words: Iterable[str], number: int) -> list[str]:
+  """Return up to so many words that are like this one, the nearest first."""
   if len(word) > MAX_WORD:
-    return None
+    return []
   lower = {one.lower(): one for one in words}
-  near = difflib.get_close_matches(word.lower(), lower, n=1)
-  return lower[near[0]] if near else None
+  near = difflib.get_close_matches(word.lower(), lower, n=number)
+  return [lower[one] for one in near]
 
 
 def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:

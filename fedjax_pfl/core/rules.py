@@ -1,13 +1,13 @@
 """Rules: what a setting may be, and the sentence for a value that it may not.
 
-Fields of a config have one each (settings/), and a method declares those of its
-hyperparameters:
+Fields of a config have one each (records.py), and a method declares those of
+its hyperparameters:
 
   class HParams(NamedTuple):
     ...
     mu: float = 0.01
 
-  RULES = {'mu': at_least(0, 'a sign: it would push clients apart')}
+  RULES = {'mu': at_least(0)}
 
 `build` begins with `check(hp, RULES)`. A number that is traced, as those of a
 sweep are, has been checked before.
@@ -23,16 +23,13 @@ import jax
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Task
 
-TYPO = 'a typing error'
-SIGN = 'a sign: it is a penalty, written as a positive number'
-
 
 class Rule(NamedTuple):
   """Whether a value is allowed, and the words for one that is not."""
 
   holds: Callable[[Any], bool]
   expected: str
-  cause: str = TYPO
+  cause: str = ''
   choices: Collection[object] | None = None
 
   def or_none(self, meaning: str) -> 'Rule':
@@ -62,7 +59,7 @@ INTERVALS = {  # by their brackets
 
 
 def interval(
-  ends: str, cause: str, what: str = 'a number', expected: str = ''
+  ends: str, cause: str = '', what: str = 'a number', expected: str = ''
 ) -> Rule:
   """Return the rule of a finite number in an interval, such as '[0, 1)'."""
   low, high = map(float, ends[1:-1].split(','))
@@ -77,29 +74,29 @@ def interval(
   return Rule(holds, expected or words, cause)
 
 
-def at_least(low: float, cause: str) -> Rule:
+def at_least(low: float, cause: str = '') -> Rule:
   """Return the rule of a finite number, `low` or more."""
   words = f'a number, {low} or more'
   return interval(f'[{low}, inf)', cause, expected=words)
 
 
-def above(low: float, cause: str, expected: str = '') -> Rule:
+def above(low: float, cause: str = '', expected: str = '') -> Rule:
   """Return the rule of a finite number above `low`."""
   words = expected or f'a number above {low}'
   return interval(f'({low}, inf)', cause, expected=words)
 
 
-def share(cause: str) -> Rule:
+def share(cause: str = 'a percentage') -> Rule:
   """Return the rule of a number from 0 to 1."""
   return interval('[0, 1]', cause)
 
 
-def momentum(cause: str = 'a sign, or a percentage') -> Rule:
+def momentum() -> Rule:
   """Return the rule of the momentum of SGD."""
-  return interval('[0, 1)', cause, 'a momentum')
+  return interval('[0, 1)', what='a momentum')
 
 
-def count(what: str, cause: str, smallest: int = 1) -> Rule:
+def count(what: str, cause: str = '', smallest: int = 1) -> Rule:
   """Return the rule of a whole number of something, `smallest` or more."""
   return Rule(
     lambda value: is_int(value) and value >= smallest,
@@ -108,7 +105,7 @@ def count(what: str, cause: str, smallest: int = 1) -> Rule:
   )
 
 
-def one_of(choices: Collection[str], expected: str, cause: str = TYPO) -> Rule:
+def one_of(choices: Collection[str], expected: str, cause: str = '') -> Rule:
   """Return the rule of a word that is among the choices."""
   choices = tuple(choices)
   holds = lambda value: isinstance(value, str) and value in choices
@@ -120,7 +117,9 @@ def protocol(choices: Collection[str] = ('paper', 'released')) -> Rule:
   return one_of(choices, 'a reading of the paper')
 
 
-def tuple_of(holds: Callable[[Any], bool], expected: str, cause: str) -> Rule:
+def tuple_of(
+  holds: Callable[[Any], bool], expected: str, cause: str = ''
+) -> Rule:
   """Return the rule of a list, for each of whose values `holds` does."""
   return Rule(
     lambda value: isinstance(value, tuple | list) and all(map(holds, value)),
@@ -129,9 +128,9 @@ def tuple_of(holds: Callable[[Any], bool], expected: str, cause: str) -> Rule:
   )
 
 
-def boolean(cause: str) -> Rule:
+def boolean() -> Rule:
   """Return the rule of True or False."""
-  return Rule(lambda v: isinstance(v, bool), 'one of two', cause, (True, False))
+  return Rule(lambda v: isinstance(v, bool), 'one of two', '', (True, False))
 
 
 def check(hp: tuple, rules: Rules, prefix: str = 'hp.') -> None:

@@ -9,7 +9,7 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.view_families import families
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.settings.field import MAX_SEED
+from fedjax_pfl.settings.schema import MAX_SEED
 from fedjax_pfl.training.build_method import outline_stages, peek_shape
 from fedjax_pfl.training.views import FINETUNED
 

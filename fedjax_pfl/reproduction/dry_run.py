@@ -152,7 +152,7 @@ def _measure(
       times.append(time.perf_counter() - began)
     return min(times)
 
-  batch, count = settings.training.batch_size, np.asarray(data.count)
+  batch, count = settings.train.batch_size, np.asarray(data.count)
   nothing = run(0)
   of_batch = run(min(batch, count.max())) - nothing
   batches = np.maximum(-(-count // batch), 1).mean()

@@ -94,7 +94,7 @@ def published_for_run(
   was stopped, or may have had synthetic images has none.
   """
   settings = settings_in(stored)
-  is_whole = rounds == settings.training.num_rounds
+  is_whole = rounds == settings.num_rounds
   if settings.init_from or settings.system.quick or not is_whole:
     return {}
   config = to_config(replace(settings, seed=0))

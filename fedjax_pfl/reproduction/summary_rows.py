@@ -21,6 +21,7 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import EVALUATION, TRAINING
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.reproduction.results import (
   Results,
@@ -29,7 +30,6 @@ from fedjax_pfl.reproduction.results import (
   machine_of,
 )
 from fedjax_pfl.settings import FIELDS, Settings, changing, replace
-from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.training import keys
 
 SUMMARY = 'summary.csv'

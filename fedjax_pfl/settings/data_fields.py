@@ -1,29 +1,25 @@
 """The section `data`: images, and their division among clients."""
 
 from fedjax_pfl.core import rules
+from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
 from fedjax_pfl.data.datasets import NAMES
 from fedjax_pfl.data.partition import PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.data.transforms import PREPROCESSINGS
-from fedjax_pfl.settings.field import (
-  BOTH,
-  NOTHING,
-  field,
-  or_code,
-  path,
-  record,
+
+PERCENT = 'a percentage, or a number of examples'
+FAMILIES = rules.tuple_of(
+  lambda value: is_int(value) and value >= 1,
+  'whole numbers of classes, 1 or more; () is one family of all classes',
+  'a single number: write (10,)',
 )
 
-CUT = 'a division that left a fraction'
-PART = 'a share of the examples'
-PERCENT = 'a percentage, or a number of examples'
 
-
-@record
+@record()
 class DataSettings:
   """Images, and their division among clients.
 
-  Attributes:
+  Args:
     dataset: the image set
     data_dir: where prepared images are; "": $TFDS_DATA_DIR,
       ~/tensorflow_datasets; npz: the file
@@ -66,57 +62,42 @@ class DataSettings:
     NOTHING,
     resumable=True,  # a run has the fingerprint of what is there
   )
-  max_train_examples: int = field(
-    0, count('training images', 'a fraction instead of a number', 0)
-  )
+  max_train_examples: int = field(0, count('training images', smallest=0))
   preprocessing: str = field(
     'default', one_of(PREPROCESSINGS, 'a way to make inputs of images')
   )
   partition: str = field(
     'shards', or_code(one_of(PARTITIONS, 'a way to deal examples to clients'))
   )
-  num_clients: int = field(
-    100, count('clients', 'num_clients and client_fraction interchanged')
-  )
-  unseen_clients: int = field(0, count('clients', 'a share of the clients', 0))
-  shards_per_client: int = field(10, count('shards for each client', CUT))
+  num_clients: int = field(100, count('clients'))
+  unseen_clients: int = field(0, count('clients', smallest=0))
+  shards_per_client: int = field(10, count('shards for each client'))
   dirichlet_beta: float = field(
     1.0, rules.above(0, '0 for "one class a client": write 0.01')
   )
   dirichlet_min_size: int = field(
-    10, count('training examples of the smallest client', PART)
+    10, count('training examples of the smallest client')
   )
-  classes_per_client: int = field(
-    2, count('classes for each client', 'a share of the classes')
-  )
-  class_clusters: int = field(
-    5, count('clusters of classes', 'the classes of a cluster, or a share')
-  )
-  class_families: tuple[int, ...] = field(
-    (),
-    rules.tuple_of(
-      lambda value: is_int(value) and value >= 1,
-      'whole numbers of classes, 1 or more; () is one family of all classes',
-      'names of classes, or a single number: write (10,)',
-    ),
-  )
-  min_client_size: int = field(
-    100, count('training examples of a client', PART)
-  )
+  classes_per_client: int = field(2, count('classes for each client'))
+  class_clusters: int = field(5, count('clusters of classes'))
+  class_families: tuple[int, ...] = field((), FAMILIES)
+  min_client_size: int = field(100, count('training examples of a client'))
   max_client_size: int = field(
-    800, count('training examples that no client reaches', PART, 2)
+    800, count('training examples that no client reaches', smallest=2)
   )
   group_size: int = field(
     10, count('clients of one size', 'groups were meant: num_clients / groups')
   )
-  size_step: float = field(
-    50.0, rules.at_least(0, 'a sign: groups grow; 0 makes all clients equal')
-  )
+  size_step: float = field(50.0, rules.at_least(0))
   test_partition: str = field(
     'same', one_of(TEST_PARTITIONS, 'a way to divide the test set'), BOTH
   )
   test_shards_per_client: int = field(
-    100, count('shards for each client', CUT), BOTH
+    100,
+    count('shards for each client'),
+    BOTH,
+    needs=('test_partition', 'independent'),
+    only=True,
   )
   test_fraction: float = field(0.2, rules.interval('(0, 1)', PERCENT), BOTH)
   validation_fraction: float = field(0.0, rules.interval('[0, 1)', PERCENT))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedjax_pfl.core import user_code
-from fedjax_pfl.settings.field import EVALUATION, TRAINING, Field
+from fedjax_pfl.core.records import EVALUATION, TRAINING, Field
 from fedjax_pfl.settings.schema import FIELDS, SECTIONS
 
 WIDTH = 80

@@ -8,38 +8,20 @@ from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
+from fedjax_pfl.core.records import check_size
 from fedjax_pfl.core.rules import Rule, is_int, one_of
 from fedjax_pfl.core.user_code import UserCode, is_code, name_of
 from fedjax_pfl.settings.schema import Settings
 
 # Hyperparameters that are records of other fields of the config.
 SHARED_RECORDS = 'train', 'finetune'
-MAX_INT = 2**31 - 1  # whole numbers on a device have 32 bits
-MAX_FLOAT = 3.4e38  # floats as well
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
 UNIONS = types.UnionType, typing.Union
 SMALL = Rule(
   lambda value: not is_int(value) or abs(value) <= MOST,
   f'a whole number up to {MOST}',
-  'a digit too many',
 )
-
-
-def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
-  """Refuse numbers that 32 bits do not hold, also inside a list."""
-  for one in value if isinstance(value, tuple | list) else (value,):
-    is_whole = isinstance(one, int) and abs(one) > largest
-    is_real = isinstance(one, float) and MAX_FLOAT < abs(one) < math.inf
-    if is_whole or is_real:
-      raise bad_input(
-        name,
-        got=value,
-        expected=f'whole numbers up to {largest}, others up to {MAX_FLOAT}: '
-        'what 32 bits hold',
-        cause='a digit too many',
-      )
 
 
 def own_defaults(method: str) -> dict[str, Any]:
@@ -80,23 +62,16 @@ def check_method(settings: Settings) -> None:
     one_of(
       getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
       f'statistics of BatchNorm that {method} can keep',
-      'a method that averages something else than models, or whose clients use '
-      'models of others',
     ).check('norm_statistics', kind)
   if not settings.hp:
     return
   hints, defaults = typing.get_type_hints(module.HParams), own_defaults(method)
   for name, value in settings.hp.items():
-    one_of(
-      defaults,
-      f'a hyperparameter of {method}',
-      'a setting of another method, or a typing error',
-    ).check('hp', name)
+    one_of(defaults, f'a hyperparameter of {method}').check('hp', name)
     Rule(
       lambda value, hint=hints[name]: _fits(value, hint),
       f'a value of the kind of its default, {defaults[name]!r}',
-      'a hyperparameter of the same name in another method',
-      [_words(hints[name])],
+      choices=[_words(hints[name])],
     ).check(f'hp.{name}', value)
     check_size(f'hp.{name}', value)
     SMALL.check(f'hp.{name}', value)

@@ -1,21 +1,39 @@
 """The typed settings, and every field of a config by its name.
 
-The fields, their defaults and rules are here (fine-tuning, evaluation, system),
-in data_fields.py, and in training_fields.py (model, training, privacy); those
-below `hp` are the HParams of each method.
+Sections are records: those that a room is handed as they are stand in its
+files (client/, around/), the others here, in data_fields.py, and in
+training_fields.py. Below `hp` are the HParams of each method.
 
 From here come the typed `Settings`, the sentence for a bad value,
 docs/settings.md, --help, and the keys by which runs are recognised.
 """
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.client.personalization import RULES
+from fedjax_pfl.around.compression import Compression
+from fedjax_pfl.around.failures import Failures
+from fedjax_pfl.around.privacy import Privacy
+from fedjax_pfl.around.server_optimiser import ServerOptimiser
+from fedjax_pfl.around.server_training import ServerTraining
+from fedjax_pfl.around.sim_time import Speeds
+from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.client.personalization import Finetuning
 from fedjax_pfl.core import rules, user_code
+from fedjax_pfl.core.records import (
+  EVALUATES,
+  NOTHING,
+  Field,
+  field,
+  or_code,
+  path,
+  record,
+  without_numpy,
+)
 from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
@@ -24,26 +42,11 @@ from fedjax_pfl.federated.chunking import CHUNKS
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.data_fields import DataSettings
-from fedjax_pfl.settings.field import (
-  EVALUATES,
-  MAX_SEED,
-  NOTHING,
-  Field,
-  field,
-  fields_of,
-  or_code,
-  path,
-  record,
-)
-from fedjax_pfl.settings.training_fields import (
-  ModelSettings,
-  PrivacySettings,
-  TrainingSettings,
-)
+from fedjax_pfl.settings.training_fields import ModelSettings, TrainingSettings
 
-ON_DIVERGENCE = ('stop', 'exclude')
+# Keys have 32 bits of a seed: a larger one would be that of another run.
+MAX_SEED = 2**32 - 1
 SELECT = ('last', 'validation')
-FRACTION = 'a fraction instead of rounds'
 VIEWS = rules.tuple_of(
   lambda value: isinstance(value, str),
   'names of views, such as "initial" and "finetuned"',
@@ -51,42 +54,11 @@ VIEWS = rules.tuple_of(
 )
 
 
-@record
-class FinetuneSettings:
-  """Fine-tuning of the global model by each client, for evaluation.
-
-  Attributes:
-    epochs: several: one fine-tuning, with a view for each of them: name
-      finetuned_1, .., finetuned (the last) in `views`
-    trainable: full, body, head, or layers: 'conv1+bn1'
-    learning_rate: of SGD, constant
-    momentum: of SGD
-    batch_size: examples of a step
-  """
-
-  epochs: tuple[int, ...] = field((5,), RULES['epochs'], EVALUATES)
-  trainable: str = field(
-    'full',
-    # Whether the model has these layers is checked when the model is known.
-    Rule(
-      lambda value: isinstance(value, str) and all(value.split('+')),
-      "'full', 'body', 'head', or names of layers joined by '+'",
-      'a list of layers: write "conv1+bn1"',
-    ),
-    EVALUATES,
-  )
-  learning_rate: float = field(
-    1e-3, RULES['learning_rate'], EVALUATES, traced=True
-  )
-  momentum: float = field(0.9, RULES['momentum'], EVALUATES, traced=True)
-  batch_size: int = field(50, RULES['batch_size'], EVALUATES)
-
-
-@record
+@record()
 class EvaluationSettings:
   """What is evaluated, on what, and when.
 
-  Attributes:
+  Args:
     adapt_on: what a client adapts on; test_half: every other one of its tests,
       and it is evaluated on the rest, for every method alike
     views: model variants that are evaluated at the end
@@ -119,10 +91,8 @@ class EvaluationSettings:
     ),
     EVALUATES,
   )
-  eval_global_model: bool = field(
-    False, boolean('the number of tests, or the name of a test set')
-  )
-  eval_every: int = field(0, count('rounds', FRACTION, 0))
+  eval_global_model: bool = field(False, boolean())
+  eval_every: int = field(0, count('rounds', smallest=0))
   select: str = field(
     'last',
     one_of(SELECT, 'a round', 'a choice by the tests, which is test_best'),
@@ -139,14 +109,14 @@ class EvaluationSettings:
   )
 
 
-@record
+@record()
 class SystemSettings:
   """How a run is computed, logged and saved.
 
-  Attributes:
+  Args:
     checkpoint_every: rounds between two checkpoints; 0: with every evaluation
-    log_every: rounds in one compiled call; 0: 1 on a CPU, else eval_every
-    on_divergence: where a number is not finite: stop, or exclude the client
+    log_every: how many rounds one compiled call runs; 0: 1 on a CPU, else
+      eval_every
     clients_per_chunk: clients that vmap runs side by side
     devices: devices of each process that share the clients; 0: all, of a CPU as
       many cores as are fastest
@@ -158,18 +128,12 @@ class SystemSettings:
     quick: synthetic images may stand in for absent ones
   """
 
-  checkpoint_every: int = field(
-    0, count('rounds', 'minutes instead of rounds', 0), NOTHING
-  )
-  log_every: int = field(0, count('rounds', FRACTION, 0), NOTHING)
-  on_divergence: str = field(
-    'stop',
-    one_of(ON_DIVERGENCE, 'what happens then', 'a client id, or yes or no'),
-  )
+  checkpoint_every: int = field(0, count('rounds', smallest=0), NOTHING)
+  log_every: int = field(0, count('rounds', smallest=0), NOTHING)
   clients_per_chunk: int | str = field('auto', CHUNKS, NOTHING)
   devices: int = field(
     0,
-    count('devices', 'the name of a device, or a list of them', 0),
+    count('devices', smallest=0),
     NOTHING,
     resumable=True,
   )
@@ -185,24 +149,15 @@ class SystemSettings:
     NOTHING,
     resumable=True,
   )
-  debug: bool = field(
-    False, boolean('a word instead of True or False'), NOTHING, resumable=True
-  )
-  quick: bool = field(
-    False,
-    boolean('a word; the config argument :quick sets more than this'),
-    NOTHING,
-  )
+  debug: bool = field(False, boolean(), NOTHING, resumable=True)
+  quick: bool = field(False, boolean(), NOTHING)
 
 
-GROUPED = 'dp', 'finetune'  # their names have that of the section before them
-
-
-@record
+@record()
 class Settings:
   """A config after validation: frozen and typed, in sections.
 
-  Attributes:
+  Args:
     algorithm: the method: a file in fedjax_pfl/algorithms; or a file of your
       own
     hp: hyperparameters of the method by name; its file has their defaults
@@ -226,23 +181,35 @@ class Settings:
       'hyperparameters by name, {} for the defaults of the method',
       'one value: write hp.<name>',
     ),
+    stored=lambda hp: MappingProxyType(
+      {name: without_numpy(value) for name, value in hp.items()}
+    ),
   )
   init_from: str = field(
-    '', path('a finished run or a .safetensors file as a string; "" is none')
+    '',
+    path('a finished run or a .safetensors file as a string; "" is none'),
+    stored=os.path.expanduser,
   )
   seed: int = field(
     0,
     Rule(
       lambda value: is_int(value) and 0 <= value <= MAX_SEED,
-      f'a whole number as a seed, 0 to {MAX_SEED}',
+      f'a whole number as a seed, 0 up to {MAX_SEED}',
       'a list of seeds: each seed is a run; or a seed made from the time',
     ),
+    largest=MAX_SEED,
   )
   data: DataSettings = DataSettings()
   model: ModelSettings = ModelSettings()
   training: TrainingSettings = TrainingSettings()
-  dp: PrivacySettings = PrivacySettings()
-  finetune: FinetuneSettings = FinetuneSettings()
+  train: LocalTraining = LocalTraining()
+  failures: Failures = Failures()
+  speeds: Speeds = Speeds()
+  server: ServerOptimiser = ServerOptimiser()
+  server_training: ServerTraining = ServerTraining()
+  compression: Compression = Compression()
+  dp: Privacy = Privacy()
+  finetune: Finetuning = Finetuning()
   evaluation: EvaluationSettings = EvaluationSettings()
   system: SystemSettings = SystemSettings()
 
@@ -252,13 +219,24 @@ class Settings:
     fraction = self.training.client_fraction
     return cohort_size(self.data.num_seen_clients, fraction)
 
+  @property
+  def num_rounds(self) -> int:
+    """Return the rounds: given, or floor(total_epochs / local_epochs)."""
+    given, epochs = self.training.rounds, self.training.total_epochs
+    return epochs // self.train.epochs if given is None else given
 
-SECTIONS = {
+
+SECTIONS: dict[str, type] = {
   own.name: own.type for own in dataclasses.fields(Settings) if not own.metadata
 }
-FIELDS: dict[str, Field] = fields_of('', Settings)
-for _section, _kind in SECTIONS.items():
-  FIELDS |= fields_of(_section, _kind, f'{_section}.' * (_section in GROUPED))
+FIELDS: dict[str, Field] = {
+  one.name: one._replace(section=section)
+  for section, kind in {'': Settings, **SECTIONS}.items()
+  for one in kind.ruled.values()
+  if one.in_config
+}
+# The sections whose name is before those of their fields: dp, finetune.
+GROUPED = ('dp', 'finetune')
 # What may differ between two parts of one run.
 RESUMABLE = tuple(name for name, one in FIELDS.items() if one.resumable)
 

@@ -1,31 +1,20 @@
 """From a config to typed settings; every mistake is refused in one sentence."""
 
-import os
-import pathlib
 import typing
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.settings.field import MAX_SEED
-from fedjax_pfl.settings.hyperparameters import (
-  MAX_INT,
-  check_method,
-  check_size,
-  own_defaults,
-)
+from fedjax_pfl.core.errors import BadInput, bad_input, nearest
+from fedjax_pfl.settings.hyperparameters import check_method, own_defaults
 from fedjax_pfl.settings.mistakes import check_together
 from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
-from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 
 HP = 'hp.'
 TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
+SHOWN = 3  # fields that a sentence about an unknown one names
 
 
 def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
@@ -45,38 +34,31 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
       cause='a ConfigDict without .to_dict(), or the path of a config',
     )
   flat = _flatten(config)
-  for name in [name for name in flat if name not in FIELDS]:
-    group = str(name).split('.')[0]
-    inside = [field for field in FIELDS if field.startswith(f'{group}.')]
-    raise bad_input(
-      'config',
-      got=name,
-      expected='a field of a config',
-      choices=inside or FIELDS,
-      cause='a typing error, or a hyperparameter of a method: hp.<name>',
-    )
-  flat = {name: _plain(one) for name, one in flat.items()}
+  for name in flat:
+    if name not in FIELDS:
+      raise _unknown(str(name))
   flat = {name: field.default for name, field in FIELDS.items()} | flat
-  for name, field in FIELDS.items():
-    check_size(name, flat[name], MAX_SEED if name == 'seed' else MAX_INT)
-    field.rule.check(name, flat[name])
-  flat['init_from'] = os.path.expanduser(flat['init_from'])
-  if flat['client_speeds'] not in ('none', DRAWN_SPEEDS):
-    flat['client_speeds'] = _with_digest(flat['client_speeds'])
   settings = from_flat(flat)
   check_together(settings, flat)
   check_method(settings)
   return settings
 
 
-def _with_digest(speeds: str) -> str:
-  """Return 'FILE#4f0c8e21ab37', as code is named: a changed file is another."""
-  try:
-    digest = atomic_files.sha256(pathlib.Path(speeds).expanduser())
-  except (RuntimeError, ValueError):  # no name of a file
-    return speeds
-  # Without a digest there is no such file, or its name has the digest.
-  return f'{speeds}#{digest[:12]}' if digest else speeds
+def _unknown(name: str) -> BadInput:
+  """Return the refusal of a field that no config has: the nearest are named."""
+  group = name.split('.')[0]
+  inside = [field for field in FIELDS if field.startswith(f'{group}.')]
+  near = nearest(name, inside or FIELDS, SHOWN) or inside[:SHOWN]
+  return bad_input(
+    'config',
+    got=name,
+    expected='a field of a config, of which `fedjax-pfl settings` lists all '
+    f'{len(FIELDS)}',
+    choices=near or None,
+    cause=f'a hyperparameter of a method, which is hp.{name}'
+    if not (near or inside)
+    else '',
+  )
 
 
 def to_config(settings: Settings) -> dict[str, Any]:
@@ -127,24 +109,13 @@ def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def from_flat(flat: Mapping[str, Any]) -> Settings:
-  """Return the settings of all fields by name, unchecked."""
+  """Return the settings of all fields by name; refuse what breaks a rule."""
   sections: dict[str, dict[str, Any]] = {name: {} for name in ('', *SECTIONS)}
   for name, field in FIELDS.items():
-    value = flat[name]
-    if isinstance(field.default, tuple):
-      value = tuple(value)
-    elif name == 'hp':
-      value = {name: _plain(one) for name, one in value.items()}
-      value = MappingProxyType(value)
-    sections[field.section][field.attribute] = value
+    sections[field.section][field.attribute] = flat[name]
   own = sections.pop('')
   made = {name: SECTIONS[name](**given) for name, given in sections.items()}
   return Settings(**own, **made)
-
-
-def _plain(value: Any) -> Any:
-  """Return Python's number for one of numpy."""
-  return value.item() if isinstance(value, np.generic) else value
 
 
 # ---- numbers of a compiled program -------------------------------------------
@@ -178,7 +149,7 @@ def traced_names(settings: Settings) -> tuple[str, ...]:
 
 
 def with_numbers(settings: Settings, numbers: Mapping[str, Any]) -> Settings:
-  """Return the settings with traced numbers, which no rule is asked of."""
+  """Return the settings with traced numbers, of which no rule is asked."""
   flat = {**flat_config(settings), **numbers}
   of_hp = [name for name in flat if name.startswith(HP)]
   own = {name.removeprefix(HP): flat.pop(name) for name in of_hp}

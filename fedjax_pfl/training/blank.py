@@ -11,10 +11,7 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build import (
-  Experiment,
-  stages_and_budget,
-)
+from fedjax_pfl.training.build import Experiment, method_and_budget
 from fedjax_pfl.training.build_data import build_data, examples_of
 from fedjax_pfl.training.build_method import (
   build_task,
@@ -33,14 +30,14 @@ def build_blank(settings: Settings) -> Experiment:
   """
   data, shape = settings.data, peek_shape(settings.data)
   task = build_task(settings, shape)
-  _, budget = stages_and_budget(settings, task, shape, lambda text: None)
+  method, budget = method_and_budget(settings, task, shape, lambda text: None)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = examples_of(data, stand_in(data.dataset, shape))
   found = build_data(settings, lambda text: None, dataset)
   sampler = make_sampler(settings, np.asarray(found.train.count))
-  own = Experiment(settings, *found, task, (), sampler, privacy=budget)
-  return own._replace(stages=own.stages_of(settings))
+  own = Experiment(settings, *found, task, method, sampler, privacy=budget)
+  return own._replace(stages=own.around(method, settings))
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

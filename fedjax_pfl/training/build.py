@@ -30,7 +30,6 @@ from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
-from fedjax_pfl.settings.training_fields import DRAWN_SPEEDS
 from fedjax_pfl.training import build_checks, build_method
 from fedjax_pfl.training.build_data import UnseenClients, build_data
 
@@ -46,31 +45,33 @@ class Experiment(NamedTuple):
   unseen: UnseenClients | None  # who come later: in none of the above
   data_id: str  # fingerprint: images, partition, the model of `init_from`
   task: Task
-  stages: tuple[Stage, ...]
+  method: tuple[Stage, ...]  # without what goes around it
   sampler: sampling.Sampler  # where not all clients take part
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, by name
   privacy: Any = None  # a `Budget`, if uploads are clipped and noised
   timing: Any = None  # a `Timing`, if time is simulated
+  stages: tuple[Stage, ...] = ()  # the method, with all that goes around it
 
-  @property
-  def known(self) -> dict[str, Any]:
-    """Return what goes around the method, beside what settings say."""
-    return {
-      'budget': self.privacy,
-      'sampler': self.sampler,
-      'timing': self.timing,
-    }
+  def around(self, method: tuple[Stage, ...], settings: Settings):
+    """Return stages with what goes around them in this run."""
+    known = {'sampler': self.sampler, 'timing': self.timing}
+    known['budget'] = self.privacy
+    return build_method.wrapped(method, settings, self.task, **known)
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""
-    return build_method.make_stages(settings, self.task, **self.known)
+    return self.around(build_method.build(settings, self.task), settings)
 
   @property
   def holds_seed(self) -> bool:
-    """Return whether its functions hold what follows from the seed."""
-    how = build_method.around_of(self.settings, self.task, **self.known)
-    return how.holds_seed
+    """Return whether functions hold something that follows from the seed.
+
+    The examples that the server has, or the schedule of its buffers: a program
+    of one seed is then not that of another.
+    """
+    has_buffers = self.timing is not None and self.timing.buffers is not None
+    return bool(self.settings.server_training) or has_buffers
 
   @property
   def rounds(self) -> int:
@@ -149,45 +150,50 @@ def build_experiment(
     )
     start.check_head(task, settings.model)
     task = start.begin(task)
-  stages, budget = stages_and_budget(settings, task, shape, log)
-  if idle := idle_failures(settings, stages):
+  method, budget = method_and_budget(settings, task, shape, log)
+  if idle := idle_failures(settings, method):
     log(idle)
   data = build_data(settings, log)
-  for stage in stages:
+  for stage in method:
     stage.validate_clients(data.train)
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
   sampler = build_method.make_sampler(settings, np.asarray(data.train.count))
+  stages = build_method.wrapped(method, settings, task, budget=budget)
   times = build_timing(settings, stages, data.train, log)
   if times and times.schedule:
     sampler = sampling.scheduled(times.schedule.cohorts)
   known = {'metrics': metrics, 'privacy': budget, 'timing': times}
-  return completed(Experiment(settings, *data, task, (), sampler, **known))
+  return completed(Experiment(settings, *data, task, method, sampler, **known))
 
 
-def stages_and_budget(
+def method_and_budget(
   settings: Settings, task: Task, shape: Shape, log: Callable[[str], None]
 ) -> tuple[tuple[Stage, ...], Any]:
-  """Return the method, checked on shapes, and its privacy; None without."""
-  stages = build_method.build_stages(settings, task)
-  # The names of its views do not depend on what the model computes.
-  quick = outline(task)
-  names_only = build_method.make_stages(settings, quick)
-  build_checks.check_method(settings, names_only, task, shape)
-  if not settings.dp.clip:
-    return stages, None
+  """Return the method, checked on shapes, and its privacy; None without.
+
+  It is built once on the model, and once on an outline: to trace a deep model
+  takes seconds, and the names of views do not depend on what it computes.
+  """
+  method, quick = build_method.build_checked(settings, task), outline(task)
+  traced = build_method.build(settings, quick)
+  stages = build_method.wrapped(traced, settings, quick)
+  build_checks.check_method(settings, stages, task, shape)
+  if not settings.dp:
+    return method, None
   from fedjax_pfl.training import privacy_budget
 
-  budget = privacy_budget.make_budget(settings, stages, quick, shape, log)
-  return build_method.make_stages(settings, task, budget=budget), budget
+  how = (method, traced), quick, shape, log
+  return method, privacy_budget.make_budget(settings, *how)
 
 
 def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
   """Return what is set though it does nothing where all clients take part."""
   waits = [stage.name for stage in stages if stage.full_participation]
-  own = settings.training
-  named = {'dropout_rate': own.dropout_rate, 'deadline': own.deadline}
-  named['on_divergence=exclude'] = settings.system.on_divergence == 'exclude'
+  named = {'dropout_rate': settings.failures.dropout_rate}
+  named['deadline'] = settings.speeds.deadline
+  excludes = settings.failures.on_divergence == 'exclude'
+  named['on_divergence=exclude'] = excludes
   idle = [name for name, value in named.items() if value]
   if not (waits and idle):
     return ''
@@ -204,21 +210,16 @@ def build_timing(
   log: Callable[[str], None],
 ) -> Any:
   """Return how long the rounds of a run take; None without speeds."""
-  training, num_clients = settings.training, settings.data.num_seen_clients
-  if training.client_speeds == 'none':
+  if not (how := settings.speeds):
     return None
   from fedjax_pfl.around import sim_time
 
-  if training.client_speeds == DRAWN_SPEEDS:
-    sigma = training.speed_sigma
-    speeds = sim_time.draw_speeds(settings.seed, sigma, num_clients)
-  else:
-    speeds = sim_time.read_speeds(training.client_speeds, num_clients)
-  if training.buffer_size:
-    how = (settings.num_drawn, training.buffer_size), settings.seed
-    return sim_time.make_buffers(stages, train, speeds, *how, log)
-  how = training.deadline, training.late_clients
-  return sim_time.make_timing(stages, train, speeds, *how, log)
+  seed = settings.seed
+  speeds = how.of_clients(seed, settings.data.num_seen_clients)
+  if how.buffer_size:
+    sizes = settings.num_drawn, how.buffer_size
+    return sim_time.make_buffers(stages, train, speeds, sizes, seed, log)
+  return sim_time.make_timing(stages, train, speeds, how, log)
 
 
 def check_alone(system: SystemSettings) -> None:
@@ -232,13 +233,12 @@ def check_alone(system: SystemSettings) -> None:
       got=f'{number} devices or processes, with {name}',
       expected='one, which then trains all clients of a round',
       choices=['devices=1, in one process', f'no {name}'],
-      cause='two ways to save memory or time that do not go together',
     )
 
 
 def completed(experiment: Experiment) -> Experiment:
   """Return the experiment with its stages, and clients in their place."""
-  stages = experiment.stages_of(experiment.settings)
+  stages = experiment.around(experiment.method, experiment.settings)
   return placed(experiment._replace(stages=stages))
 
 
@@ -260,7 +260,10 @@ def placed(experiment: Experiment) -> Experiment:
 
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
   """Return the experiment of settings that differ in traced numbers alone."""
-  stages = experiment.stages_of(settings)
-  for stage in stages:
+  if settings == experiment.settings:
+    return experiment
+  method = build_method.build(settings, experiment.task)
+  for stage in method:
     stage.validate_clients(experiment.train)
-  return experiment._replace(settings=settings, stages=stages)
+  stages = experiment.around(method, settings)
+  return experiment._replace(settings=settings, method=method, stages=stages)

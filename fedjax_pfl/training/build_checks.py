@@ -53,11 +53,11 @@ def check_method(
   data = shapes_of_clients(shape, settings.data.num_seen_clients)
   if is_code(settings.algorithm) or settings.training.around:
     check_own_method(settings, stages, task, data)
-  if (compressor := settings.training.compression) != 'none':
+  if settings.compression:
     from fedjax_pfl.around import compression
 
-    compression.check_uploads(compressor, stages, data)
-  if settings.training.server_optimizer != 'none':  # it refuses in a round
+    compression.check_uploads(settings.compression.name, stages, data)
+  if settings.server:  # it refuses in a round
     for stage, *states in stage_shapes(stages, data):
       _trace_round(stage, stage.algorithm, states, data)
   *_, (last, *states) = stage_shapes(stages, data)
@@ -116,6 +116,17 @@ def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
     )
   exact = 'exact: batches are of examples, and labels those of tokens'
   one_of(['exact'], exact, 'a protocol of images').check('scoring', scoring)
+
+
+def check_stages(name: str, stages: tuple[Stage, ...]) -> None:
+  """Refuse what a method of the user's own returns in the place of stages."""
+  if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
+    raise bad_input(
+      'algorithm',
+      got=f'{name} with build that returns {describe(stages)}',
+      expected='build(task, hp) -> (Stage, ...)',
+      cause='a stage alone: write (stage,), with a comma',
+    )
 
 
 def check_own_method(
@@ -195,9 +206,6 @@ def check_own_method(
       if f'/{part}/' not in kept:
         refuse(f'private leaves {part}, which nobody has', 'a typing error')
 
-  if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
-    cause = 'a stage alone: write (stage,), with a comma'
-    refuse(f'build that returns {describe(stages)}', cause)
   cause = 'a mistake in that file, or a state of another kind than before'
   call(field, trace, of=own, cause=cause)
 
@@ -297,13 +305,13 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
     'batch with fewer examples is padded and computed',
     'a digit too many, or a data set that was shrunk',
   )
-  can_be_filled.check('batch_size', settings.training.batch_size)
+  can_be_filled.check('batch_size', settings.train.batch_size)
   can_be_filled.check('finetune.batch_size', settings.finetune.batch_size)
 
 
 def check_scoring(settings: Settings, test: ClientData) -> None:
   """Refuse clients whose tests fill no batch, where only such count."""
-  settings, size = settings.evaluation, settings.training.batch_size
+  settings, size = settings.evaluation, settings.train.batch_size
   counts = np.asarray(test.count)  # [K]
   if settings.adapt_on == 'test_half':
     counts = counts - counts // 2

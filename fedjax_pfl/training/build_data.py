@@ -89,7 +89,7 @@ def build_data(
     if note := client_data.describe_empty_clients(*pair):
       log(note)
     check_scoring(settings, pair[1])
-  if fraction := settings.training.server_data_fraction:
+  if fraction := settings.server_training.fraction:
     from fedjax_pfl.around import server_training
 
     size = len(dataset.train.y)

@@ -1,7 +1,7 @@
 """From a config to its task, its stages and its sampler.
 
-The settings become the records of around/chain.py, which puts them around the
-method.
+The method is built once on its model; what goes around it (around/chain.py) is
+put around that when it is known.
 """
 
 from collections.abc import Callable
@@ -11,11 +11,7 @@ import numpy as np
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.around.chain import Around, around
-from fedjax_pfl.around.compression import Compression
-from fedjax_pfl.around.failures import Failures
-from fedjax_pfl.around.server_optimiser import ServerOptimiser
-from fedjax_pfl.around.server_training import ServerTraining
-from fedjax_pfl.client import optimisers, personalization
+from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
@@ -72,112 +68,96 @@ def build_task(settings: Settings, shape: Shape) -> Task:
   return with_head(task, model.head_init, model.head_bias)
 
 
-def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the stages of the config's method, checked against its task."""
-  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
-  if not is_code(settings.algorithm):
-    return make_stages(settings, task)
-  return call(
-    'algorithm',
-    lambda: make_stages(settings, task),
-    of=algorithms.load(settings.algorithm),
-    cause='a mistake in its build(task, hp)',
-  )
+def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the stages of the config's method, without what goes around it.
 
-
-def outline_stages(settings: Settings) -> tuple[Stage, ...]:
-  """Return the stages of a config, of a model whose outputs are 0: quick."""
-  task = build_task(settings, peek_shape(settings.data))
-  return build_stages(settings, outline(task))
-
-
-def make_stages(
-  settings: Settings, task: Task, **known: Any
-) -> tuple[Stage, ...]:
-  """Return the stages of a config that `build_stages` has checked.
-
-  Its numbers may be traced: see settings/validate.py. What is `known` beside
-  the settings, `around_of` takes.
+  Numbers of the settings may be traced: see settings/validate.py.
   """
   module = algorithms.load(settings.algorithm)
-  finetune = personalization.Finetuning(**vars(settings.finetune))
-  local = local_training_of(settings)
-  hp = module.HParams(train=local, finetune=finetune, **settings.hp)
+  train = local_training_of(settings)
+  hp = module.HParams(train=train, finetune=settings.finetune, **settings.hp)
   if hasattr(module, 'check_start'):
     module.check_start(hp, settings.init_from)
   if task.num_labels > 1:
     scoring = settings.evaluation.scoring
     build_checks.check_tokens(settings.algorithm, module, scoring)
-  stages = module.build(task, hp)
-  if type(stages) is not tuple or {*map(type, stages)} != {Stage}:
-    return stages  # of the user's own: build_checks.py refuses it
-  return around(stages, around_of(settings, task, **known))
+  return module.build(task, hp)
+
+
+def build_checked(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the same; refuse a part that the model has not, and bad code."""
+  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
+  if not is_code(settings.algorithm):
+    return build(settings, task)
+  stages = call(
+    'algorithm',
+    lambda: build(settings, task),
+    of=algorithms.load(settings.algorithm),
+    cause='a mistake in its build(task, hp)',
+  )
+  build_checks.check_stages(settings.algorithm, stages)
+  return stages
 
 
 def local_training_of(settings: Settings) -> LocalTraining:
-  """Return what a client does in a round."""
-  training = settings.training
-  rounds = training.num_rounds
-  return LocalTraining(
-    rounds=rounds,
-    epochs=training.local_epochs,
-    batch_size=training.batch_size,
-    learning_rate=optimisers.step_schedule(
-      training.learning_rate, rounds, training.lr_milestones, training.lr_decay
-    ),
-    momentum=training.momentum,
-    weight_decay=training.weight_decay,
-    optimizer=training.optimizer,
-    clip_norm=training.clip_norm,
-    aggregation=training.aggregation,
+  """Return what a client does in a round, with the learning rate of each."""
+  training, rounds = settings.training, settings.num_rounds
+  rate = optimisers.step_schedule(
+    training.learning_rate, rounds, training.lr_milestones, training.lr_decay
   )
+  return settings.train._replace(rounds=rounds, learning_rate=rate)
 
 
-def around_of(
+def wrapped(
+  method: tuple[Stage, ...],
   settings: Settings,
   task: Task,
   *,
   budget: Any = None,
   sampler: sampling.Sampler | None = None,
   timing: Any = None,
-) -> Around:
-  """Return what goes around the method.
+) -> tuple[Stage, ...]:
+  """Return the stages of a method with all that goes around them.
 
   Without the budget of a private run, the sampler or the simulated time it is
   what can be said before these: no noise, clients that do not fail, no buffers.
   """
-  own, how = settings.training, {}
-  if own.around:
-    how['own'] = own_wrapper(own.around)
-  if own.server_optimizer != 'none':
-    how['server_optimiser'] = ServerOptimiser(
-      own.server_optimizer, own.server_learning_rate, own.server_momentum
-    )
+  own, how = settings.training.around, {}
   if settings.model.norm_statistics == 'running_local':
     how['keeps_statistics'] = task
-  if own.compression != 'none':
-    how['compression'] = Compression(
-      own.compression, own.compression_levels, own.compression_share
-    )
-  if budget:
-    how['privacy'] = budget.mechanisms()
   if sampler:
-    how['failures'] = Failures(
-      own.dropout_rate,
-      settings.system.on_divergence == 'exclude',
-      sampler.joining,
-      is_private=settings.dp.clip > 0,
-      has_deadline=own.deadline > 0,
+    how['failures'] = settings.failures._replace(
+      joining_rate=sampler.joining,
+      is_private=bool(settings.dp),
+      has_deadline=settings.speeds.deadline > 0,
     )
-  if own.server_data_fraction:
-    how['server_training'] = ServerTraining(
-      task,
-      local_training_of(settings),
-      own.server_data_fraction,
-      own.server_trainable,
-      settings.seed,
+  if settings.server_training:
+    train = local_training_of(settings)
+    how['server_training'] = settings.server_training._replace(
+      task=task, train=train, seed=settings.seed
     )
-  return Around(**how, buffers=timing and timing.buffers)
+  return around(
+    method,
+    Around(
+      own=own_wrapper(own) if own else None,
+      server_optimiser=settings.server,
+      compression=settings.compression,
+      privacy=budget.mechanisms() if budget else (),
+      buffers=timing and timing.buffers,
+      **how,
+    ),
+  )
+
+
+def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the method with what is known to go around it before data are."""
+  return wrapped(build_checked(settings, task), settings, task)
+
+
+def outline_stages(settings: Settings) -> tuple[Stage, ...]:
+  """Return the stages of a config, of a model whose outputs are 0: quick."""
+  task = build_task(settings, peek_shape(settings.data))
+  return build_stages(settings, outline(task))
 
 
 def own_wrapper(name: str) -> Callable[[Stage], Stage]:

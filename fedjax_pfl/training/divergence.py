@@ -50,7 +50,7 @@ def check_finite(
   """
   experiment = training.experiment
   harmful = ~metrics[FINITE]  # [T, C]
-  excludes = experiment.settings.system.on_divergence == 'exclude'
+  excludes = experiment.settings.failures.on_divergence == 'exclude'
   if experiment.privacy or (excludes and not stage.full_participation):
     is_left = metrics[FINITE] & (metrics['num_steps'] > 0)
     harmful &= ~is_left.any(1, keepdims=True)
@@ -79,7 +79,7 @@ def _diverged(
     'a smaller learning_rate',
     'debug=True, to name the first bad step',
   ]
-  if settings.system.on_divergence == 'stop':
+  if settings.failures.on_divergence == 'stop':
     choices += ["on_divergence='exclude', to continue without such clients"]
   own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''

@@ -27,6 +27,7 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.records import EVALUATION, TRAINING
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.runs import result_file, run_dir
 from fedjax_pfl.runs.model_file import SUFFIX
@@ -38,7 +39,6 @@ from fedjax_pfl.settings import (
   flat_config,
   parse_config,
 )
-from fedjax_pfl.settings.field import EVALUATION, TRAINING
 from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.training.build_data import divide, identify, load_images
 from fedjax_pfl.training.views import candidate_views, final_views
@@ -62,7 +62,7 @@ def training_key(settings: Settings, data: str, start_key: str = '') -> str:
   >>> training_key(parse_config(config), 'images-clients')
   """
   fields = _differing(settings, TRAINED)
-  fields['rounds'] = settings.training.num_rounds
+  fields['rounds'] = settings.num_rounds
   if settings.data.validation_fraction:  # it chooses a round on the way
     finetune = {name for name in FIELDS if name.startswith('finetune.')}
     fields |= _differing(settings, finetune)

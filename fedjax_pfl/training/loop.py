@@ -219,16 +219,17 @@ def advance(
     'stage': place.stage.name,
     **mean_metrics(metrics, counts[cohorts]),
     'images_per_second': num_images(
-      metrics['num_steps'], counts[cohorts], settings.training.batch_size
+      metrics['num_steps'], counts[cohorts], settings.train.batch_size
     )
     / trained,
     **message_bytes(joined, sent, sizes, to_all),
   }
-  own, missing = settings.training, metrics[JOINED] & ~metrics[HAS_SENT]
-  may_drop = (own.dropout_rate or own.deadline) and not privacy
+  missing = metrics[JOINED] & ~metrics[HAS_SENT]
+  may_fail = settings.failures.dropout_rate or settings.speeds.deadline
+  may_drop = may_fail and not privacy
   if may_drop and not place.stage.full_participation:
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
-  if privacy or settings.system.on_divergence == 'exclude':
+  if privacy or settings.failures.on_divergence == 'exclude':
     how = cohorts, training.done, bool(privacy)
     numbers |= excluded_clients(metrics, *how)
   server, clients = states

@@ -178,7 +178,7 @@ def _with_work(
   data = jax.eval_shape(stage.prepare_data, states[0], experiment.train)
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
   setting = settings.system.clients_per_chunk
-  counts, batch_size = experiment.train.count, settings.training.batch_size
+  counts, batch_size = experiment.train.count, settings.train.batch_size
   limit = chunking.chunk_limit(setting, np.asarray(counts), size, batch_size)
   args = stage.algorithm, *states, ids, data, key
   chunk = chunking.chunk_size(setting, *args, limit=limit)

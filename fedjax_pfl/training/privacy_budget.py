@@ -13,14 +13,14 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sampling import Sampler
-from fedjax_pfl.settings import PrivacySettings, Settings, replace
-from fedjax_pfl.training.build_method import make_sampler, make_stages
+from fedjax_pfl.settings import Settings, replace
+from fedjax_pfl.training.build_method import make_sampler, wrapped
 
 
 class Budget(NamedTuple):
   """What is added to the rounds of a run, and what they cost."""
 
-  dp: PrivacySettings
+  dp: privacy.Privacy
   plan: Plan  # of each stage: its rounds, and how clients are drawn
   noise: float  # multiplier: given, or from dp.epsilon
   changes: tuple[PyTree, ...]  # of each stage: shapes of what a client changes
@@ -65,23 +65,26 @@ class Budget(NamedTuple):
 
 def make_budget(
   settings: Settings,
-  stages: tuple[Stage, ...],
+  methods: tuple[tuple[Stage, ...], tuple[Stage, ...]],
   task: Task,
   shape: Shape,
   log: Callable[[str], None],
 ) -> Budget:
   """Return the budget of a run; refuse a method that has none.
 
-  All is traced on shapes. `task` may be an outline, whose outputs are 0; the
-  stages are those of the whole model, which says what uploads depend on.
+  All is traced on shapes: of the whole model what uploads depend on, and all
+  else of its outline, whose outputs are 0. `methods` are those of both, and
+  `task` is the outline.
   """
   dp, name = settings.dp, settings.algorithm
   shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
+  method, traced = methods
+  stages = wrapped(method, settings, task)
   plan = _plan_of(settings, stages, make_sampler(settings), shapes)
   noise = dp.noise_multiplier or accountant.find_noise(
     dp.epsilon, dp.delta, plan
   )
-  rate = settings.training.dropout_rate
+  rate = settings.failures.dropout_rate
   senders = tuple(
     rounds.size * (1 - rate * (not stage.full_participation))
     for rounds, stage in zip(plan, stages, strict=True)
@@ -93,14 +96,14 @@ def make_budget(
   # By the names of a method's uploads; what arrives of them is the same.
   plain = replace(settings, compression='none')
   unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
-  private = make_stages(plain, task, budget=alone)
+  private = wrapped(traced, plain, task, budget=alone)
   whole = privacy.check(private, shapes, name, unfit)
   for sentence in _sentences(budget, settings.data.num_seen_clients, whole):
     log(sentence)
   if dp.bands == 1:
     return budget
   # The server keeps noise of these shapes.
-  private = make_stages(settings, task, budget=alone)
+  private = wrapped(traced, settings, task, budget=alone)
   changes = privacy.changes_of(private, shapes)
   return budget._replace(changes=tuple(changes))
 

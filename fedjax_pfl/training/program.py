@@ -196,7 +196,7 @@ def make_evaluation(
 ) -> Evaluate:
   """Return the evaluation of clients as a run has it, not yet compiled."""
   # Per-batch numbers are those of the public code: training's batches.
-  batch_size = experiment.settings.training.batch_size
+  batch_size = experiment.settings.train.batch_size
   # Few clients fill a batch of 128 texts, each of which has many labels.
   if scoring == 'exact' and experiment.task.num_labels == 1:
     batch_size = TEST_BATCH
@@ -218,7 +218,7 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   """
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
   size = experiment.size_of(stage)
-  batch_size = settings.training.batch_size
+  batch_size = settings.train.batch_size
   chunk = settings.system.clients_per_chunk
   limit = chunking.chunk_limit(chunk, counts, size, batch_size)
   if limit > 1:

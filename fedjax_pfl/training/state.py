@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.around import privacy
+from fedjax_pfl.around.privacy import Privacy
 from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.settings import PrivacySettings
 from fedjax_pfl.training.best_rounds import Chosen, TestBest, begin_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
@@ -80,7 +80,7 @@ def random_streams(seed: int) -> dict[str, Key]:
   return dict(zip(STREAMS, keys, strict=True))
 
 
-def private_streams(dp: PrivacySettings, run: Run) -> dict[str, Key]:
+def private_streams(dp: Privacy, run: Run) -> dict[str, Key]:
   """Return the keys of cohorts and rounds, which nobody can guess."""
   if dp.noise_seed is None:
     key = chacha.key_of(bytes.fromhex(run.secret()))

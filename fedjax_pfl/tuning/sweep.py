@@ -12,7 +12,7 @@ from fedjax_pfl.report.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, flat_config, parse_config, replace
 from fedjax_pfl.settings.mistakes import check_parts
-from fedjax_pfl.training.build import stages_and_budget
+from fedjax_pfl.training.build import method_and_budget
 from fedjax_pfl.training.build_method import (
   build_task,
   outline_stages,
@@ -50,7 +50,7 @@ def plan_sweep(
       outline_stages(own)
     else:
       shape = peek_shape(own.data)
-      stages_and_budget(own, build_task(own, shape), shape, lambda text: None)
+      method_and_budget(own, build_task(own, shape), shape, lambda text: None)
       traced.add(key)
     rows.append([replace(own, seed=seed) for seed in seeds])
   if tunes:

@@ -110,7 +110,7 @@ def _build(runs: Mapping[Path, Settings], log: Log) -> list[Experiment]:
   experiments = []
   for own in runs.values():
     # A budget and times are those of the steps of one setting.
-    is_bound = own.dp.clip or own.training.client_speeds != 'none'
+    is_bound = own.dp or own.speeds
     if is_bound or own.seed not in built:
       new = build_experiment(own, log)
       first = next(iter(built.values()), new)

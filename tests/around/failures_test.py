@@ -84,7 +84,10 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
     assert is_left.sum() == sent.sum() - 1
     is_left &= np.array(COHORT) != LATE
     failing = with_failures(
-      spoiled(stage, DIVERGING), RATE, excludes_diverged=True, has_deadline=True
+      spoiled(stage, DIVERGING),
+      RATE,
+      on_divergence='exclude',
+      has_deadline=True,
     )
     work = jnp.where(jnp.arange(len(DATA.count)) == LATE, 0.0, 1.0)
     timed = prepared._replace(work=work)
@@ -161,8 +164,8 @@ def test_a_client_that_diverges_is_seen_and_excluded(part):
   stage, (server, clients) = diverging(COHORT[2], part), start()
   cohort, others = jnp.array(COHORT), np.delete(np.array(COHORT), 2)
   want = [client != COHORT[2] for client in COHORT]
-  for excludes in (False, True):
-    seen = with_failures(stage, excludes_diverged=excludes).algorithm
+  for excludes, then in ((False, 'stop'), (True, 'exclude')):
+    seen = with_failures(stage, on_divergence=then).algorithm
     got, rows, metrics = make_round(seen)(server, clients, cohort, DATA, KEY(2))
     assert metrics[FINITE].tolist() == want
     assert (HAS_SENT in metrics) == excludes

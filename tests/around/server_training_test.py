@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
 POOL = len(DATA.y)
 # 9 of 30: three batches.
-SHARE = ServerTraining(make_task(), TRAIN, 0.3, 'full', seed=4)
+SHARE = ServerTraining(0.3, 'full', make_task(), TRAIN, seed=4)
 
 
 def shared(name, part='full'):

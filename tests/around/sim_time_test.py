@@ -125,7 +125,8 @@ def test_every_method_does_no_more_than_fits(name):
 )
 def test_a_deadline_that_no_client_meets_is_refused(method, seconds, policy):
   stages = build(method, train=TRAIN)
+  how = sim_time.Speeds('lognormal', deadline=seconds, late_clients=policy)
   message = refused(
-    sim_time.make_timing, stages, DATA, np.full(7, 0.5), seconds, policy, print
+    sim_time.make_timing, stages, DATA, np.full(7, 0.5), how, print
   )
   assert 'all its local steps' in message and 'deadline=' in message

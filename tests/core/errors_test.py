@@ -21,6 +21,12 @@ def test_the_nearest_choice_is_named_whatever_is_upper_case():
   assert 'did you mean' not in words('resnet10', 'vgg9')
 
 
+def test_a_cause_is_told_where_there_is_one():
+  assert words('a').endswith('Likely cause: y.')
+  plain = bad_input('mu', got=-1, expected='a number, 0 or more')
+  assert str(plain) == 'mu: got -1, expected a number, 0 or more.'
+
+
 def test_sentence_for_a_user_without_a_home():
   place = '~no_user_of_this/a.npz'
   message = refused(lambda: load_dataset('npz', data_dir=place))

@@ -15,7 +15,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
-PARTS = (': got ', ', expected ', '. Likely cause: ')
+PARTS = (': got ', ', expected ')
 last_sentence: list[str] = []
 
 

@@ -31,23 +31,23 @@ def test_every_method_has_the_same_passes_over_the_data(name):
   assert {*form.methods} | {*FORMS[name].get('without', ())} == {*available()}
   for method in form.methods:
     settings, stages = stages_of(form, method)
-    training = settings.training
+    training, train = settings.training, settings.train
     rounds = sum(stage.rounds for stage in stages)
     epochs = share * base['local_epochs']
     if method == 'local_only':
       assert training.client_fraction == 1
-      assert rounds * training.local_epochs == epochs + longest
+      assert rounds * train.epochs == epochs + longest
     elif is_reference(form, settings):
-      assert rounds * training.local_epochs == epochs
+      assert rounds * train.epochs == epochs
     elif method == 'fedconcat':
       clusters, classifier = stages
-      steps = classifier.rounds * 3 / settings.training.local_epochs
+      steps = classifier.rounds * 3 / train.epochs
       assert abs(clusters.rounds + steps / BATCHES[name] - base['rounds']) < 0.5
     else:
       assert rounds == base['rounds'], method
     if method != 'local_only' and not is_reference(form, settings):
       assert training.client_fraction == base['client_fraction']
-      assert training.local_epochs == base['local_epochs']
+      assert train.epochs == base['local_epochs']
 
 
 def test_the_grid_replaces_every_rate_that_sees_the_data():

@@ -62,7 +62,7 @@ def test_the_page_has_the_number_of_trainings():
   """By their keys; a run of no rounds evaluates the model of another."""
   cells = [cell for cell in load_cells() if cell.published.mean is not None]
   runs, number = distinct_trainings(plan(cells, (0,))), len(cells)
-  trained = sum(run.settings.training.num_rounds > 0 for run in runs)
+  trained = sum(run.settings.num_rounds > 0 for run in runs)
   text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
   assert (
     f'{number:,} published numbers. For one seed, {trained} trainings and '

@@ -25,7 +25,7 @@ from fedjax_pfl.training.build import (
 )
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.build_method import (
-  build_stages,
+  build_checked,
   make_sampler,
   peek_shape,
 )
@@ -63,14 +63,14 @@ def make_experiment(**changes) -> Experiment:
   settings = parse_config(make_settings(**changes))
   has_averages = settings.model.norm_statistics != 'batch'
   task = norm_task((8, 8, 1), 10) if has_averages else TASK
-  stages, privacy = build_stages(settings, task), None
-  if settings.dp.clip:
+  method, privacy = build_checked(settings, task), None
+  if settings.dp:
     shape = peek_shape(settings.data)
-    privacy = make_budget(settings, stages, task, shape, print)
+    privacy = make_budget(settings, (method, method), task, shape, print)
   data = build_data(settings, lambda text: None)
   sampler = make_sampler(settings, np.asarray(data.train.count))
   return completed(
-    Experiment(settings, *data, task, (), sampler, privacy=privacy)
+    Experiment(settings, *data, task, method, sampler, privacy=privacy)
   )
 
 

@@ -44,5 +44,5 @@ def load_command(monkeypatch, name):
 def refusal(done) -> str:
   """Return the sentence with which a command ended."""
   assert done.returncode == 1 and 'Traceback' not in done.stderr
-  assert 'got ' in done.stderr and 'Likely cause: ' in done.stderr
+  assert 'got ' in done.stderr and ', expected ' in done.stderr
   return done.stderr

@@ -6,7 +6,7 @@ from small_runs import assert_same_run, make_experiment, record
 
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.build import build_timing, completed
-from fedjax_pfl.training.build_method import make_stages
+from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -33,7 +33,7 @@ RUNS = {
 
 def timed_experiment(**changes):
   experiment = make_experiment(**SMALL, **changes)
-  stages = make_stages(experiment.settings, experiment.task)
+  stages = build_stages(experiment.settings, experiment.task)
   timing = build_timing(experiment.settings, stages, experiment.train, print)
   return completed(experiment._replace(timing=timing))
 
