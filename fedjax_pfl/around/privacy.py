@@ -277,7 +277,4 @@ def _depends(
 
 
 def _refused(got: str, expected: str):
-  cause = 'a comparison of methods under privacy, of which this is one'
-  return bad_input(
-    SETTING, got=got, expected=expected, choices=INSTEAD, cause=cause
-  )
+  return bad_input(SETTING, got=got, expected=expected, choices=INSTEAD)

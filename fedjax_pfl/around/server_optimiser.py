@@ -131,7 +131,6 @@ def optimised(
       got=f'{optimiser.name} with {stage.name}, {why}',
       expected='none with this method, or a method that averages models',
       choices=['server_optimizer=none'],
-      cause='a setting of another experiment',
     )
 
   kept = in_field(FIELD, begin)

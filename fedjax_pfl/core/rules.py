@@ -156,15 +156,12 @@ def check_cross_entropy(task: Task, method: str) -> None:
     expected=f'cross_entropy with {method}: it changes the logits inside '
     'cross-entropy, so that another loss would leave nothing of the method',
     choices=['loss=cross_entropy', 'algorithm=fedavg', 'algorithm=moon'],
-    cause='a comparison of methods under one loss, of which this is one',
   )
 
 
 def check_sgd(optimizer: str, method: str, reason: str) -> None:
   """Refuse another local optimiser in a method whose equation needs SGD."""
-  cause = 'a comparison of methods under one optimiser'
-  rule = one_of(['sgd'], f'sgd with {method}: {reason}', cause)
-  rule.check('optimizer', optimizer)
+  one_of(['sgd'], f'sgd with {method}: {reason}').check('optimizer', optimizer)
 
 
 def equals(number: Any, value: float) -> bool:

@@ -73,8 +73,6 @@ def check_method(
       expected=f'{kept} among them: of it the clients of {method} keep the '
       'models of their best rounds',
       choices=[f'eval_views={",".join((*evaluation.eval_views, kept))}'],
-      cause='the protocol of printed numbers, in a run that evaluates nothing '
-      'on the way',
     )
   if evaluation.eval_global_model and last.algorithm.global_model is None:
     raise bad_input(
@@ -86,7 +84,6 @@ def check_method(
         'eval_global_model=False, to evaluate the models of the clients alone',
         "test_partition='whole', to evaluate each of them on all tests",
       ],
-      cause='a method whose clients hold a part of the model, or all of it',
     )
   server, clients = states
   client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
@@ -98,8 +95,6 @@ def check_method(
       expected=f'0 for {method}: its server sends nothing, so that '
       'a client who comes later would train alone, as all the others do',
       choices=['unseen_clients=0', 'a method whose server sends a model'],
-      cause='a comparison of new clients with training alone: that is the '
-      'accuracy of all clients of this method',
     )
 
 
@@ -111,11 +106,9 @@ def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
       got=f'{name} for tokens with a label each',
       expected='a method that asks for no class of an example',
       choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'superfed'],
-      cause='a method that keeps the features of all examples, or asks its '
-      'models about images of noise',
     )
   exact = 'exact: batches are of examples, and labels those of tokens'
-  one_of(['exact'], exact, 'a protocol of images').check('scoring', scoring)
+  one_of(['exact'], exact).check('scoring', scoring)
 
 
 def check_stages(name: str, stages: tuple[Stage, ...]) -> None:
@@ -303,7 +296,6 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
     lambda value: value <= largest,
     f'at most {largest}: all clients have {size} training examples, and a '
     'batch with fewer examples is padded and computed',
-    'a digit too many, or a data set that was shrunk',
   )
   can_be_filled.check('batch_size', settings.train.batch_size)
   can_be_filled.check('finetune.batch_size', settings.finetune.batch_size)

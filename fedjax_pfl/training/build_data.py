@@ -224,7 +224,6 @@ def _labels_of(
       got=f'independent for {dataset.name}, whose tokens have a label each',
       expected='a division of the tests that asks for no class of an example',
       choices=['same', 'whole', 'iid', 'split'],
-      cause='the config of an image set',
     )
   return [np.zeros(len(y), int) for y in labels]
 
@@ -238,7 +237,6 @@ def _function_of(name: str) -> Callable:
     'partition',
     got=type(code).__name__,
     expected='a function (labels, num_clients, rng) -> rows of every client',
-    cause='the name of something else in that file',
   )
 
 

@@ -120,7 +120,6 @@ def _check_count(budget: Budget) -> None:
         f'{budget.noise:.3g} clips: to count who is below the clip takes less '
         f'than {largest:g}',
         choices=['dp.clip_quantile=0', 'more clients a round', 'less noise'],
-        cause='an adaptive clip where a cohort is small',
       )
 
 

@@ -50,7 +50,6 @@ class Start(NamedTuple):
         got=settings.head_init,
         expected=f'default with init_from: the head is that of {self.path}',
         choices=['head_init=default', 'init_from=""'],
-        cause='the config of a run with a head of its own',
       )
 
   def identify(self, algorithm: str, data: Any) -> str:
@@ -122,7 +121,6 @@ def _of_run(
       'init_from',
       got=f'{path}, described as {about}',
       expected=f'a model with its {", ".join(fields)}',
-      cause='a file that was not written by a run',
     )
   found = trees.named(params)
   wanted = {
@@ -137,7 +135,6 @@ def _of_run(
       'init_from',
       got=f'{workdir}, {got}',
       expected=want,
-      cause='the run of another data set or model',
     )
   return found
 
@@ -166,7 +163,6 @@ def _without_misfits(
       got=f'{path} with {words}',
       expected='every leaf of the model but its head, in its shape',
       choices=others or None,
-      cause='a checkpoint of another model, or of other names',
     )
   if drawn:
     log(f'init_from: {words}, which {"begin" if drawn[1:] else "begins"} fresh')

@@ -44,7 +44,6 @@ def best_on_validation(
       'groups',
       got=seeds,
       expected='one or more groups of runs, with the same seeds in each',
-      cause='a seed that is missing, or another order',
     )
   clients = [[_accuracies(path) for path in group] for group in groups]
   by_seed = tuple(tuple(map(_mean, group)) for group in clients)

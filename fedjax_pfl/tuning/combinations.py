@@ -58,7 +58,6 @@ def parse_seeds(text: str) -> range:
       expected='the number of seeds, from 0 on, or the first and the one after '
       'the last',
       choices=['--seeds=3', '--seeds=3:6, which are 3, 4 and 5'],
-      cause='a list of seeds, or a last one that is not after the first',
     )
   return range(int(first), int(end))
 
@@ -151,7 +150,6 @@ def _parse(
         got=text,
         expected=expected,
         choices=choices,
-        cause='a typing error, a value that is missing, or a comma too many',
       )
     _check_field(flag, field, found)
     found[field] = value
@@ -165,8 +163,6 @@ def _check_field(flag: str, field: str, found: Collection[str]) -> None:
       got=field,
       expected='every field once, and no seed',
       choices=['all values behind one flag', '--seeds=3'],
-      cause='one field in two flags; or seeds, which are repeated for every '
-      'combination',
     )
 
 
@@ -185,7 +181,6 @@ def check_together(
       '--range',
       got=', '.join(both),
       expected='fields that have no --grid',
-      cause='one field that is asked for twice',
     )
   if (number is None) != (not ranges):
     raise bad_input(
@@ -193,7 +188,6 @@ def check_together(
       got=number,
       expected='a number of combinations together with --range',
       choices=[ONE_RANGE, ONE_GRID],
-      cause='one of two flags was forgotten',
     )
   if not grids and not ranges:
     raise bad_input(

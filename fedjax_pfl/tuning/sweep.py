@@ -44,7 +44,6 @@ def plan_sweep(
         got='validation, with validation_fraction=0',
         expected='a share of the training examples that is kept for choosing',
         choices=['--config.validation_fraction=0.1'],
-        cause='the field was forgotten; the tests choose nothing',
       )
     if (key := static_key(own)) in traced:
       outline_stages(own)
@@ -74,7 +73,6 @@ def _check_same_examples(settings: Sequence[Settings]) -> None:
       expected='the same clients and examples in all settings: the lead is '
       'paired over clients',
       choices=['the sweep without --tune', 'a sweep for each value'],
-      cause='a field that changes the clients is not chosen by accuracy',
     )
 
 

@@ -82,7 +82,6 @@ def train_all(
       got=f'{names} in {folder}, which other processes still train',
       expected='every run to be finished; the others are',
       choices=['the same command, when those are done'],
-      cause='several jobs that share these runs',
     )
   return paths
 
