@@ -72,9 +72,7 @@ class Compression:
   """
 
   name: str = field(
-    NONE,
-    one_of((NONE, 'qsgd', 'topk', 'drive'), 'a compressor of uploads'),
-    name='compression',
+    NONE, one_of((NONE, 'qsgd', 'topk', 'drive')), name='compression'
   )
   levels: int = field(7, LEVELS, needs=('compression', 'qsgd'), only=True)
   share: float = field(

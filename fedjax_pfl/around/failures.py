@@ -66,9 +66,7 @@ class Failures:
   dropout_rate: float = field(
     0.0, interval('[0, 1)', 'a percentage; at 1 none sends', 'a probability')
   )
-  on_divergence: str = field(
-    'stop', one_of(('stop', 'exclude'), 'what happens then')
-  )
+  on_divergence: str = field('stop', one_of(('stop', 'exclude')))
   joining_rate: float = 1.0  # below 1 in a Poisson cohort
   is_private: bool = False
   has_deadline: bool = False  # `ClientData.work` may leave no step

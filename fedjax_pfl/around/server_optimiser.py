@@ -53,9 +53,7 @@ class ServerOptimiser:
   """
 
   name: str = field(
-    NONE,
-    rules.one_of((NONE, *SERVER_OPTIMISERS), 'an optimiser of the server'),
-    name='server_optimizer',
+    NONE, rules.one_of((NONE, *SERVER_OPTIMISERS)), name='server_optimizer'
   )
   learning_rate: float = field(
     1.0, rules.above(0), needs=('server_optimizer', 'sgd')

@@ -41,7 +41,7 @@ class ServerTraining:
   fraction: float = field(0.0, share(), name='server_data_fraction')
   part: str = field(
     'full',
-    one_of(('full', 'body'), 'a part that the server may train'),
+    one_of(('full', 'body')),
     needs=('server_data_fraction', 0.05),
     name='server_trainable',
   )

@@ -71,9 +71,7 @@ class Speeds:
   )
   deadline: float = field(0.0, at_least(0))
   late_clients: str = field(
-    'drop',
-    one_of(('drop', 'partial'), 'what becomes of clients that would be late'),
-    needs=('deadline', 20),
+    'drop', one_of(('drop', 'partial')), needs=('deadline', 20)
   )
   buffer_size: int = field(0, count('uploads', smallest=0))
 

@@ -81,12 +81,8 @@ class LocalTraining:
   momentum: float = field(0.9, rules.momentum(), traced=True)
   weight_decay: float = field(0.0, rules.at_least(0), traced=True)
   shuffle: bool = True
-  aggregation: str = field(
-    'uniform', one_of(('uniform', 'examples'), 'a way to weigh clients')
-  )
-  optimizer: str = field(
-    'sgd', one_of(optimisers.OPTIMISERS, 'an optimiser of local training')
-  )
+  aggregation: str = field('uniform', one_of(('uniform', 'examples')))
+  optimizer: str = field('sgd', one_of(optimisers.OPTIMISERS))
   clip_norm: float = field(0.0, rules.at_least(0))
 
   def batching(self, task: Task) -> Batching:

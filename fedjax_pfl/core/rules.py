@@ -105,7 +105,9 @@ def count(what: str, cause: str = '', smallest: int = 1) -> Rule:
   )
 
 
-def one_of(choices: Collection[str], expected: str, cause: str = '') -> Rule:
+def one_of(
+  choices: Collection[str], expected: str = 'one of these', cause: str = ''
+) -> Rule:
   """Return the rule of a word that is among the choices."""
   choices = tuple(choices)
   holds = lambda value: isinstance(value, str) and value in choices

@@ -63,12 +63,8 @@ class DataSettings:
     resumable=True,  # a run has the fingerprint of what is there
   )
   max_train_examples: int = field(0, count('training images', smallest=0))
-  preprocessing: str = field(
-    'default', one_of(PREPROCESSINGS, 'a way to make inputs of images')
-  )
-  partition: str = field(
-    'shards', or_code(one_of(PARTITIONS, 'a way to deal examples to clients'))
-  )
+  preprocessing: str = field('default', one_of(PREPROCESSINGS))
+  partition: str = field('shards', or_code(one_of(PARTITIONS)))
   num_clients: int = field(100, count('clients'))
   unseen_clients: int = field(0, count('clients', smallest=0))
   shards_per_client: int = field(10, count('shards for each client'))
@@ -89,9 +85,7 @@ class DataSettings:
     10, count('clients of one size', 'groups were meant: num_clients / groups')
   )
   size_step: float = field(50.0, rules.at_least(0))
-  test_partition: str = field(
-    'same', one_of(TEST_PARTITIONS, 'a way to divide the test set'), BOTH
-  )
+  test_partition: str = field('same', one_of(TEST_PARTITIONS), BOTH)
   test_shards_per_client: int = field(
     100,
     count('shards for each client'),

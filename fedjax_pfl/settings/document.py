@@ -41,7 +41,7 @@ def as_text() -> str:
   for section, fields in _by_section().items():
     lines.append(f'\n{section}:' if section else '')
     for one in fields:
-      text = f'  {one.name} ({_shown(one.default)}): {one.help}'
+      text = f'  {one.name} ({_shown(one.default)}): {_meaning(one)}'
       lines += textwrap.wrap(text, WIDTH, subsequent_indent='      ')
   return '\n'.join(lines)
 
@@ -61,7 +61,15 @@ def _row(field: Field) -> tuple[str, ...]:
   changes = [what for what in (TRAINING, EVALUATION) if what in field.changes]
   notes = [*(changes or ['-']), *['resumable'] * field.resumable]
   default = f'`{_shown(field.default)}`'
-  return f'`{field.name}`', default, field.help, allowed, ', '.join(notes)
+  return f'`{field.name}`', default, _meaning(field), allowed, ', '.join(notes)
+
+
+def _meaning(field: Field) -> str:
+  """Return its line of help, and the field without which it does nothing."""
+  if field.needs is None:
+    return field.help
+  main, value = field.needs
+  return f'{field.help} (needs {main}{f"={value}" * field.only})'
 
 
 def _shown(value: Any) -> str:

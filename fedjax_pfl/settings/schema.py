@@ -73,14 +73,10 @@ class EvaluationSettings:
     save_clients: clients whose personalised models are saved in model/
   """
 
-  adapt_on: str = field(
-    'train', one_of(ADAPT_ON, 'what a client adapts on'), EVALUATES
-  )
+  adapt_on: str = field('train', one_of(ADAPT_ON), EVALUATES)
   views: tuple[str, ...] = field(('initial', 'finetuned'), VIEWS, NOTHING)
   eval_views: tuple[str, ...] = field(('initial',), VIEWS)
-  scoring: str = field(
-    'exact', one_of(SCORINGS, 'a way to count right answers'), EVALUATES
-  )
+  scoring: str = field('exact', one_of(SCORINGS), EVALUATES)
   metrics: tuple[str, ...] = field(
     (),
     rules.tuple_of(
@@ -131,17 +127,9 @@ class SystemSettings:
   checkpoint_every: int = field(0, count('rounds', smallest=0), NOTHING)
   log_every: int = field(0, count('rounds', smallest=0), NOTHING)
   clients_per_chunk: int | str = field('auto', CHUNKS, NOTHING)
-  devices: int = field(
-    0,
-    count('devices', smallest=0),
-    NOTHING,
-    resumable=True,
-  )
+  devices: int = field(0, count('devices', smallest=0), NOTHING, resumable=True)
   clients_placement: str = field(
-    'device',
-    one_of(PLACEMENTS, 'a place of clients between rounds'),
-    NOTHING,
-    resumable=True,
+    'device', one_of(PLACEMENTS), NOTHING, resumable=True
   )
   tracker: str = field(
     NONE,

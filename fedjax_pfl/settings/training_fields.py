@@ -47,18 +47,10 @@ class ModelSettings:
   name: str = field(
     'convnet4', or_code(one_of(MODELS, 'a known model')), name='model'
   )
-  head_init: str = field(
-    'default', one_of(HEAD_INITS, 'a way to begin the weights of the head')
-  )
-  head_bias: str = field(
-    'default', one_of(HEAD_BIASES, 'a way to begin the bias of the head')
-  )
-  norm_statistics: str = field(
-    'batch', one_of(NORM_STATISTICS, 'statistics by which BatchNorm is tested')
-  )
-  conv_impl: str = field(
-    'auto', one_of(CONV_IMPLS, 'a way to compute convolutions'), NOTHING
-  )
+  head_init: str = field('default', one_of(HEAD_INITS))
+  head_bias: str = field('default', one_of(HEAD_BIASES))
+  norm_statistics: str = field('batch', one_of(NORM_STATISTICS))
+  conv_impl: str = field('auto', one_of(CONV_IMPLS), NOTHING)
   precision: str = field(
     'float32',
     one_of(PRECISIONS, 'a precision', 'a dtype: bfloat16 is called mixed'),
@@ -93,9 +85,7 @@ class TrainingSettings:
   """
 
   client_fraction: float = field(0.1, FRACTION)
-  sampling: str = field(
-    DEFAULT, or_code(one_of(SAMPLINGS, 'a way to draw a cohort'))
-  )
+  sampling: str = field(DEFAULT, or_code(one_of(SAMPLINGS)))
   total_epochs: int = field(
     320, count('epochs', 'rounds were meant: they have a field of that name')
   )
@@ -107,7 +97,5 @@ class TrainingSettings:
     rules.interval('(0, 1]', 'what is taken off: 0.005 for 0.995'),
     traced=True,
   )
-  loss: str = field(
-    CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,), 'the loss of an example'))
-  )
+  loss: str = field(CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,))))
   around: str = field('', or_code(Rule(lambda value: value == '', 'nothing')))

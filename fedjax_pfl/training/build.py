@@ -176,8 +176,10 @@ def method_and_budget(
   takes seconds, and the names of views do not depend on what it computes.
   """
   method, quick = build_method.build_checked(settings, task), outline(task)
-  traced = build_method.build(settings, quick)
-  stages = build_method.wrapped(traced, settings, quick)
+  traced = build_method.build_checked(settings, quick)
+  stages = build_method.in_a_sentence(
+    settings, lambda: build_method.wrapped(traced, settings, quick)
+  )
   build_checks.check_method(settings, stages, task, shape)
   if not settings.dp:
     return method, None

@@ -87,16 +87,18 @@ def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
 def build_checked(settings: Settings, task: Task) -> tuple[Stage, ...]:
   """Return the same; refuse a part that the model has not, and bad code."""
   part_mask(task, settings.finetune.trainable, 'finetune.trainable')
-  if not is_code(settings.algorithm):
-    return build(settings, task)
-  stages = call(
-    'algorithm',
-    lambda: build(settings, task),
-    of=algorithms.load(settings.algorithm),
-    cause='a mistake in its build(task, hp)',
-  )
+  stages = in_a_sentence(settings, lambda: build(settings, task))
   build_checks.check_stages(settings.algorithm, stages)
   return stages
+
+
+def in_a_sentence(settings: Settings, run: Callable[[], Any]) -> Any:
+  """Return run(); an error in a method of the user's own is one sentence."""
+  if not is_code(settings.algorithm):
+    return run()
+  module = algorithms.load(settings.algorithm)
+  cause = 'a mistake in its build(task, hp)'
+  return call('algorithm', run, of=module, cause=cause)
 
 
 def local_training_of(settings: Settings) -> LocalTraining:
@@ -151,7 +153,8 @@ def wrapped(
 
 def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
   """Return the method with what is known to go around it before data are."""
-  return wrapped(build_checked(settings, task), settings, task)
+  method = build_checked(settings, task)
+  return in_a_sentence(settings, lambda: wrapped(method, settings, task))
 
 
 def outline_stages(settings: Settings) -> tuple[Stage, ...]:

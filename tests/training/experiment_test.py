@@ -8,6 +8,7 @@ from helpers import refused
 from small_runs import settings_of
 
 from configs import fedbabu_cifar10
+from fedjax_pfl.algorithms import fedavg
 from fedjax_pfl.data.images import Images, make_dataset
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment, idle_failures
@@ -32,6 +33,23 @@ def test_quick_has_a_stand_in_and_logs_it(tmp_path):
   assert plain.train.x.shape == (1000, 64, 64, 3)
   assert scaled.train.x.shape == (1000, 32, 32, 3)
   assert peek_shape(scaled.settings.data)[:2] == ((32, 32, 3), 200)
+
+
+def test_a_method_is_built_on_its_model_and_on_an_outline(monkeypatch):
+  """Once each: noise, time and failures go around what was built."""
+  build, tasks = fedavg.build, []
+
+  def counted(task, hp):
+    tasks.append(task)
+    return build(task, hp)
+
+  monkeypatch.setattr(fedavg, 'build', counted)
+  private = {'dp__clip': 1.0, 'dp__noise_multiplier': 1.0, 'dp__delta': 1e-3}
+  private |= {'sampling': 'cyclic', 'dp__bands': 2, 'save_clients': ()}
+  timed = {'client_speeds': 'lognormal', 'dropout_rate': 0.1}
+  build_experiment(settings_of(arg='fedavg', **private, **timed))
+  model, outline = tasks
+  assert model.loss is not outline.loss
 
 
 PARTS = [
