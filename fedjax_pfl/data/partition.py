@@ -43,7 +43,7 @@ SHARE = interval(
 WHOLE = Rule(
   lambda value: isinstance(value, int | np.integer) and value >= 0,
   'a whole number, 0 or more',
-  'a division, which makes floats (use //), or a sign',
+  'a division, which makes floats: use //',
 )
 ROUNDING = 1e-9  # (1 - 0.9) * 10 is 0.9999999999
 
