@@ -105,25 +105,10 @@ def unmoved_by_nobody(stage: Stage, how: Failures) -> Stage:
 
 
 def failing(stage: Stage, how: Failures) -> Stage:
-  """Return the stage with the metric FINITE, in which clients may fail."""
-  if how.of(stage).may_happen:
-    return _failing(stage, how.of(stage))
-  return _watched(stage)
-
-
-def _watched(stage: Stage) -> Stage:
-  method = stage.algorithm
-
-  def local_update(down, client, data, rng):
-    after, up, metrics = method.local_update(down, client, data, rng)
-    finite = trees.all_finite((metrics['loss'], after, up))
-    return after, up, {**metrics, FINITE: finite}
-
-  return replaced(stage, local_update=local_update)
-
-
-def _failing(stage: Stage, how: Failures) -> Stage:
-  method, rate = stage.algorithm, how.dropout_rate
+  """Return the stage in which clients may fail; metrics say which did."""
+  how, method, rate = how.of(stage), stage.algorithm, how.dropout_rate
+  if not how.may_happen:
+    return stage
 
   def local_update(down, client, data, rng):
     sent, joined = jnp.array(True), {}

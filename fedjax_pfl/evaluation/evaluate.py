@@ -21,6 +21,7 @@ from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated import client_map
 from fedjax_pfl.federated.chunking import map_chunks
+from fedjax_pfl.federated.cohort import Cohort
 from fedjax_pfl.federated.sharding import PerSize, replicate
 
 Evaluate = Callable[..., tuple[dict[str, Scores], dict[str, View]]]
@@ -116,8 +117,11 @@ def make_evaluate(
     }
     return scores, models if keep_models else {}
 
-  def on_mesh(shared, client, client_id):
-    return None, (), one_client(shared, client, client_id, client_id)
+  def on_mesh(shared):
+    def row_of(row):  # no state changes, nothing is sent
+      return None, (), one_client(shared, row.clients, row.ids, row.ids)
+
+    return row_of
 
   def evaluate(mesh, server, clients, ids, places, train, test, key):
     shared = server, train, test, key
@@ -129,8 +133,9 @@ def make_evaluate(
     deal = client_map.deal_as_given(ids, mesh.size)
     places = client_map.num_places(train.count.shape[0], mesh.size)
     padded = client_map.pad_rows(clients, places)
+    rows = Cohort(clients=(), index=None, count=None, ids=deal.ids)
     return client_map.map_on_mesh(
-      on_mesh, shared, padded, deal, deal.ids, clients_per_chunk, mesh
+      on_mesh, shared, padded, deal, rows, clients_per_chunk, mesh
     )[-1]
 
   def compiled(where):

@@ -43,6 +43,8 @@ from fedjax_pfl.core.algorithm import (
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.chunking import map_chunks
 from fedjax_pfl.federated.cohort import (
+  Cohort,
+  Watch,
   all_send,
   by_size,
   client_update,
@@ -141,16 +143,16 @@ def map_on_mesh(
   shared: PyTree,
   clients: PyTree,
   deal: Deal,
-  rows: PyTree,
+  rows: Cohort,
   chunk: int,
   mesh: Mesh,
 ) -> tuple[PyTree, PyTree, PyTree]:
   """Return (clients, uploads, metrics) of fn for the C clients of a deal.
 
-  fn: (shared, state, row) -> (state, upload, metrics), of one client.
+  fn: shared -> the function of one client: row -> (state, upload, metrics).
 
-  A state that fn returns as None stays as it was. `rows` is what a client has
-  besides its state, for every place of the deal; `shared` is on all devices.
+  A state that is returned as None stays as it was. `rows` are those of every
+  place of the deal, without the states; `shared` is on all devices.
   Uploads [C, ...] are in the order of the deal and stay divided; metrics
   [C, ...] are in the order of the cohort, on all devices.
   """
@@ -161,9 +163,8 @@ def map_on_mesh(
       states = trees.gather(share, places)
     else:
       states = fetch(share, ids)
-    fresh, uploads, metrics = map_chunks(
-      lambda row: fn(shared, *row), (states, rows), chunk
-    )
+    rows = rows._replace(clients=states)
+    fresh, uploads, metrics = map_chunks(fn(shared), rows, chunk)
     if deal.at_home and fresh is not None:
       share, fresh = trees.scatter(share, places, fresh), None
     fresh, metrics = to_all((fresh, metrics))  # one collective for both
@@ -192,6 +193,7 @@ def map_on_mesh(
 
 def run_on_mesh(
   algorithm: Algorithm,
+  watch: Watch | None,
   chunk: int,
   mesh: Mesh,
   data: ClientData,
@@ -215,11 +217,8 @@ def run_on_mesh(
   known = jnp.minimum(deal.ids, num_clients - 1)  # in places left over, too
   rows = gather((), known, data)._replace(count=deal.count)
 
-  def update(shared, client, row):
-    return client_update(algorithm, *shared)(row._replace(clients=client))
-
   divided, uploads, metrics = map_on_mesh(
-    update,
+    lambda shared: client_update(algorithm, *shared, watch),
     (server, data, key),
     pad_rows(clients, num_places(num_clients, mesh.size)),
     deal,

@@ -10,12 +10,16 @@ from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import (
   Algorithm,
   Client,
+  Down,
   Metrics,
   Senders,
   Server,
   Up,
 )
 from fedjax_pfl.core.types import Array, ClientData, Key
+
+# (client before, down, client after, up, metrics) -> the metrics of a client.
+Watch = Callable[[Client, Down, Client, Up, Metrics], Metrics]
 
 
 class Cohort(NamedTuple):
@@ -51,17 +55,25 @@ def client_key(key: Key, number: Array, client: Array) -> Key:
 
 
 def client_update(
-  algorithm: Algorithm, server: Server, data: ClientData, key: Key
+  algorithm: Algorithm,
+  server: Server,
+  data: ClientData,
+  key: Key,
+  watch: Watch | None = None,
 ) -> Callable[[Cohort], tuple[Client, Up, Metrics]]:
   """Return the function of one row of a cohort: (client, upload, metrics)."""
 
   def update(row: Cohort):
-    return algorithm.local_update(
-      algorithm.download(server, row.clients),
+    down = algorithm.download(server, row.clients)
+    client, up, metrics = algorithm.local_update(
+      down,
       row.clients,
       ClientData(data.x, data.y, row.index, row.count, row.work),
       client_key(key, server.round, row.ids),
     )
+    if watch is not None:
+      metrics = watch(row.clients, down, client, up, metrics)
+    return client, up, metrics
 
   return update
 

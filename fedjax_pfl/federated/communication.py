@@ -1,6 +1,5 @@
 """Bytes that cross the network or stay with clients, from the pytrees."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -71,23 +70,3 @@ def num_bytes(tree: PyTree) -> int:
   return sum(
     node.size if is_counted(node) else trees.num_bytes(node) for node in nodes
   )
-
-
-def count_in_trace(
-  stage: Stage, server: Server
-) -> tuple[Stage, Callable[[], Communication]]:
-  """Return the stage, and a function of its bytes after the first round.
-
-  They are those of `messages`, counted while a round is traced: to trace a deep
-  model only for this takes a second. The compiled program is the same.
-  """
-  algorithm, counted = stage.algorithm, []
-  initial = jax.eval_shape(stage.initial_broadcast, server)
-
-  def local_update(down, client, data, rng):
-    result = algorithm.local_update(down, client, data, rng)
-    counted[:] = [sizes_of(Messages(client, result[1], down, initial))]
-    return result
-
-  counting = algorithm._replace(local_update=local_update)
-  return stage._replace(algorithm=counting), lambda: counted[0]

@@ -15,10 +15,12 @@ from fedjax_pfl.core.algorithm import (
   Client,
   Metrics,
   Server,
+  Up,
 )
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.cohort import (
   Cohort,
+  Watch,
   all_send,
   by_size,
   client_update,
@@ -29,40 +31,41 @@ from fedjax_pfl.federated.cohort import (
 
 def run_round(
   algorithm: Algorithm,
+  watch: Watch | None,
   map_fn: Callable,
   data: ClientData,
   key: Key,
   states: tuple[Server, Client],
   ids: Array,
 ) -> tuple[tuple[Server, Client], Metrics]:
-  """Return ((server, clients), metrics) after a round of clients `ids` [C]."""
+  """Return ((server, clients), metrics) after a round of clients `ids` [C].
+
+  map_fn: (update, cohort) -> what the update returns of every client.
+  """
   (server, clients), order = states, by_size(ids, data.count)
   cohort = gather(clients, ids[order], data)
-  server, rows, metrics = train_cohort(
-    algorithm, map_fn, server, cohort, jnp.argsort(order), data, key
+  results = map_fn(client_update(algorithm, server, data, key, watch), cohort)
+  server, rows, metrics = end_round(
+    algorithm, server, cohort, jnp.argsort(order), results, data, key
   )
   return (server, trees.scatter(clients, cohort.ids, rows)), metrics
 
 
-def train_cohort(
+def end_round(
   algorithm: Algorithm,
-  map_fn: Callable,
   server: Server,
   cohort: Cohort,
   position: Array,
+  results: tuple[Client, Up, Metrics],
   data: ClientData,
   key: Key,
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
-  map_fn: (update, cohort) -> what the update returns of every client.
-
-  The cohort is in the order of `by_size`; metrics are in that of `position`
-  [C], the place where each client is trained. The rows of indices in `data` are
-  not read: `cohort` has them.
+  `results` [C, ...] of the clients are in the order of the cohort, metrics are
+  returned in that of `position` [C], the place where each client is trained.
   """
-  update = client_update(algorithm, server, data, key)
-  rows, uploads, metrics = map_fn(update, cohort)
+  rows, uploads, metrics = results
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
   senders = all_send(cohort.ids, cohort.count, data)

@@ -1,6 +1,6 @@
 """Host offload: the states and rows of clients are numpy arrays on the host.
 
-  rows on the host -> those of the cohort -> train_cohort -> written back
+  rows on the host -> those of the cohort -> compiled_round -> written back
 
 The memory of a device does not grow with the number of registered clients: it
 holds the images, the server, and one cohort. The rows of the next cohort are
@@ -20,8 +20,8 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import Cohort, gather
-from fedjax_pfl.federated.device_round import train_cohort
+from fedjax_pfl.federated.cohort import Cohort, Watch, client_update, gather
+from fedjax_pfl.federated.device_round import end_round
 
 
 def host_rounds(
@@ -61,6 +61,7 @@ def host_rounds(
 
 def host_round(
   algorithm: Algorithm,
+  watch: Watch | None,
   chunk: int,
   server: Server,
   cohort: Cohort,
@@ -70,12 +71,12 @@ def host_round(
 ) -> tuple[Server, Client, Metrics]:
   """Return `compiled_round` of these arguments; the rows stay on the host."""
   args = server, cohort, position, data.x, data.y, key
-  return compiled_round(algorithm, chunk, data.index.shape, *args)
+  return compiled_round(algorithm, watch, chunk, data.index.shape, *args)
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2))
+@partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def compiled_round(
-  algorithm, chunk, shape, server, cohort, position, x, y, key
+  algorithm, watch, chunk, shape, server, cohort, position, x, y, key
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows in the order of training, metrics in that of ids).
 
@@ -83,8 +84,9 @@ def compiled_round(
   clients; `position` [C] is where each id of the cohort is trained.
   """
   data = _without_rows(x, y, shape)
-  map_fn = partial(chunking.map_chunks, chunk=chunk)
-  return train_cohort(algorithm, map_fn, server, cohort, position, data, key)
+  update = client_update(algorithm, server, data, key, watch)
+  results = chunking.map_chunks(update, cohort, chunk)
+  return end_round(algorithm, server, cohort, position, results, data, key)
 
 
 def write_rows(clients: Client, places: np.ndarray, rows: Client) -> None:

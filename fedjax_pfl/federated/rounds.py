@@ -34,6 +34,7 @@ from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_on_mesh
+from fedjax_pfl.federated.cohort import Watch
 from fedjax_pfl.federated.device_round import run_round
 from fedjax_pfl.federated.host_offload import host_round, host_rounds
 from fedjax_pfl.federated.placement import (
@@ -154,7 +155,7 @@ def make_round(
   """
   one_of(BACKENDS, 'a way to run clients').check('backend', backend)
   if backend == 'loop':
-    return partial(_loop_rounds, algorithm, name, {})
+    return partial(_loop_rounds, algorithm, None, name, {})
   chunking.CHUNKS.check('clients_per_chunk', clients_per_chunk)
 
   def make(mesh):
@@ -193,6 +194,7 @@ def compile_rounds(
   placement: OneDevice = ONE_DEVICE,
   loop: str = '',
   *,
+  watch: Watch | None = None,
   limit: int | None = None,
   log: Callable[[str], None] = lambda text: None,
 ) -> Callable:
@@ -208,24 +210,25 @@ def compile_rounds(
       is halved if it is 'auto'.
     placement: where clients lie, and who works.
     loop: the name of the stage, if clients run in Python, not compiled.
+    watch: what else is computed of every client, see cohort.py.
     limit: the largest 'auto' chunk.
     log: called with a sentence where a chunk is halved.
   """
   algorithm = algorithm_of({})
   if loop:
-    return partial(_loop_rounds, algorithm, loop)
+    return partial(_loop_rounds, algorithm, watch, loop)
 
   def make(chunk):
     if placement.on_host:
-      return partial(host_round, algorithm, chunk)
+      return partial(host_round, algorithm, watch, chunk)
 
     def rounds(numbers, server, clients, ids, data, key):
       own, mesh = algorithm_of(numbers), placement.mesh
       if mesh is None:
         map_fn = partial(chunking.map_chunks, chunk=chunk)
-        step = partial(run_round, own, map_fn, data, key)
+        step = partial(run_round, own, watch, map_fn, data, key)
       else:
-        step = partial(run_on_mesh, own, chunk, mesh, data, key)
+        step = partial(run_on_mesh, own, watch, chunk, mesh, data, key)
       states = server, clients
       if ids.ndim == 1:
         states, metrics = step(states, ids)
@@ -247,7 +250,9 @@ def compile_rounds(
   return partial(host_rounds, round_fn) if placement.on_host else round_fn
 
 
-def _loop_rounds(algorithm, name, numbers, server, clients, ids, data, key):
+def _loop_rounds(
+  algorithm, watch, name, numbers, server, clients, ids, data, key
+):
   """Return rounds client after client in Python, without compilation.
 
   An exception names client, stage and round; a step that makes a number NaN or
@@ -269,7 +274,7 @@ def _loop_rounds(algorithm, name, numbers, server, clients, ids, data, key):
   named = algorithm._replace(aggregate=aggregate)
   states, ids, metrics = (server, clients), jnp.asarray(ids), []
   for cohort in jnp.atleast_2d(ids):
-    states, own = run_round(named, loop, data, key, states, cohort)
+    states, own = run_round(named, watch, loop, data, key, states, cohort)
     metrics.append(own)
   if ids.ndim == 2:
     own = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)

@@ -20,8 +20,9 @@ import jax
 import numpy as np
 
 from fedjax_pfl.core import compiling, progress
-from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, JOINED
+from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, JOINED, Metrics
 from fedjax_pfl.core.target import target
+from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.placement import on_devices
@@ -126,7 +127,8 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
 def run_rounds(training: Training) -> Training:
   """Return the run after its last round."""
   experiment, done = training.experiment, training.done
-  every = cadence(experiment.settings, experiment.rounds)
+  settings, program = experiment.settings, training.program
+  every = cadence(settings, experiment.rounds)
   if devices := describe(experiment.placement.mesh):
     progress.log(devices)
   if 0 < done < experiment.rounds:
@@ -143,23 +145,37 @@ def run_rounds(training: Training) -> Training:
         training, _ = evaluate(training, place, [keep_best.view])
       if training.done < place.last:
         bar.say(f'compiling the rounds of {place.stage.name}')
+        rounds = program.rounds(place.number, training.state.server)
       while training.done < place.last:
         stop = every.next_stop(training.done, place.last)
-        training, numbers = advance(training, place, stop)
+        began, cohorts = times(), cohorts_of(training, place, stop)
+        args = *training.states, cohorts, training.data
+        *states, metrics = rounds(
+          program.numbers_of(settings), *args, rounds_key(training, place)
+        )
+        training, numbers = after_rounds(
+          training, place, stop, states, cohorts, metrics, began
+        )
         shown = ('loss', 'images_per_second')
         bar.update(stop, **{name: numbers[name] for name in shown})
         training = record(training, numbers, place, every)
-        if number := multihost.any_of(signal_fn()):
-          if training.run.last_checkpoint() != stop:
-            save_state(training)
-          progress.log(f'Saved after round {stop}; the same command continues.')
-          # Only the first process writes: the end of another might end it.
-          multihost.any_of(0)
-          raise Stopped(number, logged=True)
+        stop_if_asked(training, signal_fn())
     # That of several stages would continue from the first: `state_shapes`.
     if not experiment.rounds and len(experiment.stages) == 1:
       training = save_start(training, place)
   return training
+
+
+def stop_if_asked(training: Training, number: int) -> None:
+  """Raise Stopped, with a checkpoint, if a process has got this signal."""
+  if number := multihost.any_of(number):
+    done = training.done
+    if training.run.last_checkpoint() != done:
+      save_state(training)
+    progress.log(f'Saved after round {done}; the same command continues.')
+    # Only the first process writes: the end of another might end it.
+    multihost.any_of(0)
+    raise Stopped(number, logged=True)
 
 
 class Cadence(NamedTuple):
@@ -189,27 +205,35 @@ def cadence(settings: Settings, rounds: int) -> Cadence:
 # ---- rounds ------------------------------------------------------------------
 
 
-def advance(
-  training: Training, place: Place, stop: int
+def times() -> np.ndarray:
+  """Return the clock, and the seconds of compilation so far."""
+  return np.array([time.perf_counter(), compiling.seconds()])
+
+
+def after_rounds(
+  training: Training,
+  place: Place,
+  stop: int,
+  states: Sequence[PyTree],
+  cohorts: Array,
+  metrics: Metrics,
+  began: np.ndarray,
 ) -> tuple[Training, Numbers]:
   """Return the run after round `stop`, and the numbers of its rounds.
 
   Raises Diverged where these are not finite.
   """
-  began, experiment = time.perf_counter(), training.experiment
-  compiled = compiling.seconds()
+  experiment, data = training.experiment, training.data
   settings, privacy = experiment.settings, experiment.privacy
-  cohorts, data = cohorts_of(training, place, stop), training.data
-  args = *training.states, cohorts, data, rounds_key(training, place)
-  *states, metrics = training.program.rounds(place.number, settings, *args)
+  metrics = jax.tree.map(np.asarray, metrics)  # waits
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, place.stage, stop, cohorts, metrics)
-  seconds = time.perf_counter() - began
-  trained = max(seconds - (compiling.seconds() - compiled), 1e-6)
+  seconds, compiled = times() - began
+  trained = max(seconds - compiled, 1e-6)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
   counts = np.asarray(data.count)
-  sizes = training.program.message_bytes(place.number)
+  sizes = training.program.message_bytes[place.number]
   to_all = len(counts) if training.done == place.first else 0
   joined, sent = metrics[JOINED].sum(), metrics[HAS_SENT].sum()
   if privacy:  # how many came is not to be seen

@@ -8,21 +8,20 @@ method decides by that, and where it needs the value while it is traced.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import progress
-from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
+from fedjax_pfl.core import progress, trees
+from fedjax_pfl.core.algorithm import FINITE, Algorithm, Server, Stage
 from fedjax_pfl.core.target import target
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
-from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.communication import Communication, count_in_trace
+from fedjax_pfl.federated import chunking, communication
 from fedjax_pfl.federated.rounds import compile_rounds
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
@@ -43,7 +42,8 @@ class Program:
     self.experiment, self.names = experiment, tuple(names)
     self.placement = experiment.placement
     self._rounds: dict[int, Callable] = {}
-    self._bytes: dict[int, Callable[[], Communication]] = {}
+    # Of each stage, once its rounds are traced.
+    self.message_bytes: dict[int, communication.Communication] = {}
     self.evaluation = cache(self._evaluation)
     self.global_evaluation = cache(self._global_evaluation)
 
@@ -61,53 +61,40 @@ class Program:
 
   # ---- rounds
 
-  def rounds(
-    self, place: int, settings: Settings, server: Server, *args: Any
-  ) -> tuple[Server, Client, dict[str, np.ndarray]]:
-    """Return server, clients and metrics {name: [T, C]} after rounds.
+  def rounds(self, place: int, server: Server) -> Callable:
+    """Return the compiled rounds of the stage at this place.
 
-    Of the stage at this place, with the numbers of these settings. `args` are
-    clients, cohorts [T, C], data and key.
+    (numbers, server, clients, cohorts [T, C], data, key) -> (server, clients,
+    metrics {name: [T, C]}). Of `server` only the shapes matter.
     """
     if place not in self._rounds:
-      self._rounds[place] = self._make_rounds(place, server)
-    numbers = self.numbers_of(settings)
-    server, clients, metrics = self._rounds[place](numbers, server, *args)
-    return server, clients, jax.tree.map(np.asarray, metrics)  # waits
+      experiment, stage = self.experiment, self.experiment.stages[place]
+      system = experiment.settings.system
+      initial = jax.eval_shape(stage.initial_broadcast, server)
+      self._rounds[place] = compile_rounds(
+        lambda numbers: self.stages(numbers)[place].algorithm,
+        system.clients_per_chunk,
+        self.placement,
+        stage.name if system.debug else '',
+        watch=partial(self._watch, place, initial),
+        limit=None if system.debug else limit_chunk(experiment, stage),
+        log=progress.log,
+      )
+    return self._rounds[place]
 
-  def message_bytes(self, place: int) -> Communication:
-    """Return the bytes of the stage's messages, once its rounds are traced."""
-    return self._bytes[place]()
+  def _watch(self, place, initial, before, down, after, up, metrics):
+    """Return the numbers of a client, and whether it is finite.
 
-  def _algorithm(self, place: int, numbers: Mapping[str, Any], server: Server):
-    """Return the algorithm of a round; it counts bytes while it is traced."""
-    stage, self._bytes[place] = count_in_trace(
-      self.stages(numbers)[place], server
-    )
-    algorithm = stage.algorithm
-
-    def local_update(*args):
-      client, up, metrics = algorithm.local_update(*args)
-      # A run reads no arrays: the loss of every step stays with its client.
-      scalars = {
-        name: own for name, own in metrics.items() if not jnp.ndim(own)
-      }
-      return client, up, scalars
-
-    return algorithm._replace(local_update=local_update)
-
-  def _make_rounds(self, place: int, server: Server) -> Callable:
-    """Return (numbers, server, clients, cohorts [T, C], data, key) -> ..."""
-    experiment, stage = self.experiment, self.experiment.stages[place]
-    system, shapes = experiment.settings.system, chunking.shapes_of(server)
-    return compile_rounds(
-      lambda numbers: self._algorithm(place, numbers, shapes),
-      system.clients_per_chunk,
-      self.placement,
-      stage.name if system.debug else '',
-      limit=None if system.debug else limit_chunk(experiment, stage),
-      log=progress.log,
-    )
+    Counts bytes while rounds are traced: to trace a deep model only for these
+    takes a second. A run reads no arrays: the loss of every step stays with its
+    client.
+    """
+    sent = communication.Messages(before, up, down, initial)
+    self.message_bytes[place] = communication.sizes_of(sent)
+    numbers = {name: own for name, own in metrics.items() if not jnp.ndim(own)}
+    if FINITE not in numbers:  # no client can fail: around/failures.py
+      numbers[FINITE] = trees.all_finite((metrics['loss'], after, up))
+    return numbers
 
   # ---- evaluations
 

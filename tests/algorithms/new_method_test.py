@@ -82,10 +82,9 @@ def test_a_metric_may_be_a_number_of_python(method):
   pathlib.Path(method.partition(':')[0]).write_text(text)
   experiment = build(method)
   ((_, *states),) = stage_shapes(experiment.stages, experiment.train)
-  algorithm = Program(experiment)._algorithm(0, {}, states[0])
-  round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
+  round_fn = Program(experiment).rounds(0, states[0])
   rest = jnp.array([3]), experiment.train, jax.random.key(0)
-  *_, metrics = jax.eval_shape(round_fn, *states, *rest)
+  *_, metrics = jax.eval_shape(round_fn, {}, *states, *rest)
   assert metrics['rate'].shape == (1,)
 
 

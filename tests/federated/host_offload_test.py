@@ -38,7 +38,7 @@ def sizes(num_clients):
   algorithm, ids = counting(), jnp.arange(3)
   server, clients = rounds.init_states(algorithm, DATA, KEY(1))
   compiled = host_offload.compiled_round.lower(
-    *(algorithm, 1, (num_clients, DATA.index.shape[1]), server),
+    *(algorithm, None, 1, (num_clients, DATA.index.shape[1]), server),
     *(gather(clients, ids, DATA), ids, DATA.x, DATA.y, KEY(2)),
   ).compile()
   memory = compiled.memory_analysis()

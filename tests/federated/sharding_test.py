@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
 from fedjax_pfl.federated.client_map import deal_as_given, map_on_mesh
+from fedjax_pfl.federated.cohort import Cohort
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
@@ -52,14 +53,18 @@ def test_a_mesh_of_one_device_returns_what_none_returns():
   }
   ids = jnp.array([3, 0, 1])
 
-  def fn(shared, client, number):
-    told = {**client, 'sum': shared + number + client['int']}
-    return {**client, 'int': client['int'] + 10}, client['float'], told
+  def fn(shared):
+    def of_one(row):
+      client, number = row.clients, row.count
+      told = {**client, 'sum': shared + number + client['int']}
+      return {**client, 'int': client['int'] + 10}, client['float'], told
+
+    return of_one
 
   @jax.jit
   def mapped(shared, clients, numbers):
-    dealt = deal_as_given(ids, 1)
-    return map_on_mesh(fn, shared, clients, dealt, numbers, 1, SINGLE)
+    dealt, rows = deal_as_given(ids, 1), Cohort((), None, numbers, ids)
+    return map_on_mesh(fn, shared, clients, dealt, rows, 1, SINGLE)
 
   new, uploads, told = mapped(jnp.array(7), clients, jnp.array([5, 6, 7]))
   rows = jax.tree.map(lambda leaf: leaf[ids], clients)
