@@ -16,7 +16,7 @@ from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
 from fedjax_pfl.training import build
-from fedjax_pfl.training.best_rounds import chosen_states
+from fedjax_pfl.training.best_models import chosen_states
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import state_shapes
 
@@ -123,7 +123,7 @@ def load_states(
     return {part: getattr(state, part) for part in parts}
 
   folder = pathlib.Path(workdir) / 'checkpoints'
-  restored = checkpoint.restore(folder, like, log, part=True)
+  restored = checkpoint.restore(folder, like, log, ignored='')
   if restored is None or restored[0] < experiment.rounds:
     saved = f'round {restored[0]} saved' if restored else 'no checkpoint'
     raise bad_input(

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.evaluation.choices import families
 from fedjax_pfl.evaluation.evaluate import view_names
-from fedjax_pfl.evaluation.view_families import families
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.schema import MAX_SEED

@@ -20,7 +20,7 @@ from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.reproduction.cells import OF_BEST_ROUND, OF_CLASSES, Reading
+from fedjax_pfl.reproduction.cells import OF_CLASSES, Reading
 from fedjax_pfl.reproduction.compare import find
 from fedjax_pfl.reproduction.plan import (
   Evaluation,
@@ -30,6 +30,7 @@ from fedjax_pfl.reproduction.plan import (
 )
 from fedjax_pfl.reproduction.results import EVALUATIONS, Results
 from fedjax_pfl.runs import checkpoint, identity, run_dir
+from fedjax_pfl.runs.score_files import FOLDER, OLD, correct_of
 from fedjax_pfl.settings import (
   RESUMABLE,
   Settings,
@@ -39,7 +40,7 @@ from fedjax_pfl.settings import (
   to_config,
 )
 from fedjax_pfl.training import divergence, keys
-from fedjax_pfl.training.best_rounds import evaluate_finished
+from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.many_runs import train_many
@@ -209,22 +210,35 @@ def scores_of(
     for view, score in by_class.items():
       split = zip(OF_CLASSES, split_scores(score, owned), strict=True)
       scores |= {f'{view}:{measure}': part for measure, part in split}
-  if _views(readings, *OF_BEST_ROUND):
+  for view in _views(readings, 'best_round'):
+    count = np.asarray(experiment.eval_data[1].count)
+    correct = best_of_each(workdir, view, experiment)
+    scores[f'{view}:best_round'] = Scores(correct, count)
+  if views := _views(readings, 'best_finished'):
     _, restored = checkpoint.restore(
       workdir / 'checkpoints',
       lambda step: {'test_best': state_shapes(experiment, step).test_best},
       progress.log,
-      part=True,
+      ignored='',
     )
-    best = restored['test_best']
-    count = np.asarray(experiment.eval_data[1].count)
-    for view in _views(readings, 'best_round'):
-      correct = np.maximum(best[view].each.correct, 0)
-      scores[f'{view}:best_round'] = Scores(correct, count)
-    if views := _views(readings, 'best_finished'):
-      finished = evaluate_finished(evaluator, best)
-      scores |= {f'{view}:best_finished': finished[view] for view in views}
+    finished = evaluate_finished(evaluator, restored['test_best'])
+    scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores
+
+
+def best_of_each(
+  workdir: pathlib.Path, view: str, experiment: Experiment
+) -> np.ndarray:
+  """Return the right answers of each client in its best round: [K].
+
+  Of the last stage. Runs of earlier versions have them in their checkpoint.
+  """
+  first = experiment.rounds - experiment.stages[-1].rounds
+  folder, name = workdir / 'checkpoints', f'{OLD}{view}/each/correct'
+  found = correct_of(workdir / FOLDER, view, first)
+  if not found:
+    found = checkpoint.read_named(folder, checkpoint.steps(folder)[-1], name)
+  return np.max([*found.values()], axis=0)
 
 
 def _views(readings: Sequence[Reading], *measures: str) -> list[str]:

@@ -89,14 +89,14 @@ def restore(
   like: PyTree | Callable[[int], PyTree],
   log: Callable[[str], None],
   *,
-  part: bool = False,
+  ignored: str | None = None,
 ) -> tuple[int, PyTree] | None:
   """Return the newest undamaged checkpoint, in the structure of `like`.
 
   `like` may hold arrays or `jax.ShapeDtypeStruct`s. A leaf is restored as the
   kind that it has there: a jax array, a numpy array or a number. Where the
-  structure depends on the step, `like` is a function of it. With `part` it may
-  have fewer leaves than were saved; others are not restored.
+  structure depends on the step, `like` is a function of it. It may lack leaves
+  whose names begin with `ignored`, all with ''; these are not restored.
   """
   damages = []
   for step in reversed(steps(folder)):
@@ -107,7 +107,7 @@ def restore(
       continue
     tree = like(step) if callable(like) else like
     wanted = trees.named(tree)
-    _check_structure(path, kinds, wanted, part)
+    _check_structure(path, kinds, wanted, ignored)
     try:
       leaves = _read_leaves(path, kinds, wanted)
     except Exception as error:  # numpy raises a dozen kinds
@@ -130,6 +130,16 @@ def restore(
       cause='a full disk, or files that were moved or edited',
     )
   return None
+
+
+def read_named(
+  folder: pathlib.Path, step: int, prefix: str
+) -> dict[str, np.ndarray]:
+  """Return the leaves of a checkpoint whose names begin so, as arrays."""
+  path = folder / str(step)
+  kinds = _parse((path / CHECKSUMS).read_bytes())['leaves']
+  wanted = {name: np.zeros(0) for name in kinds if name.startswith(prefix)}
+  return dict(zip(wanted, _read_leaves(path, kinds, wanted), strict=True))
 
 
 def _parse(content: bytes) -> dict[str, Any]:
@@ -168,13 +178,16 @@ def _read_checked(path: pathlib.Path) -> tuple[dict[str, list], str]:
 
 
 def _check_structure(
-  path: pathlib.Path, kinds: dict[str, list], like: dict[str, Any], part: bool
+  path: pathlib.Path,
+  kinds: dict[str, list],
+  like: dict[str, Any],
+  ignored: str | None,
 ) -> None:
   """Raise if a checkpoint has other leaves than this code and config."""
   stored = {
     name: f'{dtype}{shape}'
     for name, (dtype, shape) in kinds.items()
-    if name in like or not part
+    if name in like or ignored is None or not name.startswith(ignored)
   }
   wanted = {
     name: user_code.describe(leaf if hasattr(leaf, 'dtype') else np.array(leaf))

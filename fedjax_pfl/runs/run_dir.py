@@ -3,6 +3,7 @@
   config.json     the resolved config, and its provenance
   metrics.jsonl   one object a line: round, time, named numbers
   clients.npz     per client: ids, counts, and scores: client_scores.py
+  scores/         per client: right answers in each evaluation: score_files.py
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
   tb/             the metrics for TensorBoard: trackers.py
@@ -34,7 +35,14 @@ from fedjax_pfl.core.errors import (
   may_read,
 )
 from fedjax_pfl.core.types import PyTree, Scores
-from fedjax_pfl.runs import checkpoint, identity, lock, result_file, secret
+from fedjax_pfl.runs import (
+  checkpoint,
+  identity,
+  lock,
+  result_file,
+  score_files,
+  secret,
+)
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
 from fedjax_pfl.runs.result_file import CLIENTS, RESULT, existing, load_json
 from fedjax_pfl.runs.trackers import NONE, TRACKERS, Tracking
@@ -48,6 +56,7 @@ This folder is private, and not for release. No noise hides
   clients.npz     scores, number of examples and labels of each client
   result.json     accuracies and losses
   metrics.jsonl   losses, accuracies, numbers of steps; so has tb/
+  scores/         right answers of each client
   checkpoints/    the states of all clients
   secret          while the run is unfinished: who has it can remove the noise
 To write the model that may be released, and nothing else:
@@ -119,6 +128,7 @@ class Run:
     self, path: pathlib.Path, log: Callable[[str], None], tracking: Tracking
   ):
     self.path, self._checkpoints = path, path / 'checkpoints'
+    self.scores = path / score_files.FOLDER
     self._log = log
     self._tracking = tracking
 
@@ -185,8 +195,9 @@ class Run:
   ) -> None:
     """Save the state after `step` rounds; the newest ones are kept."""
     with atomic_files.writing(self._checkpoints):
-      metrics = _checksum(self.path / METRICS)
-      how = {'metadata': metrics, 'keep': keep}
+      before = _checksum(self.path / METRICS)
+      before['scores'] = score_files.digest(self.scores, step)
+      how = {'metadata': before, 'keep': keep}
       checkpoint.save(self._checkpoints, step, tree, **how)
 
   def last_checkpoint(self) -> int | None:
@@ -202,18 +213,36 @@ class Run:
     Metrics after it are removed, and what a killed process left half written.
     The run starts, or continues, at its tracker.
     """
-    restored = checkpoint.restore(self._checkpoints, like, self._log)
-    for folder in (self.path, self.path / 'model'):
+    restored = checkpoint.restore(
+      self._checkpoints, like, self._log, ignored=score_files.OLD
+    )
+    for folder in (self.path, self.path / 'model', self.scores):
       if folder.is_dir():
         atomic_files.remove_temporary(folder)
     path, last = self.path / METRICS, restored[0] if restored else -1
     if restored:
-      checksum = checkpoint.read_metadata(self._checkpoints, last)
-      _check_metrics(path, checksum, last, self._log)
+      before = checkpoint.read_metadata(self._checkpoints, last)
+      if 'scores' in before:
+        score_files.check(self.scores, last, before.pop('scores'))
+      _check_metrics(path, before, last, self._log)
+    score_files.cut(self.scores, last)
     if path.exists():
       _cut(path, last)
     self._tracking.start(last if path.exists() else None)
     return restored
+
+  def take_over(self, step: int, first: int) -> None:
+    """Take the best rounds from a checkpoint of an earlier version, if it is.
+
+    `first` is the number of rounds before the stage of its last round.
+    """
+    if 'scores' not in checkpoint.read_metadata(self._checkpoints, step):
+      old = checkpoint.read_named(self._checkpoints, step, score_files.OLD)
+      score_files.take_over(self.scores, old, first)
+
+  def write_scores(self, name: str, scores: Mapping[str, Scores]) -> None:
+    """Write scores/NAME.npz: right answers; before the line of its round."""
+    score_files.write(self.scores, name, scores)
 
   def write_clients(
     self, scores: Mapping[str, Scores], ids: Any, **fields: Any

@@ -15,13 +15,14 @@ from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
+from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.evaluation.test_selection import best_views
+from fedjax_pfl.runs import score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import hyperparameters
-from fedjax_pfl.training import best_rounds, multihost
+from fedjax_pfl.training import best_models, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import Training, forget_noise
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
@@ -46,7 +47,7 @@ def finalize(training: Training) -> None:
   select = experiment.settings.evaluation.select
   evaluated = _evaluate(training)
   result, last = evaluated[select], len(experiment.stages) - 1
-  finished = best_rounds.evaluate_finished(evaluator, training.state.test_best)
+  finished = best_models.evaluate_finished(evaluator, training.state.test_best)
   of_server = evaluator.global_model(last, result.states[0])
   validation = None
   if len(evaluated) > 1:
@@ -82,9 +83,8 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   if not chosen:
     return evaluated
   if chosen.round < 0:  # a last stage without rounds: its start is chosen
-    chosen, _ = best_rounds.choose(
-      evaluator, chosen, last, training.states, training.done
-    )
+    own = evaluator, chosen, last, training.states, training.done
+    chosen, *_ = best_models.choose(*own)
   number = int(chosen.round)
   about = {
     'round': number,
@@ -93,7 +93,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   }
   own = evaluated['last']
   if number != experiment.rounds:
-    states = best_rounds.chosen_states(experiment, chosen)
+    states = best_models.chosen_states(experiment, chosen)
     own = evaluate(states, number, about['view'])
   return {**evaluated, 'validation': own._replace(about=about)}
 
@@ -204,11 +204,32 @@ def write_result(
     rounds=experiment.rounds,
     seconds=seconds,
     **_summaries(experiment, result),
-    test_best=best_rounds.summarise_best(
-      training.state.test_best, num_labels, train.count, finished
-    ),
+    test_best=_best_rounds(training, num_labels, finished),
     **more,
   )
+
+
+def _best_rounds(
+  training: Training, num_labels: np.ndarray, finished: dict[str, Scores]
+) -> dict[str, dict[str, Any]]:
+  """Return the best rounds of the last stage on the tests, by view.
+
+  And the summary of models that clients keep, as `finished`.
+  """
+  experiment = training.experiment
+  count, found = experiment.train.count, {}
+  first = experiment.rounds - experiment.stages[-1].rounds
+  folder = training.run.path / score_files.FOLDER
+  for view in {
+    **dict.fromkeys(experiment.settings.evaluation.eval_views),
+    **finished,
+  }:
+    if correct := score_files.correct_of(folder, view, first):
+      found[view] = best_rounds(correct, num_labels, count)
+    if view in finished:
+      again = summarise(finished[view], count)
+      found.setdefault(view, {})['finished'] = again
+  return found
 
 
 def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:

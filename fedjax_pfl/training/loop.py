@@ -28,9 +28,10 @@ from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
+from fedjax_pfl.runs.score_files import name_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import divergence, memory_estimate, multihost
-from fedjax_pfl.training.best_rounds import choose, evaluate_and_keep
+from fedjax_pfl.training.best_models import choose, evaluate_and_keep
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
@@ -288,7 +289,8 @@ def record(
 def save_start(training: Training, place: Place) -> Training:
   """Return a run of no round, saved: exports and analyses read checkpoints."""
   own = training.evaluator, training.state.chosen, place.number
-  chosen, _ = choose(*own, training.states, training.done)
+  chosen, scores, _ = choose(*own, training.states, training.done)
+  training.run.write_scores(name_of(training.done, place.first), scores)
   training = training._replace(state=training.state._replace(chosen=chosen))
   save_state(training)
   return training
@@ -310,8 +312,8 @@ def evaluate(
     views = [view for view in views if view in names]
   done, chosen = training.done, state.chosen
   own = number, training.states, views, state.test_best, done
-  scores, best = evaluate_and_keep(evaluator, *own)
-  numbers = {}
+  scores, kept = evaluate_and_keep(evaluator, *own)
+  numbers, validation = {}, {}
   if experiment.privacy:
     privacy = experiment.privacy
     numbers[privacy.epsilon_name] = privacy.spent(done)
@@ -324,10 +326,13 @@ def evaluate(
     of_server = evaluator.global_model(number, state.server)
     of_server.pop('count', None)
     numbers |= {f'global/{name}': own for name, own in of_server.items()}
-    chosen, more = choose(evaluator, chosen, number, training.states, done)
+    own = evaluator, chosen, number, training.states, done
+    chosen, validation, more = choose(*own)
     numbers |= more
+  name = name_of(done, place.first)
+  training.run.write_scores(name, {**scores, **validation})
   seconds = state.seconds + time.perf_counter() - began
-  state = state._replace(seconds=seconds, test_best=best, chosen=chosen)
+  state = state._replace(seconds=seconds, test_best=kept, chosen=chosen)
   return training._replace(state=state), numbers
 
 

@@ -20,7 +20,7 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.best_rounds import Chosen, TestBest, begin_best
+from fedjax_pfl.training.best_models import Chosen, Kept, begin_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.program import Program
@@ -35,7 +35,7 @@ class State(NamedTuple):
   server: Server
   clients: Client
   seconds: np.ndarray  # of work so far, in this and in earlier processes
-  test_best: dict[str, TestBest]  # of this stage, by view
+  test_best: Kept  # models that clients of this stage keep, by view
   chosen: Chosen | tuple[()] = ()  # by validation; () where nothing is
   sim_seconds: np.ndarray | tuple[()] = ()  # simulated; () without speeds
 
@@ -113,6 +113,10 @@ def start_training(
   placement = experiment.placement
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
+    first = next(
+      own.first for own in places(experiment.stages) if done <= own.last
+    )
+    run.take_over(done, first)
     state = state._replace(clients=placement.from_host(state.clients))
   else:
     stage = experiment.stages[0]

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from fedjax_pfl.client.personalization import names_of
-from fedjax_pfl.evaluation.view_families import families
+from fedjax_pfl.evaluation.choices import families
 from fedjax_pfl.settings import Settings
 
 FINETUNED = 'finetuned'

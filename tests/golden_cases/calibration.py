@@ -9,10 +9,9 @@ import numpy as np
 from flax.traverse_util import flatten_dict
 
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.evaluation import calibration, test_selection
+from fedjax_pfl.evaluation import calibration, choices
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.evaluation.summary import other_measures
-from fedjax_pfl.evaluation.view_families import grid
 
 NAMES = {'loss': 'ce'}  # what the case calls otherwise
 
@@ -94,7 +93,7 @@ def check_grid(case, prefix, logits, rule):
     f'mix_{value:.6f}': jax.tree.map(lambda t, g=g: np.asarray(t[:, g]), scores)
     for g, value in enumerate(case.arrays['lambda_grid'])
   }
-  table = grid(views, views)
+  table = choices.grid(views, views)
   tables = {'accuracy': table.correct / table.count, **other_measures(table)}
   tables['top5'] = tables['top5'] / 100
   for name, values in tables.items():
@@ -131,7 +130,7 @@ def score_all(rule, size):
 
 def check_choices(case, views, tables, batched):
   accuracy = tables['accuracy']
-  best = test_selection.best_views(views, np.ones(len(accuracy)))['mix']
+  best = choices.best_views(views, np.ones(len(accuracy)))['mix']
   together, each = best['together'], best['each']
   place = list(views).index(together['view'])
   case.check('select/best_common_index', place, exact=True)
@@ -143,7 +142,7 @@ def check_choices(case, views, tables, batched):
   case.check('select/oracle_std_population', each['std'] / 100)
   chosen = np.argmax(batched['accuracy'], 1)
   case.check('select/head_best_index', chosen, exact=True)
-  for name, values in test_selection.released_choice(batched).items():
+  for name, values in choices.released_choice(batched).items():
     case.check(f'select/head_{NAMES.get(name, name)}', values)
 
 

@@ -14,8 +14,7 @@ import pytest
 from fedjax_pfl.algorithms import lg_fedavg
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation import test_selection
+from fedjax_pfl.training import best_models
 from golden_cases.inputs import (
   KEY,
   client_rows,
@@ -42,7 +41,7 @@ def check_local_only(case):
   algorithm, (data, test) = build(case, 'local_only', train=train), case.data()
   each = case['local_epochs']
   cohorts = [cohort for cohort in case['participants'] for _ in range(each)]
-  steps, losses, table, best = {}, {}, [], None
+  steps, losses, table, epochs = {}, {}, [], []
   for done in run_rounds(algorithm, data, cohorts):
     number = -(-done.number // each)
     for i, update in done.updates.items():
@@ -50,7 +49,7 @@ def check_local_only(case):
       losses.setdefault((number, i), []).append(update.metrics['loss'])
     models = views_of(algorithm, done, data, ['personal'], jax.jit)['personal']
     table.append(evaluated(algorithm, models, test).accuracy)
-    best = fold(best, table[-1], done.number, models, test)
+    epochs.append(models)
     for i, model in enumerate(models):
       if done.number % each == 0:
         case.check(f'client{i}/round{number}', model)
@@ -59,8 +58,9 @@ def check_local_only(case):
     case.check(f'step_loss/client{i}', values)
   check_losses(case, {key: np.mean(values) for key, values in losses.items()})
   case.check('accuracy_per_epoch', table)
-  case.check('best_epoch', best.round, exact=True)
-  kept = models_of(best.models, case['clients'])
+  best = np.argmax(table, 0)  # of equal epochs the first
+  case.check('best_epoch', best + 1, exact=True)
+  kept = [epochs[epoch][i] for i, epoch in enumerate(best)]
   for i, model in enumerate(kept):
     case.check(f'client{i}/best', model)
   check_models(case, algorithm, models, test, 'initial')
@@ -81,14 +81,14 @@ def check_lg_fedavg(case):
   algorithm, start = stage.algorithm, [task.init(KEY(0))] * case['clients']
   first = evaluated(algorithm, start, test).accuracy
   case.check('table/accuracy_round0', first)
-  best = fold(None, first, 0, start, test, replace_ties=True)
+  best = fold(None, first, 0, start, test)
   table, table_best = [], []
 
   def each(done):
     nonlocal best
     models = views_of(algorithm, done, train, ['initial'], jax.jit)['initial']
     table.append(evaluated(algorithm, models, test).accuracy)
-    best = fold(best, table[-1], done.number, models, test, replace_ties=True)
+    best = fold(best, table[-1], done.number, models, test)
     finished = stage.keep_best.finish(best.models)
     printed = evaluated(algorithm, models_of(finished, case['clients']), test)
     table_best.append(printed.accuracy)
@@ -108,14 +108,14 @@ def models_of(stacked, number):
   return [trees.gather(stacked, i) for i in range(number)]
 
 
-def fold(best, accuracy, number, models, test, **options):
+def fold(best, accuracy, number, models, test):
   """Return the best round of every client so far, with its models."""
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
   correct = np.rint(np.asarray(accuracy) * test.count / 100).astype(int)
   if best is None:
-    best = test_selection.init_best(len(models))._replace(models=stacked)
-  scores = Scores(jnp.asarray(correct), test.count, jnp.zeros(len(models)))
-  return test_selection.update_best(best, scores, number, stacked, **options)
+    before = np.full(len(models), -1)
+    best = best_models.Best(before, before, stacked)
+  return best_models.later_if_better(best, correct, number, stacked)
 
 
 # ---- Adapted -----------------------------------------------------------------

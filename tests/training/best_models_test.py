@@ -1,12 +1,13 @@
 """The best rounds of a run, against a computation by hand from the checkpoint
 of every round: chosen on validation, and kept by every client on its tests."""
 
+import shutil
 from types import SimpleNamespace
 
 import jax
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits
+from helpers import KEY, assert_same_bits, refused
 from small_runs import (
   TASK,
   make_experiment,
@@ -19,10 +20,8 @@ from small_runs import (
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.test_selection import init_best
-from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training import best_rounds
-from fedjax_pfl.training.best_rounds import choose
+from fedjax_pfl.runs import checkpoint, run_dir, score_files
+from fedjax_pfl.training.best_models import choose
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.state import random_streams
 
@@ -82,12 +81,12 @@ def correct_of(data, client, model):
 
 @pytest.fixture(scope='module')
 def chosen(tmp_path_factory, quick_compiler):
-  return record(validating(), tmp_path_factory.mktemp('validation'), [4])
+  return record(validating(), tmp_path_factory.mktemp('validation'), [4, 5])
 
 
 @pytest.fixture(scope='module')
 def kept(tmp_path_factory, quick_compiler):
-  return record(keeping(), tmp_path_factory.mktemp('lg_fedavg'), [FIRST, 4])
+  return record(keeping(), tmp_path_factory.mktemp('lg_fedavg'), [FIRST, 4, 5])
 
 
 # ---- chosen on validation
@@ -144,7 +143,7 @@ def test_of_equal_rounds_and_views_the_first_is_chosen(chosen):
   state = chosen.states[4]
   best = state.chosen._replace(accuracy=np.array(-1.0))
   for number in 7, 8:
-    best, _ = choose(evaluator, best, 0, state[:2], number)
+    best, *_ = choose(evaluator, best, 0, state[:2], number)
     assert (best.round, best.view, best.accuracy) == (7, 0, 50)
 
 
@@ -198,7 +197,7 @@ def best(kept):
 def test_every_client_keeps_its_best_model(kept, best):
   """The start is a candidate, and a tie replaces the earlier one."""
   found, ties = best
-  got = restored(kept.experiment, kept.path).test_best['initial'].each
+  got = restored(kept.experiment, kept.path).test_best['initial']['each']
   correct, rounds, models = zip(*found, strict=True)
   assert got.correct.tolist() == [*correct]
   assert got.round.tolist() == [*rounds]
@@ -224,24 +223,6 @@ def test_the_mean_head_is_put_back_before_the_last_evaluation(kept, best):
   assert result['finished']['mean'] != result['each']['mean']
 
 
-def test_the_best_round_of_all_counts_those_who_train():
-  """Client 1 does not: round 1 has more right answers, round 2 is better."""
-  stage = SimpleNamespace(keep_best=None)
-  train = SimpleNamespace(count=np.array([4, 0]))
-  own = SimpleNamespace(stages=[stage], train=train)
-  first = jax.tree.map(np.asarray, init_best(2))
-  best = {'initial': best_rounds.TestBest(first, first)}
-  for number, correct in (1, [1, 4]), (2, [2, 0]):
-    scores = {'initial': Scores(np.array(correct, 'i4'), np.full(2, 4))}
-    clients = lambda *args, found=scores: found
-    evaluator = SimpleNamespace(experiment=own, clients=clients)
-    args = evaluator, 0, (), [], best, number
-    _, best = best_rounds.evaluate_and_keep(*args)
-  together = best['initial'].together
-  assert together.round.tolist() == [2, 2]
-  assert together.correct.tolist() == [2, 0]
-
-
 # ---- both
 
 
@@ -258,3 +239,53 @@ def test_a_killed_run_ends_with_the_same_best(name, step, request):
   assert_same_bits(one.chosen, other.chosen)
   one, other = map(run_dir.load_result, paths)
   assert {**one, 'seconds': 0} == {**other, 'seconds': 0}
+
+
+def as_earlier_versions_had_it(path, first):
+  """Put the best rounds so far into the checkpoint, in the place of scores/."""
+  folder = path / 'checkpoints'
+  step = max(checkpoint.steps(folder))
+  leaves = checkpoint.read_named(folder, step, '')
+  views = {'finetuned', 'initial'} & {
+    name.partition('/')[0]
+    for file in (path / 'scores').iterdir()
+    for name in np.load(file).files
+  }
+  for view in views:
+    found = score_files.correct_of(path / 'scores', view, first)
+    numbers, correct = [*found], np.stack([*found.values()])
+    place, own = correct.sum(1).argmax(), correct.argmax(0)
+    size = correct.shape[1]
+    best = {
+      'each/round': np.array(numbers)[own],
+      'each/correct': correct.max(0),
+      'together/round': np.full(size, numbers[place]),
+      'together/correct': correct[place],
+    }
+    for name, leaf in best.items():
+      leaves.setdefault(f'test_best/{view}/{name}', leaf.astype('i4'))
+  metadata = checkpoint.read_metadata(folder, step)
+  del metadata['scores']
+  shutil.rmtree(folder)
+  checkpoint.save(folder, step, leaves, metadata=metadata)
+  shutil.rmtree(path / 'scores')
+
+
+@pytest.mark.parametrize(('name', 'first'), [('chosen', 0), ('kept', FIRST)])
+def test_a_checkpoint_of_an_earlier_version_continues(
+  name, first, request, tmp_path
+):
+  recorded = request.getfixturevalue(name)
+  path = shutil.copytree(recorded.folder / 'killed5', tmp_path / 'earlier')
+  as_earlier_versions_had_it(path, first)
+  train(recorded.experiment, path, recorded.program)
+  one, other = map(run_dir.load_result, (path, recorded.path))
+  assert one['test_best'] == other['test_best']
+  assert {**one, 'seconds': 0} == {**other, 'seconds': 0}
+
+
+def test_scores_that_were_changed_or_lost_are_refused(chosen, tmp_path):
+  path = shutil.copytree(chosen.folder / 'killed5', tmp_path / 'damaged')
+  (path / 'scores' / '2.npz').unlink()
+  message = refused(train, chosen.experiment, path, chosen.program)
+  assert 'scores' in message and 'round 5' in message

@@ -1,4 +1,4 @@
-"""The best rounds of a run: chosen on validation, and by test accuracy.
+"""The best models of a run: of the round chosen on validation, and of clients.
 
 Validation examples are those that nobody trains on. Candidates are the
 evaluated rounds of the last stage, each in the views of `candidate_views`. One
@@ -11,13 +11,15 @@ earliest round, and of these the first view. Clients without such examples are
 in no mean. Clients adapt on their training data, and right answers are counted,
 whatever `adapt_on` and `scoring` say of the tests: no test reaches the choice.
 
-Test selection (evaluation/test_selection.py) stands apart from it. Where
-`Stage.keep_best` names a view, its models of all clients are on the host and in
-every checkpoint.
+Where `Stage.keep_best` names a view, each client keeps its model of that view
+from the round of its best TEST accuracy; of equal rounds that of the last.
+
+Both are in every checkpoint. Scores alone are not kept here: the best rounds on
+the tests are read from scores/ when the run ends.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +27,9 @@ import numpy as np
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.types import Array, Scores
+from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.evaluation.evaluate import view_shapes
-from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.evaluation.test_selection import Best, init_best, update_best
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.federated.placement import shapes_on_host
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.evaluators import Evaluator
@@ -63,31 +64,33 @@ def choose(
   place: int,
   states: tuple[Server, Client],
   number: int,
-) -> tuple[Chosen | tuple[()], dict[str, float]]:
+) -> tuple[Chosen | tuple[()], dict[str, Scores], dict[str, float]]:
   """Return the better of the choice so far and round `number`.
 
-  And the mean accuracies of its candidate views, as metrics have them.
+  And the scores and mean accuracies of its candidate views, by `validation/`
+  and their names.
   """
   experiment = evaluator.experiment
   if not has_candidates(experiment, experiment.stages[place]):
-    return chosen, {}
+    return chosen, {}, {}
   views = candidate_views(experiment.settings)
-  scores = evaluator.validation(place, states, views)
+  found = evaluator.validation(place, states, views)
+  scores = {f'validation/{view}': found[view] for view in views}
   count = experiment.train.count
-  means = [float(np.nanmean(accuracies(scores[v], count))) for v in views]
-  numbers = {
-    f'validation/{view}': mean for view, mean in zip(views, means, strict=True)
+  means = {
+    name: float(np.nanmean(accuracies(own, count)))
+    for name, own in scores.items()
   }
-  view = int(np.argmax(means))
-  if not means[view] > chosen.accuracy:
-    return chosen, numbers
+  view = int(np.argmax([*means.values()]))
+  accuracy = [*means.values()][view]
+  if not accuracy > chosen.accuracy:
+    return chosen, scores, means
   server, clients = states
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(clients, num_clients)
-  ids = np.int32(number), np.int32(view)
-  best = Chosen(*ids, means[view], server, clients)
+  best = Chosen(np.int32(number), np.int32(view), accuracy, server, clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
-  return jax.tree.map(np.array, best), numbers
+  return jax.tree.map(np.array, best), scores, means
 
 
 def chosen_states(
@@ -98,42 +101,19 @@ def chosen_states(
   return server, experiment.placement.from_host(chosen.clients)
 
 
-# ---- chosen on the tests -----------------------------------------------------
+# ---- kept by every client ----------------------------------------------------
 
 
-class TestBest(NamedTuple):
-  """The best rounds of one view on the test set: see test_selection.py."""
+class Best(NamedTuple):
+  """The best round so far of every client, and its model: numpy arrays."""
 
-  # A best round for every client; with its model if the stage asks for it.
-  each: Best
-  # The round with the best pooled accuracy, for all.
-  together: Best
+  round: np.ndarray  # [K] -1 before the first
+  correct: np.ndarray  # [K] right answers in that round
+  models: PyTree  # [K, ...]
 
 
-def summarise_best(
-  test_best: dict[str, TestBest],
-  test_count: Array,
-  train_count: Array,
-  finished: Mapping[str, Scores],
-) -> dict[str, dict[str, Any]]:
-  """Return {view: {'each': summary, 'together': summary and its round}}.
-
-  And 'finished': summary, of views whose best models were evaluated once more.
-  """
-  summaries = {}
-  for view, best in test_best.items():
-    number = int(best.together.round[0])
-    if number >= 0:
-      each, together = (
-        summarise(Scores(own.correct, np.asarray(test_count)), train_count)
-        for own in best
-      )
-      together = {'round': number, **together}
-      summaries[view] = {'each': each, 'together': together}
-    if view in finished:
-      again = summarise(finished[view], train_count)
-      summaries.setdefault(view, {})['finished'] = again
-  return summaries
+# {view: {'each': Best}}; so earlier checkpoints have it.
+Kept = dict[str, dict[str, Best]]
 
 
 def evaluate_and_keep(
@@ -141,42 +121,45 @@ def evaluate_and_keep(
   place: int,
   states: tuple[Server, Client],
   views: Sequence[str],
-  test_best: dict[str, TestBest],
+  kept: Kept,
   done: int,
-) -> tuple[dict[str, Scores], dict[str, TestBest]]:
-  """Return the scores of these views, and the best rounds up to this one.
+) -> tuple[dict[str, Scores], Kept]:
+  """Return the scores of these views, and what clients keep after them."""
+  keep_best = evaluator.experiment.stages[place].keep_best
+  if keep_best is None:
+    return evaluator.clients(place, states, views), kept
+  view, blocks = keep_best.view, []
 
-  Where clients keep models {view: [K, ...]}, of equal rounds that of the last.
+  def add(ids, models):
+    blocks.append(jax.tree.map(np.asarray, models[view]))
+
+  scores = evaluator.clients(place, states, views, on_models=add)
+  correct = scores[view].correct
+  models = jax.tree.map(  # the last block is filled up
+    lambda *rows: np.concatenate(rows)[: len(correct)], *blocks
+  )
+  best = later_if_better(kept[view]['each'], correct, done, models)
+  return scores, {view: {'each': best}}
+
+
+def later_if_better(
+  best: Best, correct: np.ndarray, number: int, models: PyTree
+) -> Best:
+  """Return the best of the rounds so far and round `number`, client by client.
+
+  Of equal rounds the last is kept.
   """
-  stage, models = evaluator.experiment.stages[place], {}
-  if stage.keep_best is None:
-    scores = evaluator.clients(place, states, views)
-  else:
-    view, blocks = stage.keep_best.view, []
+  wins = correct >= best.correct  # [K]
+  latest = Best(np.full_like(best.round, number), correct, models)
 
-    def add(ids, models):
-      blocks.append(jax.tree.map(np.asarray, models[view]))
+  def choose_rows(new, old):
+    return np.where(wins.reshape(-1, *[1] * (new.ndim - 1)), new, old)
 
-    scores = evaluator.clients(place, states, views, on_models=add)
-    num_clients = len(scores[view].count)  # the last block is filled up
-    models[view] = jax.tree.map(
-      lambda *rows: np.concatenate(rows)[:num_clients], *blocks
-    )
-  updated, trains = {}, np.asarray(evaluator.experiment.train.count) > 0
-  for view, score in scores.items():
-    (each, together), own = test_best[view], models.get(view, ())
-    each = update_best(each, score, done, own, replace_ties=view in models)
-    # Of the others none is in a summary.
-    score = score._replace(correct=score.correct * trains)
-    together = update_best(together, score, done, shared_round=True)
-    updated[view] = TestBest(each, together)
-  return scores, {**test_best, **jax.tree.map(np.asarray, updated)}
+  return jax.tree.map(choose_rows, latest, best)
 
 
-def evaluate_finished(
-  evaluator: Evaluator, test_best: Mapping[str, TestBest]
-) -> dict[str, Scores]:
-  """Return {view: scores [K]} of the best models, finished by the last stage.
+def evaluate_finished(evaluator: Evaluator, kept: Kept) -> dict[str, Scores]:
+  """Return {view: scores [K]} of the kept models, finished by the last stage.
 
   {} where its clients keep none.
   """
@@ -185,9 +168,7 @@ def evaluate_finished(
     return {}
   view, finish_fn = experiment.stages[-1].keep_best
   # Placed once: else every block would copy them all.
-  models = experiment.placement.from_host(
-    finish_fn(test_best[view].each.models)
-  )
+  models = experiment.placement.from_host(finish_fn(kept[view]['each'].models))
   last = len(experiment.stages) - 1
   return evaluator.clients(last, ((), models), [view], edit=_stored_models)
 
@@ -206,39 +187,38 @@ def _stored_models(stage: Stage) -> Stage:
 
 def begin_best(
   experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> tuple[dict[str, TestBest], Chosen | tuple[()]]:
-  """Return the best rounds of a stage on the tests, and the one chosen.
+) -> tuple[Kept, Chosen | tuple[()]]:
+  """Return what clients of a stage keep, and the round chosen.
 
   Before any was evaluated; () where none is chosen. Of the states only the
   shapes matter; models and states take no memory.
   """
-  evaluation = experiment.settings.evaluation
-  num_clients = experiment.settings.data.num_seen_clients
-  dtype = jnp.int32 if evaluation.scoring == 'exact' else float
-  first = jax.tree.map(np.asarray, init_best(num_clients, dtype=dtype))
-  best = {view: TestBest(first, first) for view in evaluation.eval_views}
+  num_clients, kept = experiment.settings.data.num_seen_clients, {}
   if stage.keep_best is not None:
     view = stage.keep_best.view
     shapes = view_shapes(stage.algorithm, server, clients, experiment.train)
     rows = jax.vmap(lambda one: one, axis_size=num_clients, in_axes=None)
     models = shapes_on_host(jax.eval_shape(rows, shapes[view]))
-    best[view] = TestBest(first._replace(models=models), first)
+    before = np.full(num_clients, -1, np.int32)
+    is_exact = experiment.settings.evaluation.scoring == 'exact'
+    correct = before if is_exact else before.astype(jnp.zeros(()).dtype)
+    kept[view] = {'each': Best(before, correct, models)}
   if not has_candidates(experiment, stage):
-    return best, ()
+    return kept, ()
   # On a mesh there are more rows, for an equal share of each device.
   clients = jax.eval_shape(
     lambda own: trees.gather(own, slice(num_clients)), clients
   )
   none = np.array(-1, np.int32), np.array(0, np.int32), np.array(-1.0)
-  return best, Chosen(*none, *shapes_on_host((server, clients)))
+  return kept, Chosen(*none, *shapes_on_host((server, clients)))
 
 
 def bytes_of_best(
   experiment: Experiment, stage: Stage, server: Server, clients: Client
 ) -> int:
   """Return the memory of what is kept, while a better one replaces it."""
-  best, chosen = begin_best(experiment, stage, server, clients)
-  models = [own.each.models for own in best.values()]
+  kept, chosen = begin_best(experiment, stage, server, clients)
+  models = [own['each'].models for own in kept.values()]
   states = chosen and (chosen.server, chosen.clients)
   models, states = trees.num_bytes(models), trees.num_bytes(states)
   return MODEL_COPIES * models + STATE_COPIES * states

@@ -1,0 +1,136 @@
+"""Choices among the scores of a run: rounds, and views of a family; numpy.
+
+Test selection is a choice by TEST accuracy: some published tables have that of
+each client's best round, or of the best member of a family of views. It is
+optimistic, for the model is evaluated on the examples by which it is chosen.
+Results have it apart, under keys that begin with `test_best`.
+
+The views mix_0.0, mix_0.1, .., mix_1.0 are the family 'mix'. A view without a
+number, such as 'finetuned' beside 'finetuned_1', is in no family.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.summary import other_measures, summarise
+
+MEMBER = re.compile(r'(?P<family>.+)_(?P<value>\d+(\.\d+)?)')
+
+
+# ---- among rounds ------------------------------------------------------------
+
+
+def best_rounds(
+  correct_of: Mapping[int, np.ndarray], count: np.ndarray, train_count: Any
+) -> dict[str, dict[str, Any]]:
+  """Return the best rounds of one view on the tests, for result.json.
+
+    each       the best round of every client
+    together   the round with the best pooled accuracy of those who train, for
+               all, and its number; of equal ones the first
+
+  Args:
+    correct_of: {round: right answers of each client [K]}, in order.
+    count: the test examples of each client [K].
+    train_count: their training examples [K].
+  """
+  numbers, correct = list(correct_of), np.stack(list(correct_of.values()))
+  trains = np.asarray(train_count) > 0
+  place = int(np.argmax((correct * trains).sum(1)))  # correct is [T, K]
+  each, together = (
+    summarise(Scores(own, np.asarray(count)), train_count)
+    for own in (correct.max(0), correct[place])
+  )
+  return {'each': each, 'together': {'round': numbers[place], **together}}
+
+
+# ---- among views -------------------------------------------------------------
+
+
+def families(views: Iterable[str]) -> dict[str, list[str]]:
+  """Return the views of every family of two or more, sorted by number.
+
+  >>> families(['initial', 'mix_1.0', 'mix_0.5', 'finetuned_1'])
+  {'mix': ['mix_0.5', 'mix_1.0']}
+  """
+  found: dict[str, dict[float, str]] = {}
+  for view in views:
+    if member := MEMBER.fullmatch(view):
+      members = found.setdefault(member['family'], {})
+      members[float(member['value'])] = view
+  return {
+    family: [members[value] for value in sorted(members)]
+    for family, members in found.items()
+    if len(members) > 1
+  }
+
+
+def grid(scores: Mapping[str, Scores], views: Iterable[str]) -> Scores:
+  """Return the scores of a family's views as tables [K, G]."""
+  members = [scores[view] for view in views]
+  tables = (
+    None
+    if any(column is None or isinstance(column, dict) for column in columns)
+    else np.stack(columns, axis=1)  # [K, G]
+    for columns in zip(*members, strict=True)
+  )
+  return Scores(*tables)
+
+
+def released_choice(tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+  """Return every measure [K] as SuPerFed's final public code has it.
+
+    max over g in {g_1, .., g_K} of table[k, g],  g_i the best of client i
+
+  `tables` [K, G] has 'accuracy', by which the g_i are chosen, and others. For
+  accuracy the maximum is the client's best; for losses and calibration errors
+  it is the worst, for top5 the best, over the choices of ALL clients. Of equal
+  columns the first is chosen.
+  """
+  chosen = np.unique(np.argmax(tables['accuracy'], axis=1))
+  return {name: table[:, chosen].max(1) for name, table in tables.items()}
+
+
+def best_views(
+  scores: Mapping[str, Scores], train_count: Any
+) -> dict[str, dict[str, Any]]:
+  """Return the best view of every family, for result.json.
+
+    together   the view with the best mean over clients, shared by all: its
+               mean, and its deviation with ddof 0 (std) and 1 (std_sample);
+               of equal ones the first
+    each       the best view of each client
+    released   `released_choice`: means over clients
+
+  Over the clients that have training and test examples.
+  """
+  best = {}
+  for family, views in families(scores).items():
+    table = grid(scores, views)
+    is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
+    used = jax.tree.map(lambda rows, own=is_used: rows[own], table)  # [K, G]
+    best[family] = _best_view(views, used) if is_used.any() else {}
+  return best
+
+
+def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
+  accuracy = table.correct / table.count
+  column = np.argmax(np.mean(accuracy, axis=0))
+  shared, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
+  tables = {'accuracy': 100 * accuracy, **other_measures(table)}
+  released = released_choice(tables)
+  return {
+    'together': {
+      'view': views[column],
+      'mean': float(shared.mean()),
+      'std': float(shared.std()),
+      'std_sample': float(shared.std(ddof=1)) if shared.size > 1 else None,
+    },
+    'each': {'mean': float(own.mean()), 'std': float(own.std())},
+    'released': {name: float(own.mean()) for name, own in released.items()},
+  }

@@ -1,0 +1,129 @@
+"""scores/: the right answers of every client in each evaluation of a run.
+
+  scores/ROUND.npz         VIEW/correct and VIEW/count [K] of every view on the
+                           tests, validation/VIEW/.. on examples for choosing
+  scores/ROUND.start.npz   the same of the models with which a stage begins
+
+From these the best rounds are chosen when the run ends (evaluation/choices.py).
+A checkpoint has their checksum. Those of earlier versions have the best rounds
+so far in their place: `take_over`.
+"""
+
+import hashlib
+import pathlib
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Scores
+
+FOLDER = 'scores'
+OLD = 'test_best/'  # begins the names of leaves in earlier checkpoints
+
+
+def name_of(number: int, first: int) -> str:
+  """Return the name of an evaluation after so many rounds.
+
+  `first` is the number of rounds before the stage that is evaluated.
+  """
+  return f'{number}.start' if number == first else f'{number}'
+
+
+def write(
+  folder: pathlib.Path, name: str, scores: Mapping[str, Scores]
+) -> None:
+  """Write the file of one evaluation, whole or not at all."""
+  arrays = {}
+  for view, own in scores.items():
+    arrays |= {f'{view}/correct': own.correct, f'{view}/count': own.count}
+  _write(folder, name, arrays)
+
+
+def _write(folder, name, arrays):
+  with atomic_files.writing(folder):
+    folder.mkdir(exist_ok=True)
+    atomic_files.write_npz(folder / f'{name}.npz', arrays, compressed=True)
+
+
+def correct_of(
+  folder: pathlib.Path, view: str, first: int
+) -> dict[int, np.ndarray]:
+  """Return {round: right answers [K]} of a view in the stage after `first`."""
+  found = {}
+  for number, path in _files(folder):
+    if number >= first and path.stem == name_of(number, first):
+      correct = atomic_files.read_npz(path).get(f'{view}/correct')
+      if correct is not None:
+        found[number] = correct
+  return found
+
+
+def digest(folder: pathlib.Path, step: int) -> str:
+  """Return the checksum of all evaluations before a checkpoint.
+
+  Without the start of a stage after it, which is evaluated again.
+  """
+  content = hashlib.sha256()
+  for file in _files(folder):
+    if not _is_after(step, *file):
+      content.update(f'{file[1].name}:{atomic_files.sha256(file[1])}'.encode())
+  return content.hexdigest()
+
+
+def check(folder: pathlib.Path, step: int, wanted: str) -> None:
+  """Refuse scores that are not as they were when a checkpoint was saved."""
+  if digest(folder, step) != wanted:
+    raise bad_input(
+      'scores',
+      got=f'{folder}, in which a file is missing or was changed',
+      expected=f'the scores that were there when round {step} was saved',
+      choices=['put back a copy of them', 'another --workdir'],
+      cause='a copy of a run without this folder, or a damaged disk',
+    )
+
+
+def cut(folder: pathlib.Path, step: int) -> None:
+  """Remove what is later than a checkpoint."""
+  for file in _files(folder):
+    if _is_after(step, *file):
+      file[1].unlink()
+
+
+def take_over(
+  folder: pathlib.Path, leaves: Mapping[str, np.ndarray], first: int
+) -> None:
+  """Write files that have the best rounds which leaves of a checkpoint tell.
+
+  The right answers in the best round of all together, and of each client in its
+  own; -1 in the others, which are not known, and not as good.
+  """
+  names = [name.removeprefix(OLD) for name in leaves]
+  views = {name.rpartition('/each/round')[0] for name in names} - {''}
+  rounds = {}
+  for view in sorted(views):
+    each, correct, all_of_them, shared = (
+      leaves[f'{OLD}{view}/{name}']
+      for name in ('each/round', 'each/correct')
+      + ('together/round', 'together/correct')
+    )
+    for number in {*each.tolist(), *all_of_them.tolist()} - {-1}:
+      others = np.where(all_of_them == number, shared, -1)
+      own = np.where(each == number, correct, others)
+      rounds.setdefault(number, {})[f'{view}/correct'] = own
+  for number, arrays in rounds.items():
+    _write(folder, name_of(number, first), arrays)
+
+
+def _is_after(step: int, number: int, path: pathlib.Path) -> bool:
+  return number > step or path.stem == name_of(step, step)
+
+
+def _files(folder: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
+  """Return the files with their rounds, in order."""
+  if not folder.is_dir():
+    return []
+  found = [(path.stem.partition('.')[0], path) for path in folder.glob('*.npz')]
+  own = [(int(word), path) for word, path in found if word.isdecimal()]
+  return sorted(own)
