@@ -222,9 +222,14 @@ class Run:
     path, last = self.path / METRICS, restored[0] if restored else -1
     if restored:
       before = checkpoint.read_metadata(self._checkpoints, last)
-      if 'scores' in before:
-        score_files.check(self.scores, last, before.pop('scores'))
-      _check_metrics(path, before, last, self._log)
+      scores = score_files.digest(self.scores, last)
+      if before.pop('scores', scores) != scores:  # earlier versions have none
+        raise _changed('scores', self.scores, last, 'another --workdir')
+      if before and not path.exists():
+        self._log(f'{path} is missing: continuing without the metrics before.')
+      elif before and not _is_as_before(path, before):
+        more = 'delete it, to continue without these metrics'
+        raise _changed('metrics', path, last, more)
     score_files.cut(self.scores, last)
     if path.exists():
       _cut(path, last)
@@ -376,31 +381,19 @@ def _checksum(path: pathlib.Path) -> dict[str, Any]:
   return {'bytes': len(content), 'sha256': hashlib.sha256(content).hexdigest()}
 
 
-def _check_metrics(
-  path: pathlib.Path,
-  checksum: Mapping[str, Any],
-  step: int,
-  log: Callable[[str], None],
-) -> None:
-  """Refuse metrics that changed after a checkpoint was saved.
-
-  A user who deletes the file continues without them: that is only logged.
-  """
-  if not checksum:  # nothing was logged before the checkpoint
-    return
-  if not path.exists():
-    log(f'{path} is missing: continuing without the metrics before.')
-    return
+def _is_as_before(path: pathlib.Path, checksum: Mapping[str, Any]) -> bool:
+  """Return whether a file begins as when its checksum was stored."""
   size = checksum.get('bytes')
   head = path.read_bytes()[: size if isinstance(size, int) else 0]
-  if hashlib.sha256(head).hexdigest() != checksum.get('sha256'):
-    raise bad_input(
-      'metrics',
-      got=f'{path}, which was changed or cut short before round {step}',
-      expected='the lines that were there when that round was saved',
-      choices=[
-        'put back a copy of it',
-        'delete it, to continue without these metrics',
-      ],
-      cause='a full disk, a damaged one, or a file edited by hand',
-    )
+  return hashlib.sha256(head).hexdigest() == checksum.get('sha256')
+
+
+def _changed(name: str, path: pathlib.Path, step: int, *more: str) -> BadInput:
+  """Return the error that this changed after a checkpoint was saved."""
+  return bad_input(
+    name,
+    got=f'{path}, which was changed or cut short before round {step}',
+    expected='what was there when that round was saved',
+    choices=['put back a copy of it', *more],
+    cause='a full disk, a damaged one, or a file edited by hand',
+  )

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
 
 FOLDER = 'scores'
@@ -70,18 +69,6 @@ def digest(folder: pathlib.Path, step: int) -> str:
     if not _is_after(step, *file):
       content.update(f'{file[1].name}:{atomic_files.sha256(file[1])}'.encode())
   return content.hexdigest()
-
-
-def check(folder: pathlib.Path, step: int, wanted: str) -> None:
-  """Refuse scores that are not as they were when a checkpoint was saved."""
-  if digest(folder, step) != wanted:
-    raise bad_input(
-      'scores',
-      got=f'{folder}, in which a file is missing or was changed',
-      expected=f'the scores that were there when round {step} was saved',
-      choices=['put back a copy of them', 'another --workdir'],
-      cause='a copy of a run without this folder, or a damaged disk',
-    )
 
 
 def cut(folder: pathlib.Path, step: int) -> None:
