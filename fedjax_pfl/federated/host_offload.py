@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
+from fedjax_pfl.core.algorithm import Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import Cohort, Watch, client_update, gather
+from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.device_round import end_round
 
 
@@ -35,7 +35,7 @@ def host_rounds(
 ) -> tuple[Server, Client, Metrics]:
   """Return what rounds of cohorts [T, C] return, of clients on the host.
 
-  round_fn: that of `host_round` for a chunk.
+  round_fn: that of `compiled_round` for a chunk.
 
   The given arrays of client states are updated in place: to copy those of all
   clients would take longer than the round.
@@ -47,8 +47,8 @@ def host_rounds(
   cohort = gather(clients, trained[0], data)
   following = [*trained[1:], trained[0, :0]]  # nobody in the end
   for ids, order, after in zip(trained, orders, following, strict=True):
-    args = jax.device_put(cohort), np.argsort(order), data, key
-    server, rows, own = round_fn(server, *args)
+    args = jax.device_put(cohort), np.argsort(order), data.x, data.y, key
+    server, rows, own = round_fn(data.index.shape, server, *args)
     metrics.append(own)
     cohort = gather(clients, after, data)  # while the round runs
     write_rows(clients, ids, rows)  # waits for it
@@ -57,21 +57,6 @@ def host_rounds(
     write_rows(cohort.clients, is_old, latest)
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
   return server, clients, stacked
-
-
-def host_round(
-  algorithm: Algorithm,
-  watch: Watch | None,
-  chunk: int,
-  server: Server,
-  cohort: Cohort,
-  position: Array,
-  data: ClientData,
-  key: Key,
-) -> tuple[Server, Client, Metrics]:
-  """Return `compiled_round` of these arguments; the rows stay on the host."""
-  args = server, cohort, position, data.x, data.y, key
-  return compiled_round(algorithm, watch, chunk, data.index.shape, *args)
 
 
 @partial(jax.jit, static_argnums=(0, 1, 2, 3))
@@ -83,7 +68,8 @@ def compiled_round(
   One program for every cohort. `shape` [K, N] is that of the indices of all
   clients; `position` [C] is where each id of the cohort is trained.
   """
-  data = _without_rows(x, y, shape)
+  integers = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
+  data = ClientData(x, y, integers(shape), integers(shape[:1]))
   update = client_update(algorithm, server, data, key, watch)
   results = chunking.map_chunks(update, cohort, chunk)
   return end_round(algorithm, server, cohort, position, results, data, key)
@@ -95,9 +81,3 @@ def write_rows(clients: Client, places: np.ndarray, rows: Client) -> None:
     jax.tree.leaves(clients), jax.tree.leaves(rows), strict=True
   ):
     leaf[places] = np.asarray(own)
-
-
-def _without_rows(x: Array, y: Array, shape: tuple[int, int]) -> ClientData:
-  """Return data with the shapes of index and count in place of the arrays."""
-  integers = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
-  return ClientData(x, y, integers(shape), integers(shape[:1]))

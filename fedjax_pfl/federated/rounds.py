@@ -36,7 +36,7 @@ from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_on_mesh
 from fedjax_pfl.federated.cohort import Watch
 from fedjax_pfl.federated.device_round import run_round
-from fedjax_pfl.federated.host_offload import host_round, host_rounds
+from fedjax_pfl.federated.host_offload import compiled_round, host_rounds
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
@@ -220,7 +220,7 @@ def compile_rounds(
 
   def make(chunk):
     if placement.on_host:
-      return partial(host_round, algorithm, watch, chunk)
+      return partial(compiled_round, algorithm, watch, chunk)
 
     def rounds(numbers, server, clients, ids, data, key):
       own, mesh = algorithm_of(numbers), placement.mesh
@@ -239,11 +239,13 @@ def compile_rounds(
     return placement.compile(jax.jit(rounds), divided=CLIENTS)
 
   def choose(*args):
-    server, clients, ids, data, key = args[-5:]
-    if placement.on_host:  # of these the device has the cohort's alone
-      cohort, clients = clients, clients.clients
-      data = data._replace(index=cohort.index, count=cohort.count)
-    own = server, clients, ids[0] if ids.ndim == 2 else ids, data, key
+    if placement.on_host:  # the device has the cohort's alone
+      _, server, cohort, ids, x, y, key = args
+      data = ClientData(x, y, cohort.index, cohort.count, cohort.work)
+      own = server, cohort.clients, ids, data, key
+    else:
+      _, server, clients, ids, *rest = args
+      own = server, clients, ids[0] if ids.ndim == 2 else ids, *rest
     return chunking.chunk_size(clients_per_chunk, algorithm, *own, limit=limit)
 
   round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)

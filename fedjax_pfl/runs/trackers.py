@@ -7,8 +7,9 @@
 
 The last two are services of packages that are installed apart. Keys, passwords,
 modes and all else are a matter of their own environment and files: nothing of
-it is read or stored here. The class of a service starts a run there, or
-continues it, from what `Begin` says, and has
+it is read or stored here. The class of a service starts a run there, by the run
+directory, whose name it gets, and its config in the types of JSON; or continues
+the one of an id. It has
 
   id                        by which it is found again
   place                     where a person finds it
@@ -27,7 +28,7 @@ import pathlib
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.rules import is_number
@@ -52,15 +53,6 @@ PATIENCE = {
 Numbers = Mapping[str, Any]
 
 
-class Begin(NamedTuple):
-  """What a tracker is told of a run that starts or continues."""
-
-  folder: pathlib.Path  # the run directory, whose name is that of the run
-  config: Numbers  # in the types of JSON
-  id: str | None = None  # of the tracker's own run; None: there is none yet
-  last_round: int | None = None  # of the checkpoint; later ones come again
-
-
 class Events:
   """The metrics as TensorBoard reads them; later rounds in files are hidden.
 
@@ -68,17 +60,17 @@ class Events:
   of its own: on a full disk it ends, and the run would wait for it forever.
   """
 
-  def __init__(self, begin: Begin):
+  def __init__(self, folder: pathlib.Path, last_round: int | None):
     # 0.05 s; 2 s where PyTorch is installed, which it imports.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-    folder = begin.folder / EVENTS
-    folder.mkdir(exist_ok=True)
-    self._event, self._writer = Event, EventsWriter(str(folder / 'events'))
-    if begin.last_round is not None:
+    events = folder / EVENTS
+    events.mkdir(exist_ok=True)
+    self._event, self._writer = Event, EventsWriter(str(events / 'events'))
+    if last_round is not None:
       first = SessionLog(status=SessionLog.START)
-      version, step = 'brain.Event:2', begin.last_round + 1
+      version, step = 'brain.Event:2', last_round + 1
       self._writer.write_event(Event(step=step, file_version=version))
       self._writer.write_event(Event(step=step, session_log=first))
 
@@ -102,15 +94,15 @@ class Events:
 class WandB:
   """A run at Weights & Biases, whose files are in the folder wandb/ of ours."""
 
-  def __init__(self, begin: Begin):
+  def __init__(self, folder: pathlib.Path, config: Numbers, id: str | None):
     import wandb
 
     self._run = wandb.init(
       project=os.environ.get('WANDB_PROJECT') or PROJECT,
-      dir=str(begin.folder),
-      id=begin.id,
-      name=begin.folder.resolve().name,
-      config=dict(begin.config),
+      dir=str(folder),
+      id=id,
+      name=folder.resolve().name,
+      config=dict(config),
       resume='allow',
       reinit='create_new',  # other seeds have runs of their own
       allow_val_change=True,  # a resumable field
@@ -123,9 +115,9 @@ class WandB:
       ),
     )
     self.id = self._run.id
-    folder = os.path.dirname(self._run.dir)
+    files = os.path.dirname(self._run.dir)
     is_offline = self._run.offline
-    self.place = f'{folder}, for wandb sync' if is_offline else self._run.url
+    self.place = f'{files}, for wandb sync' if is_offline else self._run.url
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
     """Send the numbers, unless those of this round are there already."""
@@ -143,22 +135,20 @@ class WandB:
 class MLflow:
   """A run at MLflow."""
 
-  def __init__(self, begin: Begin):
+  def __init__(self, folder: pathlib.Path, config: Numbers, id: str | None):
     from mlflow import MlflowClient
 
     for name, value in PATIENCE.items():
       os.environ.setdefault(name, value)
     self._client, self._last = MlflowClient(), -1
-    if begin.id is None:
-      self.id = self._create(begin)
-    else:
-      self.id = begin.id
+    self.id = id or self._create(folder.resolve().name, config)
+    if id:
       self._client.update_run(self.id, status='RUNNING')
       points = self._client.get_metric_history(self.id, ROUND)
       self._last = max((point.step for point in points), default=-1)
     self.place = f'run {self.id} of {self._client.tracking_uri}'
 
-  def _create(self, begin: Begin) -> str:
+  def _create(self, run_name: str, config: Numbers) -> str:
     """Return the id of a new run; its experiment is made if there is none."""
     from mlflow.entities import Param
 
@@ -167,9 +157,8 @@ class MLflow:
     experiment = (
       found.experiment_id if found else self._client.create_experiment(name)
     )
-    run_name = begin.folder.resolve().name
     run_id = self._client.create_run(experiment, run_name=run_name).info.run_id
-    fields = flatten(begin.config).items()
+    fields = flatten(config).items()
     params = [Param(name, str(value)) for name, value in fields]
     for first in range(0, len(params), MOST_PARAMS):
       some = params[first : first + MOST_PARAMS]
@@ -211,22 +200,23 @@ class Tracking:
     service: str,
     log: Callable[[str], None],
   ):
-    self._begin, self._name, self._log = Begin(folder, config), service, log
-    self._service = self._events = None
+    self._folder, self._config, self._name = folder, config, service
+    self._service = self._events = self._last_round = None
+    self._log = log
 
   def start(self, last_round: int | None) -> None:
     """Start or continue the run, after this round: later ones are hidden.
 
     -1 hides all rounds; None: there are none.
     """
-    self._begin = self._begin._replace(last_round=last_round)
+    self._last_round = last_round
     if self._name != NONE:
       self._guarded(self._start)
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
-    with atomic_files.writing(self._begin.folder / EVENTS):
+    with atomic_files.writing(self._folder / EVENTS):
       if self._events is None:
-        self._events = Events(self._begin)
+        self._events = Events(self._folder, self._last_round)
       self._events.log(step, now, numbers)
     if self._service is not None:
       self._guarded(lambda: self._service.log(step, now, numbers))
@@ -240,10 +230,10 @@ class Tracking:
     self._service = self._events = None
 
   def _start(self) -> None:
-    path = self._begin.folder / IDS
+    path = self._folder / IDS
     ids = _read_ids(path)
-    begin = self._begin._replace(id=ids.get(self._name))
-    service = SERVICES[self._name](begin)
+    own = self._folder, self._config, ids.get(self._name)
+    service = SERVICES[self._name](*own)
     atomic_files.write_json(path, {**ids, self._name: service.id})
     self._service = service
     self._log(f'{self._name}: {PASSWORD.sub("//", service.place)}')
@@ -256,7 +246,7 @@ class Tracking:
       self._service = None
       reason = PASSWORD.sub('//', f'{error}').strip().partition('\n')[0]
       self._log(
-        f'{self._name} is sent nothing more of {self._begin.folder} '
+        f'{self._name} is sent nothing more of {self._folder} '
         f'({reason[:MOST_WORDS] or type(error).__name__}); the run goes on, '
         'and all its numbers are in its directory.'
       )
