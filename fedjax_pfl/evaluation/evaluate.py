@@ -6,6 +6,7 @@ data only.
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +55,7 @@ def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
 
 
 def make_evaluate(
-  algorithm: Algorithm,
+  algorithm: Algorithm | Callable[[Any], tuple[Algorithm, Server]],
   normalise: Transform,
   views: Sequence[str],
   *,
@@ -72,7 +73,8 @@ def make_evaluate(
   the statistics of this client's test batch. Predictions are over ALL classes.
 
   Args:
-    algorithm: the functions of the method.
+    algorithm: the functions of the method; or a function from what is given as
+      the server to these functions and the server.
     normalise: the transform of test images, `task.normalise`.
     views: which of the method's views; others are not computed.
     batch_size: test images in a forward pass.
@@ -103,16 +105,20 @@ def make_evaluate(
   chunk = count('clients', "'auto', which make_round has")
   chunk.check('clients_per_chunk', clients_per_chunk)
   score_fn = with_metrics(score_fn or score_view, metrics)
+  read = (
+    algorithm if callable(algorithm) else lambda server: (algorithm, server)
+  )
 
   def one_client(shared, client, client_id, place):
-    server, train, test, key = shared
+    given, train, test, key = shared
+    method, server = read(given)
     data, held_out = client_of(train, place), client_of(test, place)
     rng = jax.random.fold_in(key, client_id)
-    found = algorithm.personalize(server, client, data, rng)
+    found = method.personalize(server, client, data, rng)
     check_views(views, found)
     models = {name: found[name] for name in views}
     scores = {
-      name: score_fn(algorithm.predict, model, held_out, normalise, batch_size)
+      name: score_fn(method.predict, model, held_out, normalise, batch_size)
       for name, model in models.items()
     }
     return scores, models if keep_models else {}

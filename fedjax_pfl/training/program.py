@@ -113,38 +113,20 @@ class Program:
     together with the numbers: ((server, numbers), clients, ..).
     """
 
-    def algorithm_of(numbers):
-      return edit(self.stages(numbers)[place]).algorithm
-
-    # Predictions depend on the numbers, too: they go with the models.
-    def personalize(shared, client, data, rng):
+    def read(shared):
       server, numbers = shared
-      own = algorithm_of(numbers)
-      found = own.personalize(server, client, data, rng)
-      return {name: (model, numbers) for name, model in found.items()}
+      return edit(self.stages(numbers)[place]).algorithm, server
 
-    def predict(view, x, mask):
-      model, numbers = view
-      return algorithm_of(numbers).predict(model, x, mask)
-
-    def without_numbers(*args):
-      scores, views = evaluate_fn(*args)
-      return scores, {name: model for name, (model, _) in views.items()}
-
-    experiment = self.experiment
-    algorithm = algorithm_of({})
-    chunk = experiment.settings.system.clients_per_chunk
-    evaluate_fn = make_evaluation(
-      experiment,
-      algorithm._replace(personalize=personalize, predict=predict),
+    chunk = self.experiment.settings.system.clients_per_chunk
+    return make_evaluation(
+      self.experiment,
+      read,
       views,
       scoring,
       keep_models=keep_models,
       clients_per_chunk=chunking.evaluation_chunk(chunk, self.block),
       mesh=self.placement.mesh,
     )
-    evaluate_fn = self.placement.compile(evaluate_fn)
-    return without_numbers
 
   @property
   def block(self) -> int:
@@ -176,7 +158,7 @@ def block_size(cohort_size: int) -> int:
 
 def make_evaluation(
   experiment: Experiment,
-  algorithm: Algorithm,
+  algorithm: Algorithm | Callable,
   views: Sequence[str],
   scoring: str,
   **how: Any,
