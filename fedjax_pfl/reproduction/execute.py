@@ -235,7 +235,7 @@ def best_of_each(
   """
   first = experiment.rounds - experiment.stages[-1].rounds
   folder, name = workdir / 'checkpoints', f'{OLD}{view}/each/correct'
-  found = correct_of(workdir / FOLDER, view, first)
+  found = correct_of(workdir / FOLDER, first).get(view)
   if not found:
     found = checkpoint.read_named(folder, checkpoint.steps(folder)[-1], name)
   return np.max([*found.values()], axis=0)

@@ -47,15 +47,16 @@ def _write(folder, name, arrays):
 
 
 def correct_of(
-  folder: pathlib.Path, view: str, first: int
-) -> dict[int, np.ndarray]:
-  """Return {round: right answers [K]} of a view in the stage after `first`."""
+  folder: pathlib.Path, first: int
+) -> dict[str, dict[int, np.ndarray]]:
+  """Return {view: {round: right answers [K]}} of the stage after `first`."""
   found = {}
   for number, path in _files(folder):
     if number >= first and path.stem == name_of(number, first):
-      correct = atomic_files.read_npz(path).get(f'{view}/correct')
-      if correct is not None:
-        found[number] = correct
+      for name, array in atomic_files.read_npz(path).items():
+        view, _, field = name.rpartition('/')
+        if field == 'correct':
+          found.setdefault(view, {})[number] = array
   return found
 
 

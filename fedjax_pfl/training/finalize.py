@@ -216,19 +216,18 @@ def _best_rounds(
 
   And the summary of models that clients keep, as `finished`.
   """
-  experiment = training.experiment
-  count, found = experiment.train.count, {}
+  experiment, folder = training.experiment, training.run.path
+  views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
-  folder = training.run.path / score_files.FOLDER
-  for view in {
-    **dict.fromkeys(experiment.settings.evaluation.eval_views),
-    **finished,
-  }:
-    if correct := score_files.correct_of(folder, view, first):
-      found[view] = best_rounds(correct, num_labels, count)
-    if view in finished:
-      again = summarise(finished[view], count)
-      found.setdefault(view, {})['finished'] = again
+  correct = score_files.correct_of(folder / score_files.FOLDER, first)
+  count = experiment.train.count
+  found = {
+    view: best_rounds(correct[view], num_labels, count)
+    for view in dict.fromkeys(views)
+    if view in correct
+  }
+  for view, scores in finished.items():
+    found.setdefault(view, {})['finished'] = summarise(scores, count)
   return found
 
 

@@ -246,13 +246,9 @@ def as_earlier_versions_had_it(path, first):
   folder = path / 'checkpoints'
   step = max(checkpoint.steps(folder))
   leaves = checkpoint.read_named(folder, step, '')
-  views = {'finetuned', 'initial'} & {
-    name.partition('/')[0]
-    for file in (path / 'scores').iterdir()
-    for name in np.load(file).files
-  }
-  for view in views:
-    found = score_files.correct_of(path / 'scores', view, first)
+  for view, found in score_files.correct_of(path / 'scores', first).items():
+    if view.startswith('validation/'):
+      continue
     numbers, correct = [*found], np.stack([*found.values()])
     place, own = correct.sum(1).argmax(), correct.argmax(0)
     size = correct.shape[1]
