@@ -20,8 +20,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Metrics, Server
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import client_update, gather
-from fedjax_pfl.federated.device_round import end_round
+from fedjax_pfl.federated.cohort import client_update, end_round, gather
 
 
 def host_rounds(

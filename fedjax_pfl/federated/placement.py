@@ -71,16 +71,10 @@ class OneDevice:
     self, stage: Stage, data: ClientData, key: Key
   ) -> tuple[Server, Client]:
     """Return the states with which a method begins."""
-    states = self.init_states(stage.algorithm, data, key)
-    return self.initialize(stage, *states, data)
-
-  def init_states(
-    self, algorithm: Algorithm, data: ClientData, key: Key
-  ) -> tuple[Server, Client]:
-    """Return them before `initialize`."""
     server_key, clients_key = jax.random.split(key)
-    server = algorithm.init_server(server_key)
-    return server, self._first_clients(algorithm, server, data, clients_key)
+    server = stage.algorithm.init_server(server_key)
+    own = stage.algorithm, server, data, clients_key
+    return self.initialize(stage, server, self._first_clients(*own), data)
 
   def _first_clients(self, algorithm, server, data, key):
     return init_clients(algorithm, server, data, key)

@@ -3,7 +3,7 @@
   gather the cohort's rows -> local_update of every client -> aggregate
   -> respond to the cohort -> scatter the rows
 
-`compile_rounds` is the one way to it: on one device (device_round.py), on a
+`compile_rounds` is the one way to it: on one device (cohort.py), on a
 mesh (client_map.py), of clients on the host (host_offload.py), or in Python.
 
 It does not depend on the algorithm. Up to rounding, results depend neither on
@@ -34,12 +34,12 @@ from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_on_mesh
-from fedjax_pfl.federated.cohort import Watch
-from fedjax_pfl.federated.device_round import run_round
+from fedjax_pfl.federated.cohort import Watch, run_round
 from fedjax_pfl.federated.host_offload import compiled_round, host_rounds
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
+  init_clients,
   on_mesh_or_one,
 )
 from fedjax_pfl.federated.sharding import PerSize
@@ -75,7 +75,9 @@ def init_states(
   >>> server.round.item(), {len(leaf) for leaf in jax.tree.leaves(clients)}
   (0, {3})
   """
-  return ONE_DEVICE.init_states(algorithm, data, key)
+  server_key, clients_key = jax.random.split(key)
+  server = algorithm.init_server(server_key)
+  return server, init_clients(algorithm, server, data, clients_key)
 
 
 def begin(stage: Stage, data: ClientData, key: Key) -> tuple[Server, Client]:
