@@ -69,7 +69,6 @@ def choose(
       got=unknown[0] if unknown else arg,
       expected=several if experiments else 'nothing or quick',
       choices=[*experiments, QUICK],
-      cause='a typing error after the colon',
     )
   return (*named, default)[0], ','.join(rest)
 

@@ -157,11 +157,8 @@ FORMS = {
 
 def load_form(name, seeds=None):
   """Return the form `name` of the leaderboard, of other seeds if given."""
-  one_of(
-    FORMS,
-    'a form of the leaderboard, in configs/leaderboard.py',
-    'a typing error, or the name of a config',
-  ).check('form', name)
+  known = one_of(FORMS, 'a form of the leaderboard, in configs/leaderboard.py')
+  known.check('form', name)
   form = {'without': (), **FORMS[name]}
   base, examples = form['base'], form.pop('examples')
   left_out = {*BASELINES, *form.pop('without')}

@@ -19,7 +19,6 @@ def main() -> None:
       got=words[0],
       expected='a subcommand',
       choices=[*SUBCOMMANDS, '--help'],
-      cause='a typing error',
     )
     sys.exit(f'{error}')
   experiments = folder() / 'experiments'

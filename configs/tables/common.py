@@ -43,7 +43,7 @@ def load_table(name: str) -> Table:
   >>> load_table('fedbabu/13').rows
   ('shards_per_client', 'client_fraction', 'local_epochs')
   """
-  cause = 'a typing error, or a table that holds no results'
+  cause = 'a table that holds no results'
   one_of(available(), 'PAPER/NUMBER of a table', cause).check('table', name)
   return functions()[name]()
 

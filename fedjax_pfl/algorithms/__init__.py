@@ -83,7 +83,6 @@ def load(name: str) -> ModuleType:
       expected='the name of a file in fedjax_pfl/algorithms, or your own as '
       f'{FORM}',
       choices=available(),
-      cause='a typing error, or a method that is not there yet',
     )
   return importlib.import_module(f'fedjax_pfl.algorithms.{name}')
 

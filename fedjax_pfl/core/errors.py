@@ -41,9 +41,9 @@ def bad_input(
   """Return the exception to raise; it asks for the nearest of the choices.
 
   >>> print(bad_input('model', got='resnet9', expected='a known model',
-  ...                 choices=['resnet10', 'convnet4'], cause='a typo'))
+  ...                 choices=['resnet10', 'convnet4']))
   model: got 'resnet9', expected a known model. Choices: resnet10, convnet4 \
-(did you mean resnet10?). Likely cause: a typo.
+(did you mean resnet10?).
   """
   message = f'{name}: got {_shown(got)}, expected {expected}.'
   if choices is not None:

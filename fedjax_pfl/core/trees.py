@@ -83,7 +83,6 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
         got=layer,
         expected="a part of the model, or names of its layers joined by '+'",
         choices=dict.fromkeys((*PARTS, *known)),
-        cause='a typing error, or a layer of another model',
       )
   return layer_mask(task.is_head, layers)
 

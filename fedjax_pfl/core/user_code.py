@@ -200,7 +200,6 @@ def _load(field: str, name: Any) -> Any:
       and not own.startswith('_')
       and not inspect.ismodule(value)
     ],
-    cause='a typing error behind the colon',
   )
 
 

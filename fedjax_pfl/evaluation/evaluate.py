@@ -49,7 +49,7 @@ def view_shapes(
 
 def check_views(names: Sequence[str], choices: Sequence[str]) -> None:
   """Raise BadInput for a view that the method does not have."""
-  cause = 'a typing error, or fine-tuning that stops at other epochs'
+  cause = 'fine-tuning that stops at other epochs'
   for name in names:
     one_of(choices, 'a view of this method', cause).check('view', name)
 

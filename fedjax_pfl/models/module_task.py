@@ -220,7 +220,7 @@ def _in_precision(fn: Callable, precision: str) -> Callable:
   one_of(
     PRECISIONS,
     'a known precision of products',
-    'a typing error; bfloat16 is "mixed": parameters stay float32',
+    'bfloat16, which is "mixed": parameters stay float32',
   ).check('precision', precision)
 
   @functools.wraps(fn)

@@ -98,7 +98,7 @@ def make_task(
   >>> task.features(params, jnp.zeros((5, 8, 8, 1)), jnp.ones(5)).shape
   (5, 64)
   """
-  cause = 'a typo; for a module of your own, use task_from_module'
+  cause = 'a module of your own, for which there is task_from_module'
   one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)

@@ -138,7 +138,6 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
         got=text,
         expected='fields and their values',
         choices=['shards_per_client=10,client_fraction=0.1'],
-        cause='a typing error, or a comma too many',
       )
     known = values_of(cells)
     if name not in known:
@@ -149,7 +148,6 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
         choices=[
           f'{one}={" or ".join(map(str, own))}' for one, own in known.items()
         ],
-        cause='a typing error, or the field of another table',
       )
     matching = tuple(cell for cell in chosen if _matches(cell, name, value))
     if name not in values_of(matching):

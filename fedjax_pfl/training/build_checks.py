@@ -139,7 +139,7 @@ def check_own_method(
     field, name = 'around', settings.training.around
     own, returned = value_of(field, name), 'a function stage -> Stage'
 
-  def refuse(problem, cause):
+  def refuse(problem, cause=''):
     raise bad_input(
       field,
       got=f'{name} with {problem}',
@@ -197,7 +197,7 @@ def check_own_method(
       if f'/{part}/' in uploaded:
         refuse(f'private leaves {part} in the upload', 'a mask the wrong way')
       if f'/{part}/' not in kept:
-        refuse(f'private leaves {part}, which nobody has', 'a typing error')
+        refuse(f'private leaves {part}, which nobody has')
 
   cause = 'a mistake in that file, or a state of another kind than before'
   call(field, trace, of=own, cause=cause)
