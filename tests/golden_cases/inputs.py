@@ -73,9 +73,10 @@ class Case(goldens.Case):
   def data(self):
     """Return the data of all clients for training, and for testing."""
     arrays = self.common
+    labels = self.arrays.get('train_y', arrays['train_y'])
     sizes = self.get('train_sizes', self.get('train_n'))
     return (
-      stack(arrays['train_x'], arrays['train_y'], sizes),
+      stack(arrays['train_x'], labels, sizes),
       stack(arrays['test_x'], arrays['test_y'], self.get('test_sizes')),
     )
 

@@ -27,7 +27,7 @@ class Case:
     self.digests: dict[str, list[str]] = {}  # array -> what is stored of it
     for key in self.arrays:
       self.digests.setdefault(key.partition('@')[0], []).append(key)
-    self.seen = {'train_mask', 'test_mask'}
+    self.seen = {'train_mask', 'test_mask', 'train_y'}
     narrow = self.get('model', '').startswith('narrow_simple_cnn')
     self.head = 'fc3' if narrow else 'head'  # what the files call it
 
