@@ -140,6 +140,11 @@ def over_seeds(values: Sequence[float], floor: float = 0.0) -> Difference:
   return Difference(mean, mean - half, mean + half, p)
 
 
+def over_paired_clients(gaps: np.ndarray) -> Difference:
+  """Return `over_seeds` of means over clients [S, K], with their error."""
+  return over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
+
+
 def error_of_clients(gaps: np.ndarray) -> float:
   """Return the standard error that the clients alone give a mean, of [S, K].
 

@@ -60,7 +60,8 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     mean           unweighted over clients
     std            population standard deviation over clients (ddof 0)
     pooled         100 sum(correct) / sum(count): weighted by test examples
-    worst_decile   mean of the lowest ceil(K/10) clients
+    worst_decile   mean of the lowest ceil(K/10) clients; NaN if a client has
+                   fewer than 50 tests, of which chance makes the lowest
     interval       95% bootstrap interval of the mean over clients, [low, high]
     top5, loss     means over clients; top5 in percent
     ece, mce       means over clients of calibration errors: calibration.py
@@ -94,7 +95,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
       'mean': float(used.mean()),
       'std': float(used.std()),
       'pooled': float(pooled),
-      'worst_decile': worst_decile(used),
+      'worst_decile': worst_decile(used, count[is_used]),
       'interval': bootstrap_interval(used),
       **{name: float(one[is_used].mean()) for name, one in others.items()},
     }
@@ -106,9 +107,19 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   }
 
 
-def worst_decile(used: np.ndarray) -> float:
-  """Return the mean of the lowest ceil(K/10) of K accuracies."""
-  return float(np.sort(used)[: math.ceil(used.size / 10)].mean())
+def worst_decile(accuracy: np.ndarray, count: Any) -> float:
+  """Return the mean of the lowest ceil(K/10) of K accuracies, NaN left out.
+
+  NaN if the smallest `count` of tests is below MIN_TESTS: then chance makes the
+  lowest ones low.
+
+  >>> worst_decile(np.array([70.0, 80.0]), 50), worst_decile(np.ones(2), 49)
+  (70.0, nan)
+  """
+  used = np.sort(accuracy[~np.isnan(accuracy)])
+  if not used.size or np.min(count) < MIN_TESTS:
+    return math.nan
+  return float(used[: math.ceil(used.size / 10)].mean())
 
 
 def bootstrap_interval(values: np.ndarray) -> list[float]:

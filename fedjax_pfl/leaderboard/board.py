@@ -21,11 +21,11 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import (
   LEVEL,
   Difference,
-  error_of_clients,
   holm,
+  over_paired_clients,
   over_seeds,
 )
-from fedjax_pfl.evaluation.summary import MIN_TESTS, worst_decile
+from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.leaderboard.form import BASELINES, Form
 from fedjax_pfl.leaderboard.method_results import Costs, Entry
 from fedjax_pfl.report.styles import display_name
@@ -64,9 +64,7 @@ def make_board(
   def compare(pairs):
     """Return {pair: the first minus the second, and Holm's p}."""
     gaps = [after[one] - after[other] for one, other in pairs]
-    found = [
-      over_seeds(np.nanmean(gap, 1), error_of_clients(gap)) for gap in gaps
-    ]
+    found = [over_paired_clients(gap) for gap in gaps]
     return dict(zip(pairs, zip(found, holm(found), strict=True), strict=True))
 
   against = compare(
@@ -109,11 +107,10 @@ def _row(
     if accuracy is not None:
       means = np.nanmean(accuracy, axis=1)  # [S]
       numbers = [*map(float, (means.mean(), means.min(), means.max()))]
-      worst = None
-      if entry.fewest_tests >= MIN_TESTS:
-        worst = [worst_decile(own[~np.isnan(own)]) for own in accuracy]
-        worst = float(np.mean(worst))
-      numbers += [worst, ' '.join(f'{mean:.6f}' for mean in means)]
+      worst = [worst_decile(own, entry.fewest_tests) for own in accuracy]
+      is_known = not np.isnan(worst).any()
+      numbers += [float(np.mean(worst)) if is_known else None]
+      numbers += [' '.join(f'{mean:.6f}' for mean in means)]
     names = '', '_lowest_seed', '_highest_seed', '_worst_tenth', '_by_seed'
     row |= dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
   for base in BASELINES:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_number
-from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.evaluation.summary import MIN_TESTS, accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import defaults
@@ -97,8 +97,19 @@ def read(workdir: str | os.PathLike) -> FinishedRun:
       expected=f'those of its clients.npz, {[*clients.scores]}',
       cause='files of two runs in one directory',
     )
+  _hide_chance(result, clients)
   config = with_defaults(record['config'])
   return FinishedRun(path, record, config, result, metrics, clients)
+
+
+def _hide_chance(result: dict[str, Any], clients: Clients) -> None:
+  """Take out worst tenths of few tests, which earlier versions wrote."""
+  for view, scores in clients.scores.items():
+    used = ~np.isnan(accuracies(scores, clients.train_count))
+    if np.min(scores.count, where=used, initial=MIN_TESTS) < MIN_TESTS:
+      for part in ('views', 'unseen'):
+        if view in result.get(part, ()):
+          result[part][view]['worst_decile'] = None
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:

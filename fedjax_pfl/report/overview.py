@@ -14,16 +14,15 @@ from fedjax_pfl.report.charts import picture
 from fedjax_pfl.report.charts.rows import PERCENT, Mark, Row, plot_intervals
 from fedjax_pfl.report.charts.svg import Panel, plain
 from fedjax_pfl.report.finished_runs import notes_on_choice, read_comparable
-from fedjax_pfl.report.page.groups import Group, make_groups
+from fedjax_pfl.report.page import standing
+from fedjax_pfl.report.page.groups import Group, has_worst_tenth, make_groups
 from fedjax_pfl.report.page.render import dataset_in_words
 from fedjax_pfl.report.text_table import align, decimal
 
 HEADER = ('algorithm', 'before', 'after', 'low', 'high', 'worst_decile_after')
 SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
-NOTE = (
-  'Hollow: before personalisation. Filled: after, mean over clients. '
-  'Cross: worst tenth of the clients.'
-)
+NOTE = 'Hollow: before personalisation. Filled: after, mean over clients.'
+CROSS = 'Cross: worst tenth of the clients.'
 SEVERAL = (
   'Line: 95 % interval over three seeds or more (Student); of fewer, the way '
   'from before to after.'
@@ -50,15 +49,28 @@ def save_overview(
 
 
 def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
-  """Return the numbers of the figure as text, the best method first."""
-  rows = [('algorithm', 'before', 'after', '95 % interval', 'worst tenth')]
-  for group in sorted_groups(workdirs):
-    one = numbers(group)
-    before, after, worst = map(decimal, (one.before, one.after, one.worst))
+  """Return the numbers of the figure as text, the highest method first.
+
+  And how far each is behind it, where there are the seeds to tell.
+  """
+  groups = sorted_groups(workdirs)
+  places = standing.ranked(groups)
+  behind = {one.group.label: one for one in places}
+  head = ('algorithm', 'before', 'after', '95 % interval', 'behind the highest')
+  has_worst, rows = has_worst_tenth(groups), []
+  for group in groups:
+    one, place = numbers(group), behind.get(group.label)
     has_interval = not math.isnan(one.low)
     interval = f'{one.low:.1f} to {one.high:.1f}' if has_interval else '-'
-    rows.append((group.label, before, after, interval, worst))
-  return align(rows)
+    words = '-'
+    if place and place.behind:
+      words = ', '.join(filter(None, [decimal(place.behind.mean), place.words]))
+    cells = [group.label, decimal(one.before), decimal(one.after), interval]
+    rows.append((*cells, words, *[decimal(one.worst)] * has_worst))
+  text = align([(*head, *['worst tenth'] * has_worst), *rows])
+  if len(places) > 1 and not any(place.is_decided for place in places):
+    text += f'\n{standing.ONE_SEED}'
+  return text
 
 
 def sorted_groups(workdirs: Sequence[str | os.PathLike]) -> list[Group]:
@@ -94,7 +106,7 @@ def draw(groups: Sequence[Group]):
   svg = plot_intervals(rows, 'test accuracy, %', **SIZE, axis=PERCENT)
   title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
   by_name = {group.style.name: group.runs for group in groups}
-  notes = [NOTE, *notes_on_choice(by_name)]
+  notes = [NOTE, *[CROSS] * has_worst_tenth(groups), *notes_on_choice(by_name)]
   if max(len(group.runs) for group in groups) >= differences.MIN_SEEDS:
     notes.insert(1, SEVERAL)
   return picture.draw(title, [Panel('', svg)], colours, notes=notes)

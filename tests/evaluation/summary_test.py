@@ -20,9 +20,15 @@ def test_three_unequal_clients_by_hand():
   assert got['mean'] == pytest.approx(60)
   assert got['std'] == pytest.approx(math.sqrt(2600 / 3))
   assert got['pooled'] == pytest.approx(100 * 37 / 112)
-  assert got['worst_decile'] == pytest.approx(30)  # ceil(0.3) = 1 client
-  assert worst_decile(np.arange(11)[::-1]) == 0.5  # ceil(1.1) = 2 clients
+  assert math.isnan(got['worst_decile'])  # two clients have few tests
   assert (got['num_clients'], got['num_left_out']) == (3, 0)
+
+
+def test_worst_tenth_of_enough_tests():
+  got = summarise(make_scores([25, 60, 0], [50, 100, 0]))
+  assert got['worst_decile'] == 50  # ceil(0.2) = 1 client; one has no tests
+  assert worst_decile(np.arange(11.0)[::-1], 50) == 0.5  # ceil(1.1) = 2
+  assert math.isnan(summarise(make_scores([25, 60], [49, 100]))['worst_decile'])
 
 
 def test_other_measures_by_hand():

@@ -5,13 +5,14 @@ import json
 import re
 
 import numpy as np
+import page_runs
 import pytest
 from page_runs import CORRECT, make_run
 from run_directories import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.report import page
+from fedjax_pfl.report import overview, page
 from fedjax_pfl.report.page.sortable_cells import Cell, Column, table_of
 from fedjax_pfl.runs import run_dir
 
@@ -113,7 +114,7 @@ def test_the_page_has_all_sections_and_needs_nothing_else(two):
     for words in expected:
       assert words in text or any(words in row for row in rows(text)), words
   assert '<title>Personalisation on digits</title>' in two
-  assert f'FedAvg and FedBABU end highest: 67.5{SPACE}%' in two
+  assert 'over clients. One seed names no winner.' in two
   assert not re.search(r'https?:|//\w|url\(|@import', two)
   assert re.findall(r'(?:src|href)="?([^">]*)', two) == ['data:,']
   assert "default-src 'none'" in two
@@ -131,15 +132,53 @@ def test_the_best_of_a_column_is_bold_as_it_is_printed():
 # ---- runs of other kinds
 
 
-def test_the_lead_names_who_is_first(tmp_path, runs):
-  less = {**CORRECT, 'finetuned': [8] * 4}
-  last = make_run(tmp_path / 'less', 'fedper', views=less)
-  for paths, words in (
-    ([*runs[:2], last], 'FedAvg and FedBABU end highest: 67.5'),
-    ([runs[0], last], 'clients, 27.5 points above FedPer.'),
+def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
+  """With each seed FedPer is below FedAvg; FedRep is below it or above."""
+  behind = {'fedavg': (0, 0, 0), 'fedper': (2, 2, 3), 'fedrep': (2, 0, -1)}
+  every = [
+    make_run(
+      tmp_path / f'{name}{seed}',
+      name,
+      views={**CORRECT, 'finetuned': np.arange(10, 18, 2) - less},
+      seed=seed,
+    )
+    for name, seeds in behind.items()
+    for seed, less in enumerate(seeds)
+  ]
+  for given, words in (
     (runs[:1], f'FedAvg: 25.0{SPACE}% on average over clients before'),
+    ([every[0], every[3]], f'FedPer 55.0{SPACE}% to FedAvg 65.0{SPACE}% on av'),
+    (
+      every[:6],
+      'clients, 11.7 points above FedPer (95 % interval 4.5 to 18.8)',
+    ),
+    (every, f'distinguishable: FedAvg 65.0{SPACE}% and FedRep 63.3{SPACE}%.'),
   ):
-    assert words in page.render(paths)
+    assert words in page.render(given)
+  summary = sections(page.render(every))['Summary']
+  assert re.findall(r' best"[^>]*>([\d.]+)', summary) == ['65.00', '63.33']
+  assert 'Holm decides over all rows' in summary
+  assert '4.50 to 18.84' in summary and 'not distinguishable<' in summary
+  text = overview.as_table(every)
+  assert '11.7  ' in text and '1.7, not distinguishable  ' in text
+  assert overview.as_table([every[0], every[3]]).endswith('names no winner.')
+
+
+@pytest.mark.parametrize('earlier', [{}, {'worst_decile': 30.0}])
+def test_a_worst_tenth_of_few_tests_is_not_shown(
+  tmp_path, monkeypatch, earlier
+):
+  """Not either where an earlier version wrote it."""
+  summarise = page_runs.summarise
+  monkeypatch.setattr(
+    page_runs, 'summarise', lambda scores: summarise(scores) | earlier
+  )
+  views = {'initial': [3, 4]}
+  path = make_run(tmp_path / 'a', tests=9, views=views, classes=None)
+  text = page.render([path])
+  assert 'No worst tenth: a client has fewer than 50 tests' in text
+  assert 'Worst tenth' not in text and 'and worst tenth' not in text
+  assert 'worst tenth' not in overview.as_table([path])
 
 
 def test_a_run_of_an_earlier_version(tmp_path):

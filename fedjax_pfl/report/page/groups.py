@@ -123,6 +123,12 @@ class Group(NamedTuple):
     return zip(self.runs, each, strict=True)
 
 
+def has_worst_tenth(groups: Sequence[Group]) -> bool:
+  """Return whether any has one: a client of few tests leaves none."""
+  found = [group.numbers(group.after, 'worst_decile') for group in groups]
+  return bool(np.isfinite(np.concatenate(found)).any())
+
+
 def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
   """Return the runs in groups, in the order in which they were given."""
   found = collections.defaultdict(list)

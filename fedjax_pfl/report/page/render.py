@@ -6,7 +6,6 @@ forbids the page to use the network.
 """
 
 import json
-import math
 import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +15,13 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page import sections, sweep_section, tables
-from fedjax_pfl.report.page.groups import Group, common_settings, make_groups
+from fedjax_pfl.report.page import sections, standing, sweep_section, tables
+from fedjax_pfl.report.page.groups import (
+  Group,
+  common_settings,
+  has_worst_tenth,
+  make_groups,
+)
 from fedjax_pfl.report.styles import style_of
 
 # {run directory: published numbers of its views}
@@ -81,10 +85,11 @@ def render(
   shown = [make_section(groups) for make_section in sections.IN_ORDER]
   return load_template('page.html.jinja').render(
     title=f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
-    lead=sweep_section.lead(sweep) if is_chosen else _lead(groups),
+    lead=sweep_section.lead(sweep) if is_chosen else standing.lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={group.css: style_of(group.first.method) for group in groups},
+    has_worst=has_worst_tenth(groups),
     summary=tables.summary(groups, printed),
     choices=tables.choices(groups),
     unseen=tables.unseen_clients(groups),
@@ -121,30 +126,6 @@ def dataset_in_words(name: str) -> str:
   """Return the name of a data set as papers write it, without a digest."""
   name = name.rpartition(' (')[0] or name
   return DATASETS.get(name, name)
-
-
-def _lead(groups: Sequence[Group]) -> str:
-  """Return the line with the highest accuracy, and its lead."""
-  means = [(group.mean(group.after, 'mean'), group) for group in groups]
-  means = [entry for entry in means if math.isfinite(entry[0])]
-  if not means:
-    return 'No client has an accuracy.'
-  means.sort(key=lambda entry: -entry[0])
-  (best, first), *others = means
-  score = f'{best:.1f}\u00a0% on average over clients'
-  # Less would be '0.0 points above'.
-  equal = [one.label for mean, one in means if best - mean < 0.05]
-  if len(equal) > 1:
-    return f'{", ".join(equal[:-1])} and {equal[-1]} end highest: {score}.'
-  if others:
-    ahead = f'{best - others[0][0]:.1f} points above {others[0][1].label}'
-    return f'{first.label} ends highest: {score}, {ahead}.'
-  if first.before is None:
-    return f'{first.label}: {score}.'
-  return (
-    f'{first.label}: {first.mean(first.before, "mean"):.1f}\u00a0% on average '
-    f'over clients before personalisation, {best:.1f}\u00a0% after it.'
-  )
 
 
 def _facts(

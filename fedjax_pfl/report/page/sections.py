@@ -9,10 +9,13 @@ import numpy as np
 from fedjax_pfl.report.charts import lines, rows
 from fedjax_pfl.report.charts.partition import AREA, partition
 from fedjax_pfl.report.charts.svg import Panel, Section
-from fedjax_pfl.report.page.groups import Group, views_in_words
+from fedjax_pfl.report.page.groups import (
+  Group,
+  has_worst_tenth,
+  views_in_words,
+)
 
 MEAN = 'mean accuracy of the clients, %'
-MEASURES = {'mean': 'mean', 'worst tenth': 'worst_decile'}
 SERVER = 'global/accuracy'  # in the metrics
 ACCURACY = '/accuracy'  # after a view, in the metrics
 FINETUNED = re.compile(r'finetuned_(\d+)')
@@ -162,19 +165,22 @@ def _stops(group: Group) -> dict[int, str]:
 
 
 def spread(groups: Sequence[Group]) -> Section:
-  """Return the accuracies of all clients, their mean and worst decile."""
-  levels = []
+  """Return the accuracies of all clients, their mean and worst tenth."""
+  levels, measures, title = [], {'mean': 'mean'}, 'Mean'
+  if has_worst_tenth(groups):
+    title = 'Mean and worst tenth'
+    measures['worst tenth'] = 'worst_decile'
   for group in groups:
     pairs = [
       (word, group.mean(group.before, name), group.mean(group.after, name))
-      for word, name in MEASURES.items()
+      for word, name in measures.items()
     ]
     levels.append((group.label, group.css, pairs))
   every = rows.plot_clients([group.change for group in groups])
   two = rows.plot_levels(levels)
   panels = [
     Panel('Every client', every, rows.MEANING),
-    Panel('Mean and worst tenth', two, 'Hollow: before. Filled: after.'),
+    Panel(title, two, 'Hollow: before. Filled: after.'),
   ]
   words = f'The views compared: {views_in_words(groups)}.'
   return Section('Before and after personalisation', words, panels)

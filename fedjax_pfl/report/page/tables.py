@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from fedjax_pfl.evaluation.summary import MIN_TESTS
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import KINDS, either
-from fedjax_pfl.report.page.groups import Group, Views, common_settings
+from fedjax_pfl.report.page.groups import (
+  Group,
+  Views,
+  common_settings,
+  has_worst_tenth,
+)
 from fedjax_pfl.report.page.sortable_cells import (
   METHOD,
   NONE,
@@ -24,24 +30,33 @@ from fedjax_pfl.report.page.sortable_cells import (
   table_of,
   word,
 )
+from fedjax_pfl.report.page.standing import ONE_SEED, Place, ranked
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
 MEASURED = {
-  'mean': Column('Mean', best='max'),
+  'mean': Column('Mean'),
   'std': Column('Std'),
-  'worst_decile': Column('Worst tenth', best='max'),
-  'pooled': Column('Pooled', best='max'),
-  'top5': Column('Top 5', best='max'),
-  'loss': Column('Loss', best='min'),
-  'bits_per_token': Column('Bits', 'per token', best='min'),
-  'perplexity': Column('Perplexity', 'per token', best='min'),
-  'ece': Column('ECE', best='min', digits=3),
-  'mce': Column('MCE', best='min', digits=3),
+  'worst_decile': Column('Worst tenth'),
+  'pooled': Column('Pooled'),
+  'top5': Column('Top 5'),
+  'loss': Column('Loss'),
+  'bits_per_token': Column('Bits', 'per token'),
+  'perplexity': Column('Perplexity', 'per token'),
+  'ece': Column('ECE', digits=3),
+  'mce': Column('MCE', digits=3),
   'num_clients': Column('Clients', digits=0),
 }
 MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
+BEHIND = (
+  'Bold: the highest, and what is not distinguishable from it. Behind it: the '
+  '95 % interval over paired seeds; Holm decides over all rows.'
+)
+FEW_TESTS = (
+  f'No worst tenth: a client has fewer than {MIN_TESTS} tests, of which chance '
+  'makes the lowest.'
+)
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
 
 
@@ -55,24 +70,46 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   lasts = {either(group.after) for group in groups}
   first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
+  places, has_worst = ranked(groups), has_worst_tenth(groups)
+  is_decided = any(place.is_decided for place in places)
+  behind = {place.group.label: place for place in places}
   rows = []
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
     gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
-    worst = mean(group.numbers(after, 'worst_decile'))
     row = {METHOD: group_cell(group)}
     for name, view, head in (('Before', before, first), ('After', after, last)):
       cell = _accuracy(group, view, known, name_view=not head)
-      row[Column(name, head, best='max')] = cell
+      row[Column(name, head)] = cell
+    if is_decided:
+      place = behind.get(group.label)
+      column = list(row)[-1]
+      row[column] = row[column]._replace(is_best=bool(place and place.is_open))
+      row[Column('Behind', 'the highest, points')] = _behind(place)
     row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
-    row[Column('Worst tenth', 'after', best='max')] = worst
-    row[Column('Lost', 'of the clients', best='min', digits=0)] = _lost(group)
+    if has_worst:
+      worst = mean(group.numbers(after, 'worst_decile'))
+      row[Column('Worst tenth', 'after')] = worst
+    row[Column('Lost', 'of the clients')] = _lost(group)
     if has_server:
       found = [run.result.get('global') or {} for run in group.runs]
       accuracy = np.array([one.get('accuracy') for one in found], float)
-      row[Column('Server', 'whole test set', best='max')] = mean(accuracy)
+      row[Column('Server', 'whole test set')] = mean(accuracy)
     rows.append(row)
-  return table_of('Summary', rows, _notes(groups, printed))
+  notes = _notes(groups, printed)
+  if is_decided:
+    notes.insert(0, BEHIND)
+  return table_of('Summary', rows, notes if has_worst else [*notes, FEW_TESTS])
+
+
+def _behind(place: Place | None) -> Cell:
+  """Return the points below the highest, and the interval."""
+  if place is None or place.behind is None:
+    return Cell(NONE)
+  gap, below = place.behind, []
+  if gap.has_interval:
+    below = [f'{gap.low:.2f} to {gap.high:.2f}', place.words]
+  return number(gap.mean, '{:.2f}', tuple(filter(None, below)))
 
 
 def choices(groups: Sequence[Group]) -> Table | None:
@@ -88,8 +125,8 @@ def choices(groups: Sequence[Group]) -> Table | None:
     there = mean([one['validation_accuracy'] for one in chosen])
     round_and_view = Cell('; '.join(words), chosen[0]['round'])
     row = {METHOD: group_cell(group)}
-    row[Column('Last', best='max')] = last
-    row[Column('Validation', best='max')] = validation
+    row[Column('Last')] = last
+    row[Column('Validation')] = validation
     row[Column('Test best', 'no main number')] = best
     row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
     row[Column('On validation', 'examples')] = there
@@ -111,12 +148,12 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
     for head, part in parts.items():
       for way, view in (('before', group.before), ('after', group.after)):
         numbers = group.numbers(view, 'mean', part)
-        row[Column(head, way, best='max')] = mean(numbers)
+        row[Column(head, way)] = mean(numbers)
     old, new = (group.numbers(group.after, 'mean', p) for p in parts.values())
     row[Column('Difference', 'after, points')] = mean(new - old, '{:+.2f}')
     for head, part in parts.items():
       numbers = group.numbers(group.after, 'worst_decile', part)
-      row[Column('Worst tenth', head.lower(), best='max')] = mean(numbers)
+      row[Column('Worst tenth', head.lower())] = mean(numbers)
     number_of = group.numbers(group.after, 'num_clients', 'unseen')
     row[Column('Unseen', 'clients')] = mean(number_of, '{:,.0f}')
     rows.append(row)
@@ -213,7 +250,7 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   by_label = {group.label: group.runs for group in groups}
   notes = finished_runs.notes_on_choice(by_label)
   if all(len(runs) == 1 for runs in by_label.values()):
-    notes.append('One seed each: the spread over seeds is unknown.')
+    notes.append(f'{ONE_SEED} The spread over seeds is unknown.')
   left_out = collections.defaultdict(list)
   for label, runs in by_label.items():
     views = [view for run in runs for view in run.result['views'].values()]
