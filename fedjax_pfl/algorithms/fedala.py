@@ -20,10 +20,11 @@ round, and its first mixture is that of the view 'personal'.
 
 Differs from the paper: the weights a_i are 1 by default, n_i there; the bound
 on the epochs of a first mixture. Gradient steps on W_i are counted in neither
-`num_steps` nor simulated time. The s % are drawn anew for each mixture; in the
-public code they are a contiguous block of the client's examples, and batches
-are as stored, without a smaller last one. That code mixes for absent clients as
-well, and counts tensors instead of layers (`layer_idx`).
+`num_steps` nor simulated time. `threshold` is the public code's; the paper has
+0.01. The s % are drawn anew for each mixture; in that code they are a
+contiguous block of the client's examples. Its batches are in stored order; a
+smaller last one is left out of local training, not of mixtures. That code mixes
+for absent clients as well, and counts tensors instead of layers (`layer_idx`).
 """
 
 from typing import NamedTuple

@@ -23,7 +23,8 @@ nothing is sent.
 
 Differs from the paper: the weights a_i are 1 by default; momentum, where
 `train` has it, is that of all parts. In the authors' code clients that sit out
-keep the h and v of their last round; here all download them anew.
+keep the h and v of their last round; here all download them anew. It leaves out
+a smaller last batch.
 """
 
 from typing import NamedTuple

@@ -14,8 +14,10 @@ The gradient of the penalty is that of the last mu mean_b f_b in r_i.
 
 New client: m_i begins as 0 and learns for one round, of which nothing is sent.
 
-Differs from the paper: the weights a_i are 1 by default, and the momentum and
-the decay of `train` are those of m_i, too; the authors' code has neither.
+Differs from the paper: the weights a_i are 1 by default, and the momentum, the
+decay and the rates of `train` are those of m_i, too. The authors' code has
+neither momentum nor decay, and the rate of m_i is constant there; it leaves out
+a smaller last batch.
 """
 
 from typing import NamedTuple

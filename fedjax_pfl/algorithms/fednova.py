@@ -16,7 +16,8 @@ New client: it has the global model, and fine-tunes it as all others do.
 
 Differs from the paper: the weights a_i are 1 by default, where its p_i are by
 n_i; the proximal form is left out. The momentum of its server is
-`server_optimizer=sgd`.
+`server_optimizer=sgd` while the learning rate is constant: the authors' code
+divides what it adds to the momentum by the rate of the round.
 """
 
 from typing import NamedTuple

@@ -3,7 +3,7 @@
   h_i  <- SGD(h_i; data of i, body b)           i in the cohort S, head_epochs
   b_i  <- SGD_tau(b' -> L_i(b', h_i) + lam/F mean |f - c_y|^2), from b
   b    <- sum_i a_i b_i / sum_i a_i
-  c_k  <- mean of the features f of class k of all clients, after training
+  c_k  <- mean of the features f of class k in the cohort, after training
   h_i  <- sum_j x_ij h_j,  x_i = argmin_x x' (diag(v) + G_i) x  on the simplex
 
   (G_i)_jl = sum_k <m_ik - m_jk, m_ik - m_lk>,   m_ik = n_ik / n_i mean f of k

@@ -14,7 +14,8 @@ view `prototypes` the nearest c_k.
 protocol 'released': the authors' code. The pull is lam / F; c_ik is of the last
 epoch, of features in the forward passes of its steps, while w_i moves; c_k is
 the plain mean of the clients that have the class. All clients take part in
-every round. A client predicts by `prototypes` only classes that it has.
+every round. A client predicts by `prototypes` only classes that it has. That
+code leaves out a smaller last batch; here it counts.
 
 New client: w_0, trained near the means c_k for one round, of which nothing is
 sent.
