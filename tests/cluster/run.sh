@@ -8,6 +8,7 @@ set -u
 cd "$(dirname "$0")/../.."
 . tests/cluster/slurm.sh
 folder=${1:-$(mktemp -d)}
+[ -z "$(ls -A "$folder" 2> /dev/null)" ] || { echo "$folder is not empty" && exit 1; }
 export SCRATCH=$folder
 trap stop_slurm EXIT
 start_slurm "$folder/slurm" || exit 1
@@ -29,7 +30,7 @@ middle() {  # NAME: wait until it has trained a few rounds
   done
 }
 ended() {  # JOB: wait until it is in no queue
-  for _ in $(seq 600); do
+  for _ in $(seq 1200); do
     [ -z "$(squeue -h -j "$1" -t PD,R,CG,RQ 2> /dev/null)" ] && return
     sleep 1
   done
@@ -38,13 +39,24 @@ digest() {
   .venv/bin/python -c 'import json, sys
 print(json.load(open(sys.argv[1] + "/result.json"))["model"])' "$folder/runs/$1"
 }
-check() {  # NAME: its model is that of the unbroken run
+check() {  # NAME [UNBROKEN]: its model is that of the unbroken run
   stops=$(grep -c 'the same command continues' "$folder/$1.log")
-  if [ "$(digest "$1")" = "$(digest whole)" ]; then
-    echo "ok    $1, stopped with a checkpoint $stops times"
+  model=$(digest "$1")
+  if [ "$model" ] && [ "$model" = "$(digest "${2:-whole}")" ]; then
+    echo "ok    $1, stopped with a checkpoint $stops times, after $SECONDS s"
   else
     echo "FAIL  $1"
     tail -n 20 "$folder/$1.log"
+    failed=1
+  fi
+}
+count() {  # NUMBER NAME FILES...: there are as many, and all models differ
+  models=$(cat "${@:3}" | grep -o '"model": "[^"]*"' | sort -u | wc -l)
+  if [ "$models" = "$1" ]; then
+    echo "ok    $2, $models results, after $SECONDS s"
+  else
+    echo "FAIL  $2: $models results, not $1"
+    tail -n 20 "$folder/$2"*.log
     failed=1
   fi
 }
@@ -62,12 +74,18 @@ job=$(submit preempted '')
 middle preempted && srun -N2 -p urgent sleep 1
 ended "$job" && check preempted
 
-job=$(submit limit '' 's/--time=12:00:00/--time=2/; s/rounds=40/rounds=40 --config.local_epochs=8/')
-ended "$job" && check limit
+# A limit is whole minutes: more work, beside an unbroken run of it. Half of the
+# time is before SIGTERM, the other half lets a slow machine compile.
+longer='s/rounds=40/rounds=40 --config.local_epochs=16/'
+ended "$(submit long '' "$longer")" && check long long
+job=$(submit limit '' "s/--time=12:00:00/--time=3/; s/TERM@20/TERM@90/; $longer")
+ended "$job" && check limit long
 
 # Without requeue: the job fails, says so in a line, and is submitted again.
 job=$(submit killed --no-requeue)
-middle killed && pkill -9 -o -f "workdir=$folder/runs/killed" && ended "$job"
+middle killed  # one of its two tasks
+kill -9 "$(pgrep -n -f "^[^ ]*/python .*workdir=$folder/runs/killed")"
+ended "$job"
 tail -n 4 "$folder/killed.log"
 ended "$(submit killed '')" && check killed
 
@@ -75,18 +93,18 @@ job=$(submit cancelled '')
 middle cancelled && scancel "$job" && ended "$job"
 ended "$(submit cancelled '')" && check cancelled
 
-# An array of seeds, a task each; and two jobs that share a sweep.
+# An array of seeds, a task each; and two jobs that share a sweep: both have
+# the seed 3, which one of them trains.
+quick="--config=configs/digits.py:fedavg,quick"
 one="--wrap=.venv/bin/python experiments"
-array=$(sbatch --parsable --array=0-1 --output="$folder/array.log" \
-  "$one/main.py --config=configs/digits.py:fedavg,quick \
-  --config.seed=\$SLURM_ARRAY_TASK_ID --workdir=$folder/runs/seed\$SLURM_ARRAY_TASK_ID")
-ended "$array"
-sweep="$one/sweep.py --config=configs/digits.py:fedavg,quick \
-  --grid=learning_rate=0.01,0.02 --seeds=2 --runs=$folder/sweep"
-jobs=$(for _ in 1 2; do sbatch --parsable --output="$folder/sweep%j.log" "$sweep"; done)
+ended "$(sbatch --parsable --array=0-2 --output="$folder/array%a.log" \
+  "$one/main.py $quick --config.seed=\$SLURM_ARRAY_TASK_ID \
+  --workdir=$folder/runs/seed\$SLURM_ARRAY_TASK_ID")"
+count 3 array "$folder"/runs/seed*/result.json
+jobs=$(for seeds in 0:4 3:6; do
+  sbatch --parsable --output="$folder/sweep%j.log" \
+    "$one/sweep.py $quick --grid=learning_rate=0.02 --seeds=$seeds --runs=$folder/sweep"
+done)
 for job in $jobs; do ended "$job"; done
-for results in "runs/seed*" "sweep/*"; do
-  number=$(ls $folder/$results/result.json 2> /dev/null | wc -l)
-  echo "      $number results in $results"
-done
+count 6 sweep "$folder"/sweep/*/result.json
 exit $failed

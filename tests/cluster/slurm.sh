@@ -12,7 +12,8 @@ start_slurm() {
   [ -s /etc/munge/munge.key ] || mungekey --create
   chown munge "$1"/munge /etc/munge/munge.key
   mkdir -p /run/munge && chown munge /run/munge
-  pgrep -x munged > /dev/null || runuser -u munge -- munged
+  MUNGED=/run/munge/munged.pid
+  pgrep -x munged > /dev/null && MUNGED= || runuser -u munge -- munged
   cat > "$1"/slurm.conf << END
 ClusterName=pfl
 SlurmctldHost=$(hostname -s)(127.0.0.1)
@@ -56,8 +57,12 @@ END
 
 stop_slurm() {
   scancel --quiet --full --signal=KILL --state=RUNNING || true
-  for pid in "$SLURM_FOLDER"/{pfl0,pfl1,slurmctld}.pid; do
+  scancel --quiet --user=root || true
+  for _ in $(seq 30); do
+    [ -z "$(squeue -h 2> /dev/null)" ] && break
+    sleep 1
+  done
+  for pid in "$SLURM_FOLDER"/{pfl0,pfl1,slurmctld}.pid $MUNGED; do
     [ -f "$pid" ] && kill "$(cat "$pid")"
   done
-  pkill -x munged || true
 }
