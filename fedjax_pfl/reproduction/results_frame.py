@@ -83,8 +83,15 @@ def load_results(
       if per_client:
         numbers = _clients(one.clients, scores)
       else:
-        summary = one.result['views'].get(view, {})
-        numbers = _floats(_summary(summary) | _costs(one))
+        summary = dict(one.result['views'].get(view, {}))
+        ends = summary.pop('interval', None) or (None, None)
+        numbers = dict.fromkeys(SUMMARY) | summary
+        numbers |= dict(zip(('low', 'high'), ends, strict=True)) | _costs(one)
+        # None would make a column one of objects.
+        numbers = {
+          name: np.nan if one is None else float(one)
+          for name, one in numbers.items()
+        }
       rows.append({**setting, 'view': view, **numbers, **_origin(one)})
   if per_client:
     return pandas.concat(map(pandas.DataFrame, rows), ignore_index=True)
@@ -110,15 +117,15 @@ def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
       'finetune_trainable': fields['finetune.trainable'],
       'rounds': one.run.result['rounds'],
       'seed': one.run.settings.seed,
-      **{RENAMED.get(name, name): _hashable(fields[name]) for name in varied},
+      **{
+        RENAMED.get(name, name): value
+        if isinstance(value, str | int | float)
+        else str(value)
+        for name, value in ((name, fields[name]) for name in varied)
+      },
     }
     for one, fields in zip(evaluations, flat, strict=True)
   ]
-
-
-def _hashable(value: Any) -> Any:
-  """Return a value of a config as one of a column to group by."""
-  return value if isinstance(value, str | int | float) else str(value)
 
 
 def _origin(one: StoredEvaluation) -> dict[str, str]:
@@ -164,16 +171,3 @@ def _costs(one: StoredEvaluation) -> dict[str, float | None]:
     values = [line[name] for line in metrics if line.get(name) is not None]
     costs[name] = reduce(values) if values else None
   return costs
-
-
-def _summary(summary: dict[str, Any]) -> dict[str, Any]:
-  low, high = summary.get('interval') or (None, None)
-  own = {name: one for name, one in summary.items() if name != 'interval'}
-  return {**dict.fromkeys(SUMMARY), **own, 'low': low, 'high': high}
-
-
-def _floats(numbers: dict[str, Any]) -> dict[str, float]:
-  """Return NaN for None, which would make a column one of objects."""
-  return {
-    name: np.nan if one is None else float(one) for name, one in numbers.items()
-  }

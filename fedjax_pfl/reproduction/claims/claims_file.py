@@ -26,23 +26,28 @@ it is above 0. `table` and `where` are fields of the claim or of a comparison;
   unlike                why the published views are not like with like
   above_like, below_like   with `unlike`, views that are; without them no run
                         stored such views
+
+A mistake is a sentence that begins with the file and the number of the entry.
 """
 
 import itertools
 import pathlib
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.reproduction.cells import Cell, Reading, filter_cells, values_of
-from fedjax_pfl.reproduction.toml_entries import (
-  LoadTable,
-  check_fields,
-  make_each,
-  read_toml,
-  wrong,
+from fedjax_pfl.reproduction.cells import (
+  Cell,
+  Reading,
+  Table,
+  filter_cells,
+  values_of,
 )
 
+LoadTable = Callable[[str], Table]
+Made = TypeVar('Made')
 # Rows of the papers' tables that are not names of methods.
 VARIANTS = {
   'superfed_mm': 'SuPerFed-MM',
@@ -173,3 +178,59 @@ def _term(
     printed = cell.published._replace(mean=None)
     cell = cell._replace(published=printed, reading=Reading(view))
   return Term(sign, cell, table.name, where)
+
+
+# ---- The entries of the file -------------------------------------------------
+
+
+def read_toml(path: pathlib.Path) -> dict[str, Any]:
+  try:
+    return tomllib.loads(path.read_bytes().decode())
+  except OSError as error:
+    got = f'no file ({error.strerror})'.lower()
+  except ValueError as error:  # of TOML, or of UTF-8
+    got = str(error)
+  raise wrong(str(path), got, 'a file in TOML')
+
+
+def make_each(
+  place: str, name: str, listed: Any, make: Callable[..., Made], *given: Any
+) -> list[Made]:
+  """Return make(entry, *given) of each entry; its errors say of which."""
+  if not isinstance(listed, list) or not listed:
+    raise wrong(place or name, listed, f'one or more [[{name}]]')
+  made = []
+  for number, entry in enumerate(listed, start=1):
+    try:
+      made.append(make(entry, *given))
+    except BadInput as error:
+      where = ', '.join(filter(None, (place, f'[[{name}]] {number}')))
+      raise BadInput(f'{where}: {error}') from error
+  return made
+
+
+def check_fields(
+  given: Any, required: Sequence[str], optional: Sequence[str] = ()
+) -> None:
+  """Refuse an entry with other fields, without one, or with a wrong value."""
+  names = [*required, *optional]
+  if not isinstance(given, dict):
+    raise wrong('entry', given, 'fields and their values', names)
+  for name in given.keys() - {*names}:
+    raise wrong('field', name, 'a field of an entry', names)
+  for name in names:
+    value, expected = given.get(name), 'a text'
+    is_valid = isinstance(value, str) and bool(value.strip())
+    if name == 'comparisons':  # the one field that is no text
+      is_valid, expected = bool(value), 'one or more [[claims.comparisons]]'
+    if name in given and not is_valid:
+      raise wrong(name, value, expected)
+    if name not in given and name in required:
+      raise wrong('field', f'no {name}', expected, names)
+
+
+def wrong(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
+  cause = 'a typing error, or a file of another version'
+  return bad_input(
+    name, got=got, expected=expected, choices=choices, cause=cause
+  )

@@ -19,10 +19,9 @@ from fedjax_pfl.report.figure_file import format_number, save
 from fedjax_pfl.report.styles import style_of
 from fedjax_pfl.reproduction import summary_rows
 from fedjax_pfl.reproduction.claims import claims_page
-from fedjax_pfl.reproduction.claims.claims_file import load_claims
+from fedjax_pfl.reproduction.claims.claims_file import LoadTable, load_claims
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict, judge_all
 from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.toml_entries import LoadTable
 
 PAGES = {'README.md': claims_page.brief, 'docs/results.md': claims_page.whole}
 IMAGES = 'docs/images'
