@@ -83,8 +83,10 @@ ended "$job" && check limit long
 
 # Without requeue: the job fails, says so in a line, and is submitted again.
 job=$(submit killed --no-requeue)
-middle killed  # one of its two tasks
-kill -9 "$(pgrep -n -f "^[^ ]*/python .*workdir=$folder/runs/killed")"
+middle killed  # the second of its two tasks
+for pid in $(pgrep -f "^[^ ]*/python .*workdir=$folder/runs/killed"); do
+  grep -qz '^SLURM_PROCID=1' "/proc/$pid/environ" && kill -9 "$pid"
+done
 ended "$job"
 tail -n 4 "$folder/killed.log"
 ended "$(submit killed '')" && check killed
