@@ -134,7 +134,7 @@ def test_the_best_of_a_column_is_bold_as_it_is_printed():
 
 def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
   """With each seed FedPer is below FedAvg; FedRep is below it or above."""
-  behind = {'fedavg': (0, 0, 0), 'fedper': (2, 2, 3), 'fedrep': (2, 0, -1)}
+  behind = {'fedavg': (0, 0, 0), 'fedper': (4, 4, 5), 'fedrep': (2, 0, -1)}
   every = [
     make_run(
       tmp_path / f'{name}{seed}',
@@ -147,20 +147,20 @@ def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
   ]
   for given, words in (
     (runs[:1], f'FedAvg: 25.0{SPACE}% on average over clients before'),
-    ([every[0], every[3]], f'FedPer 55.0{SPACE}% to FedAvg 65.0{SPACE}% on av'),
+    ([every[0], every[3]], f'FedPer 45.0{SPACE}% to FedAvg 65.0{SPACE}% on av'),
     (
       every[:6],
-      'clients, 11.7 points above FedPer (95 % interval 4.5 to 18.8)',
+      'clients, 21.7 points above FedPer (95 % interval 14.5 to 28.8)',
     ),
     (every, f'distinguishable: FedAvg 65.0{SPACE}% and FedRep 63.3{SPACE}%.'),
   ):
     assert words in page.render(given)
   summary = sections(page.render(every))['Summary']
   assert re.findall(r' best"[^>]*>([\d.]+)', summary) == ['65.00', '63.33']
-  assert 'Holm decides over all rows' in summary
-  assert '4.50 to 18.84' in summary and 'not distinguishable<' in summary
+  assert 'Holm decides over all pairs' in summary
+  assert '14.50 to 28.84' in summary and 'not distinguishable<' in summary
   text = overview.as_table(every)
-  assert '11.7  ' in text and '1.7, not distinguishable  ' in text
+  assert '21.7  ' in text and '1.7, not distinguishable  ' in text
   assert overview.as_table([every[0], every[3]]).endswith('names no winner.')
 
 

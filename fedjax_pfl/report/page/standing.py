@@ -2,7 +2,7 @@
 
 A difference is that of the means over clients of each seed that both have on
 the same data, by Student's paired t with an error not below that of the
-clients; Holm's p over all comparisons with the best decides. With one seed
+clients; Holm's p over all pairs decides, as on the leaderboard. With one seed
 nothing is decided: `evaluation/differences.py`.
 """
 
@@ -24,6 +24,7 @@ from fedjax_pfl.report.page.groups import Group
 OPEN = 'not distinguishable'
 ONE_SEED = 'One seed names no winner.'
 MOST = 4  # names in the lead
+Clients = dict[tuple, np.ndarray]  # by seed and data, the accuracies [K]
 
 
 class Place(NamedTuple):
@@ -47,11 +48,16 @@ class Place(NamedTuple):
 
 def ranked(groups: Sequence[Group]) -> list[Place]:
   """Return the groups with a finite mean, the best first."""
-  means = [(group.mean(group.after, 'mean'), group) for group in groups]
-  means = [pair for pair in means if math.isfinite(pair[0])]
-  means.sort(key=lambda pair: -pair[0])
-  gaps = [_difference(means[0], pair) for pair in means[1:]]
-  rows = zip(means, [None, *gaps], [1.0, *holm(gaps)], strict=False)
+  known = [(group.mean(group.after, 'mean'), group) for group in groups]
+  known = [one for one in known if math.isfinite(one[0])]
+  known.sort(key=lambda one: -one[0])
+  clients = {group.label: _accuracies(group) for _, group in known}
+  gaps = [
+    _difference(clients[one.label], clients[other.label], mean - less)
+    for (mean, one), (less, other) in itertools.combinations(known, 2)
+  ]
+  # The first pairs are those of the best.
+  rows = zip(known, [None, *gaps], [1.0, *holm(gaps)], strict=False)
   return [Place(group, mean, gap, p >= LEVEL) for (mean, group), gap, p in rows]
 
 
@@ -82,39 +88,35 @@ def lead(groups: Sequence[Group]) -> str:
 
 
 def _alone(place: Place) -> str:
-  group, after = place.group, f'{place.mean:.1f}\u00a0%'
+  group, where = place.group, 'on average over clients'
   if group.before is None:
-    return f'{group.label}: {after} on average over clients.'
-  return (
-    f'{group.label}: {group.mean(group.before, "mean"):.1f}\u00a0% on average '
-    f'over clients before personalisation, {after} after it.'
-  )
+    return f'{group.label}: {place.mean:.1f}\u00a0% {where}.'
+  before = f'{group.mean(group.before, "mean"):.1f}\u00a0% {where}'
+  after = f'{place.mean:.1f}\u00a0% after it'
+  return f'{group.label}: {before} before personalisation, {after}.'
 
 
 def _named(place: Place) -> str:
   return f'{place.group.label} {place.mean:.1f}\u00a0%'
 
 
-def _difference(best: tuple, other: tuple) -> Difference:
-  """Return the first (mean, group) minus the second; two seeds: an interval."""
-  ours, theirs = _accuracies(best[1]), _accuracies(other[1])
-  gaps = [
-    ours[key] - theirs[key]
-    for key in ours
-    if key in theirs and len(ours[key]) == len(theirs[key])
-  ]
-  if len(gaps) < 2:
-    return Difference(best[0] - other[0])
+def _difference(ours: Clients, theirs: Clients, mean: float) -> Difference:
+  """Return the difference; with two shared seeds or more, an interval."""
+  shared = [key for key in ours if key in theirs]
+  if len(shared) < 2:
+    return Difference(mean)
+  gaps = [ours[key] - theirs[key] for key in shared]
   rows = itertools.zip_longest(*gaps, fillvalue=math.nan)
   return over_paired_clients(np.array([*rows]).T)
 
 
-def _accuracies(group: Group) -> dict[tuple, np.ndarray]:
-  """Return {(seed, its data): of every client}."""
-  return {
+def _accuracies(group: Group) -> Clients:
+  found = {}
+  for run, view in zip(group.runs, group.after, strict=True):
     # The data without the model that a run began with.
-    (run.seed, str(run.record.get('data')).partition('+')[0]): run.accuracy(
-      view
+    data, own = (
+      str(run.record.get('data')).partition('+')[0],
+      run.accuracy(view),
     )
-    for run, view in zip(group.runs, group.after, strict=True)
-  }
+    found[run.seed, data, len(own)] = own
+  return found
