@@ -1,15 +1,11 @@
 """Compile a config for an accelerator that is not there; print what it takes:
 
-  python experiments/compile_for.py --platform=tpu \\
+  python experiments/compile_for.py --device=h100 \\
       --config=configs/fedbabu_cifar10.py
-  python experiments/compile_for.py --platform=cuda --topology=h100:8 \\
-      --devices=4 --config=configs/digits.py:fedbabu,quick
 
-Every round, beginning of a stage and the last evaluation is compiled in full:
-minutes for a large model. No data set is needed, and nothing is run: these are
-the compiler's numbers, not measurements. The packages that
-compile are those of `make accelerators`. Status 1 if a program does not compile
-or fit.
+The round of each stage and the last evaluation are compiled in full: minutes
+for a large model. Neither a data set nor a device is needed, but the packages
+of `make accelerators`. Status 1 if a program does not compile or fit.
 """
 
 import os
@@ -19,43 +15,47 @@ import commandline
 from absl import flags
 
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
-PLATFORM = flags.DEFINE_string('platform', 'cuda', 'tpu or cuda')
-TOPOLOGY = flags.DEFINE_string(
-  'topology', '', 'devices, e.g. v5e:2x2 or h100:8; those two if not given'
-)
-DEVICES = flags.DEFINE_integer('devices', 1, 'devices that share a round', 1)
+DEVICE = flags.DEFINE_string('device', 'h100', 'h100, v5e, v4, v5p or v6e')
+NOTE = """
+The compiler's numbers, not measurements; memory in MiB. Kernels, GFLOP and MB
+of a program count each of its loops once; there are no GFLOP and MB of a GPU.
+"""
+# Tiles of Triton that are not tuned can exceed the shared memory.
+UNTUNED = '--xla_gpu_enable_triton_gemm=false'
+ENVIRON = {
+  'JAX_PLATFORMS': 'cpu',  # what there is may be another device
+  'TPU_SKIP_MDS_QUERY': '1',  # no search for a metadata server
+  'ALLOW_MULTIPLE_LIBTPU_LOAD': '1',  # no device: nothing to lock
+  # Else it logs on every start that there is no host with a TPU.
+  'TPU_ACCELERATOR_TYPE': 'v5litepod-4',
+  **{'TPU_WORKER_HOSTNAMES': 'localhost', 'TPU_WORKER_ID': '0'},
+}
 
 
 def main(overrides):
-  prepare_environment(PLATFORM.value)  # before jax is imported
-  from experiments.accelerators import compilation, targets
+  os.environ.update(ENVIRON)  # before jax is imported
+  if DEVICE.value == 'h100':
+    os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {UNTUNED}'
+  import jax
 
-  where = targets.make_where(PLATFORM.value, TOPOLOGY.value, DEVICES.value)
+  from experiments.accelerators import compilation, programs, targets
+  from fedjax_pfl.core.target import compiling_for
+  from fedjax_pfl.report.text_table import align
+
+  device = targets.find_device(DEVICE.value)
   config = commandline.read_settings(CONFIG.value, overrides)
-  plan, records = compilation.plan_for(where, config), []
-  for program, lowered in compilation.lowered_programs(where, plan):
-    commandline.log_progress(f'Compiling {program.kind} of {program.stage}')
-    records.append(compilation.compile_program(program, lowered, where.device))
-  print(*compilation.lines(where, CONFIG.value, plan, records), sep='\n')
-  if any(one['error'] for one in records):
-    sys.exit(1)
-
-
-def prepare_environment(platform):
-  """Set the variables that jax and XLA read once, when they are imported."""
-  os.environ['JAX_PLATFORMS'] = 'cpu'  # what there is may be another device
-  if platform == 'tpu':
-    os.environ['TPU_SKIP_MDS_QUERY'] = '1'  # no search for a metadata server
-    os.environ['ALLOW_MULTIPLE_LIBTPU_LOAD'] = '1'  # no device: nothing to lock
-    # Else it logs on every start that there is no host with a TPU.
-    os.environ.setdefault('TPU_ACCELERATOR_TYPE', 'v5litepod-4')
-    os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
-    os.environ.setdefault('TPU_WORKER_ID', '0')
-  elif platform == 'cuda':
-    # Without a device nothing can be tuned; Triton's untuned tiles can exceed
-    # the shared memory.
-    given = os.environ.get('XLA_FLAGS', '')
-    os.environ['XLA_FLAGS'] = f'{given} --xla_gpu_enable_triton_gemm=false'
+  rows, errors = [compilation.HEADS], []
+  with compiling_for(device.kind, device.memory):
+    plan, place = programs.make_plan(config), targets.describe(DEVICE.value)
+    for program in programs.make_programs(plan, place):
+      commandline.log_progress(f'Compiling {program.name}')
+      lowered = jax.jit(program.function).lower(*program.arguments.values())
+      cells, error = compilation.compile_program(program, lowered, device)
+      rows.append(tuple(cells.values()))
+      errors += [f'{program.name}: {error}'] if error else []
+  print(f'{CONFIG.value} on {device.name}; jax {jax.__version__}')
+  print(plan.dataset.note, align(rows), *errors, NOTE, sep='\n')
+  sys.exit(bool(errors))
 
 
 if __name__ == '__main__':

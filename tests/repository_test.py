@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from experiments.accelerators.targets import PLATFORMS
+from experiments.accelerators.targets import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 
@@ -23,7 +23,7 @@ def test_compilers_of_cuda_are_those_of_the_pinned_jax():
   compilers = re.search(r'^COMPILERS := (.+\\\n.+)$', read('Makefile'), re.M)[1]
   pinned = dict(word.split('==') for word in compilers.split() if '==' in word)
   assert pinned['jax-cuda13-pjrt'] == pinned['jax-cuda13-plugin'] == jax
-  names = {name for one in PLATFORMS.values() for name in one['packages']}
+  names = {name for one in PACKAGES.values() for name in one.split()}
   assert {*pinned} == names
 
 

@@ -1,29 +1,26 @@
-"""compile_for.py: what it refuses, what fits, a small round of a platform."""
+"""compile_for.py: what it refuses, what fits, a small round of a device."""
 
 import jax
 import pytest
 from helpers import refused
 from user_commands import run
 
-from configs import common
 from experiments.accelerators import compilation, targets
-from experiments.accelerators.programs import Program, make_plan
+from experiments.accelerators.programs import Program
 
+CHIP = targets.Device('gpu', '1x1x1', 'small', 2**20)
 DIGITS = 'configs/digits.py:fedbabu,quick'
+PROGRAM = Program('fedbabu round', None, {}, 2)
 
 
-def skip_without(platform):
-  if missing := targets.missing_packages(platform):
+@pytest.mark.parametrize('device', ['h100', 'v5e'])
+def test_a_small_round(device):
+  if missing := targets.missing_packages(device):
     pytest.skip(f'without {", ".join(missing)}: make accelerators has them')
-
-
-@pytest.mark.parametrize('platform', targets.PLATFORMS)
-def test_a_small_round(platform):
-  skip_without(platform)
   shown = []
   for chunk in (1, 2):
     flags = f'--config={DIGITS}', f'--config.clients_per_chunk={chunk}'
-    done = run('compile_for', f'--platform={platform}', *flags)
+    done = run('compile_for', f'--device={device}', *flags)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = done.stdout.splitlines()
     shown += [one.split() for one in lines if one.startswith('fedbabu round')]
@@ -31,41 +28,66 @@ def test_a_small_round(platform):
   assert all('yes' in one for one in shown)
 
 
-def test_an_unknown_platform():
-  message = refused(targets.make_where, 'tpus', '', 1)
-  assert 'Choices: tpu, cuda (did you mean tpu?)' in message
+def test_an_unknown_device():
+  message = refused(targets.find_device, 'v5')
+  assert 'Choices: h100, v5e, v4, v5p, v6e' in message
 
 
 def test_missing_packages_name_the_command(monkeypatch):
-  monkeypatch.setitem(targets.PLATFORMS['tpu'], 'packages', ['no-such-package'])
-  message = refused(targets.make_where, 'tpu', '', 1)
-  assert 'tpu without no-such-package' in message
+  monkeypatch.setitem(targets.PACKAGES, 'tpu', 'no-such-package')
+  message = refused(targets.find_device, 'v5e')
+  assert 'v5e without no-such-package' in message
   assert 'make accelerators' in message
 
 
-def test_an_unknown_topology():
-  message = refused(lambda: targets.Where('cuda', 'h100:2x2x2').devices)
-  assert 'Choices: h100:8, h100:2x8' in message
+def test_kernels_memory_and_what_does_not_fit():
+  """Of a product, and a loop of sines whose fusion counts once."""
+
+  def function(x):
+    y = jax.lax.fori_loop(0, 9, lambda _, z: jax.numpy.sin(z) + z, x)
+    return x @ y
+
+  lowered = jax.jit(function).lower(jax.ShapeDtypeStruct((256, 256), 'float32'))
+  cells, error = compilation.compile_program(PROGRAM, lowered, CHIP)
+  assert (*cells,) == compilation.HEADS and cells['side by side'] == '2'
+  assert cells['arguments'] == cells['results'] == '0.2'
+  assert cells['fits'] == 'yes' and not error
+  assert 2 <= int(cells['kernels']) < 9
+  tight = CHIP._replace(memory=2**18)
+  cells, error = compilation.compile_program(PROGRAM, lowered, tight)
+  assert cells['fits'] == 'no' and error.startswith('needs 0.00 of 0.00 GiB')
 
 
-def test_a_program_that_does_not_fit():
-  sizes = {'arguments': 3, 'results': 2, 'shared': 1, 'temporary': 4}
-  memory = {name: gib * 2**30 for name, gib in sizes.items()}
-  device = targets.Device('small', 8 * 2**30)
-  assert compilation.too_large(device, memory) == ''
-  words = compilation.too_large(device._replace(memory=7 * 2**30), memory)
-  assert words.startswith('8.00 GiB, 4.00 of them arguments and results, do')
+HLO = """HloModule jit_f
+%fused_computation (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0)
+  ROOT %s = f32[8]{0} sine(%p)
+}
+%add (a: f32[], b: f32[]) -> f32[] {
+  ROOT %c = f32[] add(%a, %b)
+}
+%body (t: (s32[], f32[8])) -> (s32[], f32[8]) {
+  %t = (s32[], f32[8]{0}) parameter(0)
+  %fusion.1 = f32[8]{0} fusion(%x), kind=kLoop, calls=%fused_computation
+  %copy = f32[8]{0:T(8)S(1)} copy(%fusion.1)
+  ROOT %r = (s32[], f32[8]{0}, /*index=2*/f32[8]{0}) tuple(%i, %copy)
+}
+ENTRY %main.3 (x: f32[8]) -> f32[] {
+  %w = (s32[], f32[8]{0}) while(%t0), condition=%cond, body=%body
+  %custom-call.1 = (f32[8]{0}, s8[16]{0}) custom-call(%g), target="__cublas"
+  ROOT %reduce = f32[] reduce(%g, %zero), dimensions={0}, to_apply=%add
+}
+"""
 
 
-def test_an_error_of_the_compiler_is_a_part_of_the_record():
+def test_kernels_are_what_runs_outside_of_fusions():
+  assert compilation.count_kernels(HLO) == 4
+
+
+def test_an_error_of_the_compiler_is_shown():
   class Refusing:
     def compile(self):
       raise jax.errors.JaxRuntimeError('UNIMPLEMENTED: a sort of f8\n at 3')
 
-  plan = make_plan(common.load('digits:fedbabu', quick=True).to_dict())
-  program = Program('fedbabu', 'round', None, {})
-  where = targets.Where('tpu', 'v5e:2x2')
-  found = compilation.compile_program(program, Refusing(), where.device)
-  assert found['error'] == 'UNIMPLEMENTED: a sort of f8'
-  shown = compilation.lines(where, DIGITS, plan, [found])
-  assert f'fedbabu round: {found["error"]}' in [*shown]
+  cells, error = compilation.compile_program(PROGRAM, Refusing(), CHIP)
+  assert error == 'UNIMPLEMENTED: a sort of f8' and cells['fits'] == 'no'

@@ -13,7 +13,6 @@ import jax
 
 from configs import common
 from experiments.accelerators.programs import make_plan, make_programs
-from experiments.accelerators.targets import PLATFORMS
 from fedjax_pfl.core.target import compiling_for
 
 
@@ -21,12 +20,11 @@ def main(platform, *names):
   lowered = {}
   for name in names:
     config = common.load(name, quick=True).to_dict()
-    with compiling_for(PLATFORMS[platform]['kind']):
-      for program in make_programs(make_plan(config), jax.devices()[:1]):
+    with compiling_for({'cuda': 'gpu'}.get(platform, platform)):
+      for program in make_programs(make_plan(config), jax.devices()[0]):
         traced = jax.jit(program.function).trace(*program.arguments.values())
         text = traced.lower(lowering_platforms=(platform,)).as_text()
-        kind = f'{name} {program.stage} {program.kind}'
-        lowered[kind] = text.count('stablehlo.convolution')
+        lowered[f'{name} {program.name}'] = text.count('stablehlo.convolution')
   print(json.dumps(lowered))
 
 
