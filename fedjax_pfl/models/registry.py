@@ -46,15 +46,22 @@ MODELS = {
   ),
   'convnet3': Model('convnets.convnet3', 2**3),
   'convnet4': Model('convnets.convnet4', 2**4, on_gpu='gemm'),
-  'fedavg_cnn': Model('convnets.fedavg_cnn', 16, batch_independent=True),
+  'fedavg_cnn': Model(
+    'convnets.fedavg_cnn', 16, batch_independent=True, on_gpu='gemm'
+  ),
   'mobilenet': Model('mobilenet.MobileNet', on_gpu='lax'),
   'resnet10': Model('resnet.resnet10'),
   'resnet18': Model('resnet.resnet18'),
   'resnet50': Model('resnet.resnet50'),
   'resnet50_he': Model('resnet.resnet50_he'),
-  'simple_cnn': Model('convnets.SimpleCNN', 16, batch_independent=True),
+  'simple_cnn': Model(
+    'convnets.SimpleCNN', 16, batch_independent=True, on_gpu='gemm'
+  ),
   'superfed_cnn': Model(
-    'convnets.SuperFedCNN', sides=(28, 32, 64), batch_independent=True
+    'convnets.SuperFedCNN',
+    sides=(28, 32, 64),
+    batch_independent=True,
+    on_gpu='gemm',
   ),
   'vgg9': Model('convnets.VGG9', 8, batch_independent=True),
   'vit_tiny': Model('transformer.ViT', patch=4, batch_independent=True),

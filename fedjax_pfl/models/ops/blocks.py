@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.models.ops.passes import by_hand
 
@@ -21,13 +22,14 @@ def block_size(images: int, bytes_each: int, bytes_shared: int = 0) -> int:
   """Return how many images a block has: a divisor of their number.
 
   What all blocks read, such as a kernel, should be less than half of what a
-  block writes: each reads it again. A batch of two blocks is one.
+  block writes: each reads it again. A batch of two blocks is one. Not on an
+  accelerator: no cache holds a block there, and a loop launches more kernels.
 
   >>> block_size(50, 2**18), block_size(50, 2**18, 2**23), block_size(10, 2**18)
   (5, 50, 10)
   """
   fit = max(CACHE, 2 * bytes_shared) // bytes_each
-  if images <= 2 * fit:
+  if target() != 'cpu' or images <= 2 * fit:
     return images
   return max(n for n in range(1, max(fit, 1) + 1) if images % n == 0)
 

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.lax import PrecisionLike
 
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import (
   batch_norm,
@@ -172,12 +173,12 @@ def on_cpu(layer: Layer) -> Array:
       return _relu_pool(of, size)
     case Pool(
       Relu(Norm(Conv(x, kernel, 1, padding, False, precision)) as n), 2
-    ) if _are_patches_of_windows(x, kernel, padding):
+    ) if target() == 'cpu' and _are_patches_of_windows(x, kernel, padding):
       affine = n.scale, n.bias
       return _pooled(x, kernel, affine, n.mask, n.running, precision)
     case Relu(
       Norm(Conv(Relu(Norm() as first), kernel, stride, depthwise=True)) as n
-    ) if first.mask is n.mask:
+    ) if target() == 'cpu' and first.mask is n.mask:
       lines = (first.scale, first.bias), kernel, (n.scale, n.bias)
       running = first.running and (first.running, n.running)
       args = *lines, n.mask, running, stride

@@ -11,6 +11,7 @@ from helpers import normal
 from jax import lax
 from replaced import check
 
+from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.models.ops import blocks, layers
 from fedjax_pfl.models.ops.fuse import plan_of
 from fedjax_pfl.models.ops.replace_layers import replace_layers
@@ -67,6 +68,14 @@ def test_a_convolution(case, cache):
   assert plan_of(x, kernel, stride, pairs(padding)) == plan
   program = check(convolution(stride, padding), kernel, x)
   assert 'conv_general_dilated[' not in program
+
+
+def test_an_accelerator_has_no_blocks(monkeypatch):
+  monkeypatch.setattr(blocks, 'CACHE', 1)
+  args = normal(3, 3, 16, 18), normal(4, 12, 8, 16)  # as in no other test
+  with compiling_for('gpu'):
+    program = check(convolution(1, 1), *args)
+  assert 'scan[' not in program and 'while[' not in program
 
 
 # Images, kernel, padding, pooled pixels a side: the rest of lines is left out.
