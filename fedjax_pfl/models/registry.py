@@ -49,7 +49,7 @@ MODELS = {
   'fedavg_cnn': Model(
     'convnets.fedavg_cnn', 16, batch_independent=True, on_gpu='gemm'
   ),
-  'mobilenet': Model('mobilenet.MobileNet', on_gpu='lax'),
+  'mobilenet': Model('mobilenet.MobileNet', on_gpu='gemm'),
   'resnet10': Model('resnet.resnet10'),
   'resnet18': Model('resnet.resnet18'),
   'resnet50': Model('resnet.resnet50'),

@@ -106,7 +106,7 @@ def test_blocks_agree(module, stride, how):
   [
     ('convnet4', 'float32', 'gemm'),
     ('convnet4', 'tf32', 'fused'),
-    ('mobilenet', 'float32', 'lax'),
+    ('mobilenet', 'float32', 'gemm'),
     ('simple_cnn', 'float32', 'gemm'),
     ('resnet10', 'float32', 'fused'),
     ('vgg9', 'float32', 'fused'),

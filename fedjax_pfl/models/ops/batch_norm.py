@@ -18,7 +18,8 @@ With a skip, g is its gradient, too, and is written; without one, both passes
 compute the gate z > 0 from x again: on accelerators behind a barrier, so that
 XLA does not write the gate to memory (MobileNet on an H100: 27.0 instead of
 25.2 MB an image). On a GPU the gate is a factor for the same reason, and both
-sums are one reduction, which has fewer kernels. On a CPU sums add up some
+sums are one reduction, first over each image: of fewer than some 10,000 pixels
+XLA wrote what it sums (25.1 instead of 23.5 MB). On a CPU sums add up some
 images where they are read, the rest as XLA's sum over rows: a sum of products
 it takes for a matrix product, under a client axis 50 times as slow.
 """
@@ -315,7 +316,8 @@ def _both_sums(g, h):
   def add(one, other):
     return one[0] + other[0], one[1] + other[1]
 
-  return lax.reduce((g, h), (zero, zero), add, (0, 1, 2))
+  sums = lax.reduce((g, h), (zero, zero), add, (1, 2))  # [B, C]
+  return tuple(row.sum(0) for row in sums)
 
 
 @_both_sums.defjvp

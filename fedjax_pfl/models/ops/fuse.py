@@ -165,6 +165,10 @@ def anywhere(layer: Layer) -> Array:
 def on_cpu(layer: Layer) -> Array:
   """Return the result of a layer by matrix products."""
   match layer:
+    case Conv(_, kernel, 1, depthwise=False) if (
+      target() == 'gpu' and kernel.shape[:2] == (1, 1)
+    ):
+      return anywhere(layer)
     case Conv(x, kernel, stride, padding, False, precision):
       return conv(x, kernel, stride, padding, precision)
     case Relu(Pool(Conv() | Bias() as of, size)) | Pool(
