@@ -24,15 +24,20 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from fedjax_pfl.core.types import PyTree
 
 # Options for a program that is compiled for its memory alone. On a CPU slower
-# code has the same buffers; on a GPU, which then does not try out kernels, that
-# was not compared.
+# code has the same buffers.
 NEVER_RUN = {
   'cpu': {
     'xla_backend_optimization_level': 0,
     'xla_llvm_disable_expensive_passes': True,
   },
-  'gpu': {'xla_gpu_autotune_level': 0, 'xla_gpu_enable_triton_gemm': False},
   'tpu': {},
+}
+# Options for a program that runs. On a GPU XLA tries out kernels, which takes
+# minutes, and chooses others in each start; these are chosen by rules.
+UNTUNED = {
+  'xla_gpu_autotune_level': 0,
+  'xla_gpu_enable_triton_gemm': False,
+  'xla_gpu_experimental_enable_fusion_autotuner': False,
 }
 # The platform and its memory that `compiling_for` says; None: this machine's.
 _TARGET = contextvars.ContextVar('target', default=(None, None))
@@ -58,6 +63,21 @@ def launches_kernels() -> bool:
 def target_memory() -> int | None:
   """Return the bytes of the device of `compiling_for`; None: ask the device."""
   return _TARGET.get()[1]
+
+
+def compiler_options(*, runs: bool = True) -> dict[str, int | bool] | None:
+  """Return what XLA is told of a program; of the outermost jit alone.
+
+  `jit` refuses options of a function that another one calls.
+
+  >>> with compiling_for('gpu'): compiler_options()['xla_gpu_autotune_level']
+  0
+  >>> compiler_options() is None
+  True
+  """
+  if target() == 'gpu':
+    return dict(UNTUNED)
+  return None if runs else dict(NEVER_RUN[target()])
 
 
 @contextlib.contextmanager

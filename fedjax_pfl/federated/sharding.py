@@ -30,7 +30,7 @@ from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.rules import Rule
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.core.types import Array, PyTree
 
 AXIS = 'clients'
@@ -122,14 +122,17 @@ def replicate(
   argument in place `divided` is made so where its rows can be dealt equally.
   Every process has to call it, with the same values.
   """
-  if mesh is None:
+  options = compiler_options()
+  if mesh is None and options is None:
     return fn
-  replicated, compiled = NamedSharding(mesh, Spec()), jax.jit(fn)
+  compiled = jax.jit(fn, compiler_options=options)
 
   def call(*args):
     if trees.is_traced(args):  # a part of a larger program
       return fn(*args)
-    args = list(args)
+    if mesh is None:
+      return compiled(*args)
+    replicated, args = NamedSharding(mesh, Spec()), list(args)
     if divided is not None:
       args[divided] = _divide(args[divided], mesh)
     copies = jax.tree.map(lambda leaf: _replicated(leaf, replicated), args)

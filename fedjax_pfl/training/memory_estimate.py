@@ -6,7 +6,7 @@
   evaluation  the same arguments  +  b v        c, b clients side by side
 
 w and v, the work of one client, are the compiler's memory analysis of the
-program of one client: that is compiled, with `target.NEVER_RUN`, which changes
+program of one client: that is compiled, with `compiler_options`, which changes
 no memory on a CPU; the round is not. Clients on the host count there, and on
 the device only a cohort of them. On a mesh it is the memory of each device: of
 D, it owns the states of K / D clients and runs C / D; the states of a cohort on
@@ -23,7 +23,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.target import NEVER_RUN, target
+from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -231,5 +231,5 @@ def _evaluation(
 
 
 def _analysis(program: jax.stages.Lowered) -> Any:
-  options = NEVER_RUN[target()]
+  options = compiler_options(runs=False)
   return program.compile(compiler_options=options).memory_analysis()

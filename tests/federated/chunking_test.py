@@ -1,15 +1,18 @@
 """How many clients run side by side; running out of memory is simulated."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from counting_method import DATA, counting, start
 from helpers import COHORT, KEY, assert_same_bits
+from jax import lax
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.target import compiling_for
-from fedjax_pfl.federated import rounds
+from fedjax_pfl.federated import chunking, rounds
 from fedjax_pfl.federated.chunking import (
   chunk_limit,
   chunk_size,
@@ -17,7 +20,9 @@ from fedjax_pfl.federated.chunking import (
   overhead,
   with_oom_backoff,
 )
+from fedjax_pfl.federated.step_work import Work, work_of
 
+NHWC = 'NHWC', 'HWIO', 'NHWC'
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
@@ -55,6 +60,44 @@ def test_the_limit_keeps_the_overhead_of_ragged_clients_below_a_tenth():
   assert 1 < chunk < 100
   assert expected_overhead(counts, 100, chunk, 50) < 0.1
   assert expected_overhead(counts, 100, chunk + 1, 50) >= 0.1
+
+
+# ---- Work ----
+
+
+def test_work_by_hand():
+  """A loop counts once; a convolution has 9 taps of 3 channels."""
+
+  def program(x, kernel, a):
+    conv = partial(lax.conv_general_dilated, dimension_numbers=NHWC)
+    y = conv(x, kernel, (1, 1), 'SAME')
+    return y, lax.fori_loop(0, 7, lambda _, b: jnp.sin(b @ a), a)
+
+  shapes = jnp.ones((2, 4, 4, 3)), jnp.ones((3, 3, 3, 5)), jnp.ones((8, 8))
+  work = work_of(jax.make_jaxpr(program)(*shapes).jaxpr)
+  conv, product = 2 * 4 * 4 * 5, 8 * 8
+  assert work == (2 * 27 * conv + 2 * 8 * product, 4 * (conv + product))
+
+
+def test_nothing_is_compiled_where_the_limit_surely_fits(monkeypatch):
+  compiled, fits = [], Work(flops=100, activations=2**20)
+  monkeypatch.setattr(chunking, 'client_work', lambda *args: fits)
+  monkeypatch.setattr(
+    chunking, 'client_bytes', lambda *args: compiled.append(1) or 2**20
+  )
+  with compiling_for('gpu', 2**30):
+    assert chunk_size('auto', counting(), *arguments()) == len(COHORT)
+  assert not compiled
+  with compiling_for('gpu', 4 * 2**20):  # twice what is counted is more
+    assert chunk_size('auto', counting(), *arguments()) == 3
+  assert compiled
+
+
+def test_a_client_whose_step_fills_a_gpu_runs_alone(monkeypatch):
+  monkeypatch.setattr(chunking, 'client_work', lambda *args: Work(21e9, 1))
+  with compiling_for('gpu', 2**40):
+    assert chunk_size('auto', counting(), *arguments()) == 1
+    assert chunk_size(2, counting(), *arguments()) == 2
 
 
 # ---- Memory ------------------------------------------------------------------

@@ -35,6 +35,16 @@ def test_copies_are_kept_as_long_as_their_arrays_live():
   assert len(jax.live_arrays()) <= before
 
 
+def test_options_are_those_of_the_outermost_program(monkeypatch):
+  options = {'xla_backend_optimization_level': 0}
+  monkeypatch.setattr(sharding, 'compiler_options', lambda: options)
+  call = sharding.replicate(lambda x: x + 1, None)
+  assert call(1) == 2 and jax.jit(call)(1) == 2  # jit refuses inner ones
+  options['no_such_option'] = 1
+  with pytest.raises(jax.errors.JaxRuntimeError, match='no_such_option'):
+    sharding.replicate(lambda x: x + 2, None)(1)
+
+
 def test_more_devices_than_there_are():
   message = refused(sharding.make_mesh, 2)
   assert message.startswith('devices: got 2, expected a number of devices')
