@@ -3,9 +3,9 @@
   python experiments/compile_for.py --device=h100 \\
       --config=configs/fedbabu_cifar10.py
 
-The round of each stage and the last evaluation are compiled in full: minutes
-for a large model. Neither a data set nor a device is needed, but the packages
-of `make accelerators`. Status 1 if a program does not compile or fit.
+The round of each stage and, on one device, the last evaluation are compiled in
+full: minutes for a large model. Neither a data set nor a device is needed, but
+the packages of `make accelerators`. Status 1 if one does not compile or fit.
 """
 
 import os
@@ -15,13 +15,13 @@ import commandline
 from absl import flags
 
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
-DEVICE = flags.DEFINE_string('device', 'h100', 'h100, v5e, v4, v5p or v6e')
+DEVICE = flags.DEFINE_string(
+  'device', 'h100', 'h100, v5e, v4, v5p or v6e; several as h100:8'
+)
 NOTE = """
 The compiler's numbers, not measurements; memory in MiB. Kernels, GFLOP and MB
 of a program count each of its loops once; there are no GFLOP and MB of a GPU.
 """
-# Tiles of Triton that are not tuned can exceed the shared memory.
-UNTUNED = '--xla_gpu_enable_triton_gemm=false'
 ENVIRON = {
   'JAX_PLATFORMS': 'cpu',  # what there is may be another device
   'TPU_SKIP_MDS_QUERY': '1',  # no search for a metadata server
@@ -34,20 +34,19 @@ ENVIRON = {
 
 def main(overrides):
   os.environ.update(ENVIRON)  # before jax is imported
-  if DEVICE.value == 'h100':
-    os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {UNTUNED}'
   import jax
 
   from experiments.accelerators import compilation, programs, targets
   from fedjax_pfl.core.target import compiling_for
   from fedjax_pfl.report.text_table import align
 
-  device = targets.find_device(DEVICE.value)
+  device, number = targets.find_device(DEVICE.value)
   config = commandline.read_settings(CONFIG.value, overrides)
   rows, errors = [compilation.HEADS], []
   with compiling_for(device.kind, device.memory):
-    plan, place = programs.make_plan(config), targets.describe(DEVICE.value)
-    for program in programs.make_programs(plan, place):
+    plan = programs.make_plan(config)
+    places = targets.describe(device, number)
+    for program in programs.make_programs(plan, places):
       commandline.log_progress(f'Compiling {program.name}')
       lowered = jax.jit(program.function).lower(*program.arguments.values())
       cells, error = compilation.compile_program(program, lowered, device)

@@ -1,21 +1,24 @@
 """From a config, whose images may not be here, to the programs of its run.
 
-They are the round of each stage, and the last evaluation, on one device:
+They are the round of each stage and, on one device, the last evaluation:
 functions, and the shapes of their arguments.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jax.sharding import SingleDeviceSharding
+from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.federated import chunking, rounds
+from fedjax_pfl.federated.client_map import num_places
+from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import program
 from fedjax_pfl.training.blank import build_blank
@@ -39,7 +42,7 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
   settings = parse_config(config)
   for name, got, only in (
     ('clients_placement', settings.system.clients_placement, 'device'),
-    ('buffer_size', settings.training.buffer_size, 0),
+    ('buffer_size', settings.speeds.buffer_size, 0),
   ):
     if got != only:
       raise bad_input(
@@ -52,32 +55,40 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
   return build_blank(settings)
 
 
-def make_programs(plan: Experiment, device: Any) -> Iterator[Program]:
-  """Yield the programs of all stages, their arguments on a device."""
+def make_programs(
+  plan: Experiment, devices: Sequence[Any]
+) -> Iterator[Program]:
+  """Yield the programs of all stages, their arguments on these devices."""
   train, key = chunking.shapes_of(plan.train), jax.eval_shape(jax.random.key, 0)
   for stage, server, clients in rounds.stage_shapes(plan.stages, train):
     states = {'server': server, 'clients': clients}
     data = jax.eval_shape(stage.prepare_data, server, train)
     cohort = jax.ShapeDtypeStruct((plan.size_of(stage),), 'int32')
     given = {**states, 'cohort': cohort, 'data': data, 'key': key}
-    yield _round(plan, stage, _on(device, given))
-  if plan.settings.evaluation.views:
-    yield _evaluation(plan, states, device)
+    yield _round(plan, stage, given, devices)
+  if plan.settings.evaluation.views and len(devices) == 1:
+    yield _evaluation(plan, states, devices)
 
 
-def _round(plan: Experiment, stage: Stage, arguments: Arguments) -> Program:
-  cohort, counts = plan.size_of(stage), np.asarray(plan.train.count)
+def _round(
+  plan: Experiment, stage: Stage, given: Arguments, devices: Sequence[Any]
+) -> Program:
+  number, (cohort,) = len(devices), given['cohort'].shape
+  batch, counts = plan.settings.train.batch_size, plan.train.count
   chunk = plan.settings.system.clients_per_chunk
-  batch = plan.settings.train.batch_size
-  limit = chunking.chunk_limit(chunk, counts, cohort, batch)
-  own = stage.algorithm, *arguments.values()
+  limit = chunking.chunk_limit(chunk, np.asarray(counts), cohort, batch)
+  own = stage.algorithm, *_on(devices[:1], given, number).values()
   chunk = chunking.chunk_size(chunk, *own, limit=limit)
+  mesh = Mesh(np.array(devices), (AXIS,)) if number > 1 else None
   make, name = rounds.make_round, f'{stage.name} round'
-  function = make(stage.algorithm, clients_per_chunk=chunk, mesh=None)
-  return Program(name, function, arguments, min(chunk, cohort))
+  function = make(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
+  chunk = min(chunk, -(-cohort // number))
+  return Program(name, function, _on(devices, given), chunk)
 
 
-def _evaluation(plan: Experiment, states: Arguments, device: Any) -> Program:
+def _evaluation(
+  plan: Experiment, states: Arguments, devices: Sequence[Any]
+) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
   settings, run = plan.settings, program.Program(plan)
   views, scoring = final_views(settings), settings.evaluation.scoring
@@ -92,12 +103,30 @@ def _evaluation(plan: Experiment, states: Arguments, device: Any) -> Program:
     'key': jax.eval_shape(jax.random.key, 0),
   }
   chunk = chunking.evaluation_chunk(settings.system.clients_per_chunk, block)
-  name, placed = f'{plan.stages[-1].name} evaluation', _on(device, arguments)
+  name, placed = f'{plan.stages[-1].name} evaluation', _on(devices, arguments)
   return Program(name, lambda *own: evaluate(*own), placed, chunk)
 
 
-def _on(device: Any, arguments: Arguments) -> Arguments:
-  """Return the shapes, placed on a device, in their order."""
-  put = partial(jax.ShapeDtypeStruct, sharding=SingleDeviceSharding(device))
-  place = partial(jax.tree.map, lambda leaf: put(leaf.shape, leaf.dtype))
-  return {name: place(tree) for name, tree in arguments.items()}
+def _on(
+  devices: Sequence[Any], arguments: Arguments, among: int = 1
+) -> Arguments:
+  """Return the shapes, placed in their order: states of clients are divided.
+
+  One of several devices has a share of them, `among` how many.
+  """
+  everywhere = divided = SingleDeviceSharding(devices[0])
+  if (number := len(devices)) > 1:
+    mesh = Mesh(np.array(devices), (AXIS,))
+    everywhere, divided = (NamedSharding(mesh, p) for p in (Spec(), Spec(AXIS)))
+
+  def put(name, leaf):
+    where, shape = everywhere, leaf.shape
+    if name == 'clients':
+      where, (rows, *rest) = divided, shape
+      shape = (num_places(rows, number * among) // among, *rest)
+    return jax.ShapeDtypeStruct(shape, leaf.dtype, sharding=where)
+
+  return {
+    name: jax.tree.map(partial(put, name), tree)
+    for name, tree in arguments.items()
+  }

@@ -22,14 +22,16 @@ class Device(NamedTuple):
   topology: str
   name: str
   memory: int  # bytes that programs can use
+  number: int  # of the topology
 
 
 LISTED = tomllib.loads((FOLDER / 'devices.toml').read_text('utf-8'))
 DEVICES = {name: Device(**fields) for name, fields in LISTED.items()}
 
 
-def find_device(name: str) -> Device:
-  """Return a device; refuse one that is unknown, or without its compiler."""
+def find_device(text: str) -> tuple[Device, int]:
+  """Return a device and how many; refuse what is unknown or cannot compile."""
+  name, _, number = text.partition(':')
   one_of(DEVICES, 'a device', 'a typing error').check('device', name)
   if missing := missing_packages(name):
     raise bad_input(
@@ -39,7 +41,11 @@ def find_device(name: str) -> Device:
       choices=['make accelerators, which installs them'],
       cause='an environment other than .venv-accelerators',
     )
-  return DEVICES[name]
+  there = DEVICES[name].number
+  is_there = f'a number of devices, up to {there}'
+  numbers = one_of([*map(str, range(1, there + 1))], is_there)
+  numbers.check('device', number or '1')
+  return DEVICES[name], int(number or 1)
 
 
 def missing_packages(name: str) -> list[str]:
@@ -47,15 +53,15 @@ def missing_packages(name: str) -> list[str]:
   return [one for one in own if not [*metadata.distributions(name=one)]]
 
 
-def describe(name: str) -> Any:
-  """Return the device for jax's compiler."""
+def describe(device: Device, number: int = 1) -> list[Any]:
+  """Return the first devices of the topology for jax's compiler."""
   from jax.experimental.topologies import get_topology_desc
 
-  kind, topology, _, _ = DEVICES[name]
-  if kind == 'gpu':
-    config = (FOLDER / f'{name}.txtpb').read_text('utf-8')
-    more = {'target_config': config, 'topology': topology}
-    return get_topology_desc(name, 'cuda', **more).devices[0]
+  if device.kind == 'gpu':
+    config = (FOLDER / 'h100.txtpb').read_text('utf-8')
+    more = {'target_config': config, 'topology': device.topology}
+    return get_topology_desc('h100', 'cuda', **more).devices[:number]
   # A v4 has two cores, which programs use as one device.
-  more = {'chip_config_name': 'megacore'} if name == 'v4' else {}
-  return get_topology_desc(topology, 'tpu', **more).devices[0]
+  is_v4 = device.topology.startswith('v4')
+  more = {'chip_config_name': 'megacore'} if is_v4 else {}
+  return get_topology_desc(device.topology, 'tpu', **more).devices[:number]

@@ -277,7 +277,7 @@ def forecast(repeats: int) -> Iterator[Bar]:
     ((_, found),) = memory_estimate.forecasts(experiment)
     # The tests are no argument of a round.
     tests = sum(leaf.nbytes for leaf in jax.tree.leaves(experiment.test))
-    program = next(make_programs(experiment, jax.devices()[0]))
+    program = next(make_programs(experiment, jax.devices()[:1]))
     lowered = jax.jit(program.function).lower(*program.arguments.values())
     used = memory_estimate.program_bytes(lowered.compile())
     expected = found.round - tests

@@ -8,7 +8,7 @@ from user_commands import run
 from experiments.accelerators import compilation, targets
 from experiments.accelerators.programs import Program
 
-CHIP = targets.Device('gpu', '1x1x1', 'small', 2**20)
+CHIP = targets.Device('gpu', '1x1x1', 'small', 2**20, 1)
 DIGITS = 'configs/digits.py:fedbabu,quick'
 PROGRAM = Program('fedbabu round', None, {}, 2)
 
@@ -28,9 +28,12 @@ def test_a_small_round(device):
   assert all('yes' in one for one in shown)
 
 
-def test_an_unknown_device():
+def test_an_unknown_device(monkeypatch):
   message = refused(targets.find_device, 'v5')
   assert 'Choices: h100, v5e, v4, v5p, v6e' in message
+  monkeypatch.setitem(targets.PACKAGES, 'gpu', 'jax')
+  assert targets.find_device('h100:8') == (targets.DEVICES['h100'], 8)
+  assert 'up to 8' in refused(targets.find_device, 'h100:9')
 
 
 def test_missing_packages_name_the_command(monkeypatch):
@@ -84,9 +87,20 @@ def test_kernels_are_what_runs_outside_of_fusions():
   assert compilation.count_kernels(HLO) == 4
 
 
+def test_what_devices_send_each_other():
+  """What starts an all-gather has its arguments and its results."""
+  text = """
+  %a = (f32[2]{0}, (f32[], s32[3]{0})) all-reduce(%x, %y), to_apply=%add
+  %b = (bf16[2,4]{1,0}, bf16[16,4]{1,0}) all-gather-start(%z), dimensions={0}
+  %c = bf16[16,4]{1,0} all-gather-done(%b)
+  %d = pred[8]{0} reduce-scatter(%w), to_apply=%or
+  """
+  assert compilation.collectives(text) == [8 + 4 + 12, 2 * 64, 8]
+
+
 def test_an_error_of_the_compiler_is_shown():
   class Refusing:
-    def compile(self):
+    def compile(self, compiler_options):
       raise jax.errors.JaxRuntimeError('UNIMPLEMENTED: a sort of f8\n at 3')
 
   cells, error = compilation.compile_program(PROGRAM, Refusing(), CHIP)

@@ -21,7 +21,7 @@ def main(platform, *names):
   for name in names:
     config = common.load(name, quick=True).to_dict()
     with compiling_for({'cuda': 'gpu'}.get(platform, platform)):
-      for program in make_programs(make_plan(config), jax.devices()[0]):
+      for program in make_programs(make_plan(config), jax.devices()[:1]):
         traced = jax.jit(program.function).trace(*program.arguments.values())
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         lowered[f'{name} {program.name}'] = text.count('stablehlo.convolution')
