@@ -6,7 +6,7 @@ convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The setting
 `conv_impl` chooses:
 
   gemm    matrix products, for a CPU, where XLA's convolutions under a client
-          axis are 40 times slower, and for 4convNet on a GPU
+          axis are 40 times slower, and for most models on a GPU
   fused   XLA's convolutions with few passes over memory around them, for
           accelerators; a TPU has XLA's separable ones, too
   lax     XLA's convolutions, and max-pooling by comparisons
@@ -26,8 +26,9 @@ On a CPU, images [B, H, W, C] unless C is named first:
   a dense kernel of a MiB and more    dense.py: in the optimiser's pass
   depthwise, max- and other poolings  separable.py, pool.py
 
-On an accelerator separable.py has pointwise and depthwise convolutions,
-batch_norm.py and pool.py are the same. layers.py has the layers of our models
+On an accelerator there are no blocks and no [C, H, W, B], separable.py has
+pointwise and depthwise convolutions, batch_norm.py and pool.py are the same; on
+a GPU grouped.py has the others' kernel gradients. layers.py has the layers of our models
 by their definition. blocks.py keeps arrays in cache, passes.py keeps passes
 apart. What each is worth: docs/dev/optimizations.md, "What each pass is worth".
 """

@@ -126,6 +126,34 @@ def test_half_precision_loses_few_digits(kernel):
     assert jnp.mean((a - c) ** 2) < 1.5**2 * jnp.mean((b - c) ** 2)
 
 
+@pytest.mark.parametrize('axes', [(0, 0), (None, 0)])
+def test_kernel_gradients_of_clients_on_a_gpu(axes):
+  """Grouped, with an axis of groups in one gradient; also differentiated."""
+  fn = convolution(2, ((1, 0), (1, 1)))
+  args = normal(*(4,) * (axes[0] == 0), 3, 2, 3, 5), normal(4, 2, 7, 6, 3)
+
+  def slopes(fn, kernel, x):
+    return jax.grad(lambda *args: (fn(*args) ** 3).sum(), (0, 1))(kernel, x)
+
+  def second(fn, kernel, x):
+    def size(*args):
+      return sum((g**2).sum() for g in slopes(fn, *args))
+
+    return jax.grad(size, (0, 1))(kernel, x)
+
+  with compiling_for('gpu'):
+    ours = replace_layers(fn, 'fused')
+    for derive in (slopes, second):
+      got, want = (
+        jax.vmap(functools.partial(derive, one), axes)(*args)
+        for one in (ours, fn)
+      )
+      for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
+    own = jax.vmap(functools.partial(slopes, ours), axes)
+    assert 'batch_group_count=4' in str(jax.make_jaxpr(own)(*args))
+
+
 @pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
 @pytest.mark.parametrize(
   ('sides', 'stride'), [((8, 8), 2), ((7, 4), 1), ((1, 2), 2)]
