@@ -82,13 +82,13 @@ $(VENV)/installed: setup.cfg constraints.txt
 	  -e '.[test,privacy]'
 	touch $@
 
-# The scripts, too: a site that is built needs no network, nor does building it again.
-$(VENV)-docs/installed: setup.cfg constraints.txt docs/npm_files.py
+# The package's text is read and nothing of it is imported, so jax is not needed.
+# The scripts come, too: a site needs no network, nor does building it again.
+$(VENV)-docs/installed: docs/requirements.txt constraints.txt docs/npm_files.py
 	$(PYTHON) -m venv $(VENV)-docs
-	$(VENV)-docs/bin/python -m pip install --quiet --upgrade pip
 	$(VENV)-docs/bin/python -m pip install --quiet -c constraints.txt \
-	  -e '.[docs]' || { echo 'The site needs, once and with a network: \
-	  $(VENV)-docs/bin/python -m pip install -c constraints.txt -e ".[docs]"'; \
+	  -r docs/requirements.txt || { echo 'The site needs, once and with a \
+	  network: $(VENV)-docs/bin/python -m pip install -r docs/requirements.txt'; \
 	  exit 1; }
 	$(VENV)-docs/bin/python docs/npm_files.py
 	touch $@

@@ -27,6 +27,7 @@ PAGES = {
   for path in sorted((ROOT / 'notebooks').glob('*.ipynb'))
 }
 LINK = re.compile(r'(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)')
+SENTENCE = 36  # characters of a cell that is wide
 FENCE = re.compile(r'^(```.*?^```)', re.MULTILINE | re.DOTALL)
 
 
@@ -105,6 +106,16 @@ def on_page_markdown(markdown, page, config, files):
   parts = FENCE.split(markdown.replace('-->\n|', '-->\n\n|'))
   parts[::2] = [LINK.sub(change, part) for part in parts[::2]]
   return ''.join(parts)
+
+
+def on_page_content(html, **_):
+  """Mark the cells of tables that hold sentences: they need some width."""
+
+  def mark(match):
+    is_long = len(re.sub('<[^>]*>', '', match[1])) > SENTENCE
+    return match[0].replace('<td', '<td class="words"', is_long)
+
+  return re.sub(r'<td\b[^>]*>(.*?)</td>', mark, html, flags=re.DOTALL)
 
 
 def on_post_page(output, page, config):
