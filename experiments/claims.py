@@ -6,8 +6,8 @@ results/claims.toml states each claim as comparisons of published cells. Their
 numbers, intervals and verdicts follow from results/ alone: no images are
 needed, and nothing is trained.
 
---write puts them into docs/results.md and README.md, between their marks, and
-draws the figures of docs/images again: do so after new results.
+--write puts them into docs/results.md, between its marks, and draws the figures
+of docs/images again: do so after new results.
 """
 
 from pathlib import Path

@@ -78,9 +78,9 @@ def test_seeds_in_common_are_compared(folder):
   one, text = judge_one(folder)
   half = 4.30265 / np.sqrt(3)
   assert one.difference[:3] == pytest.approx((5, 5 - half, 5 + half), abs=1e-4)
-  assert 'Like with like: **shown; 3 seeds.**' in text
+  assert '| shown; 3 seeds |' in text
   first, _ = write._client_row(one, 'c0').words
-  assert first == '+5.00 (2.52 to 7.48), print +5.00'
+  assert first == '+5.00 (2.52 to 7.48), published +5.00'
   (folder / 'summary.csv').unlink()
   for seed in (1, 2):
     lost = folder / 'runs' / f'fedavg_2_{seed}'
@@ -159,11 +159,10 @@ def verdicts():
   return write.judge(claims, RESULTS, load_table, load_configs())
 
 
-def test_the_pages_are_those_of_the_results(verdicts):
-  for page, text in write.texts(verdicts, RESULTS, ROOT).items():
-    assert page.read_text() == text, COMMAND
-  _, rest = (ROOT / 'README.md').read_text().split(write.BEGIN)
-  rows = re.findall(r'^\| (\w+) \|.*', rest.partition(write.END)[0], re.M)
+def test_the_page_is_that_of_the_results(verdicts):
+  page = ROOT / write.PAGE
+  assert page.read_text() == write.text(verdicts, RESULTS, page), COMMAND
+  rows = re.findall(r'^\| \((\w+)\) \|.*', page.read_text(), re.M)
   assert rows == [verdict.claim.name for verdict in verdicts]
   assert len(rows) == 8
 
@@ -190,7 +189,7 @@ def test_without_results_every_claim_is_not_run(tmp_path, monkeypatch, capsys):
   assert sum(line.endswith(': not run') for line in lines) == 7
   words = '5 of 7 not run, 2 not stored'  # claim a
   assert sum(line.endswith(words) for line in lines) == 1
-  first = '(a) FedBABU > FedAvg not run not run +6.70'
+  first = '(a) FedBABU > FedAvg not run +6.70'
   assert ' '.join(lines[2].split()) == first
   assert not [*tmp_path.iterdir()]
 

@@ -4,7 +4,6 @@
   name = 'a'
   title = 'FedBABU against other methods'
   sentence = 'FedBABU personalises better than other methods'
-  next = 'what would explain a difference from print'  # may be left out
   table = 'fedbabu/13'
   where = 'shards_per_client=5,client_fraction=0.1,local_epochs=10'
 
@@ -90,7 +89,6 @@ class Claim(NamedTuple):
   name: str
   title: str  # a few words
   sentence: str
-  next: str
   comparisons: tuple[Comparison, ...]
 
 
@@ -117,7 +115,7 @@ def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
 
 def _claim(given: Any, load_table: LoadTable) -> Claim:
   names = ('name', 'title', 'sentence', 'comparisons')
-  check_fields(given, names, ('next', *SHARED))
+  check_fields(given, names, SHARED)
   shared = {name: given[name] for name in SHARED if name in given}
   required = ['above', 'below', *(one for one in SHARED if one not in shared)]
   optional = ('sentence', 'unlike', *itertools.chain(*PAIRS), *shared)

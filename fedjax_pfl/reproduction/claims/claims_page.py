@@ -1,4 +1,4 @@
-"""The verdicts as Markdown: a line a claim for README, all else for docs/."""
+"""The verdicts as Markdown, for docs/results.md: a line a claim, then each."""
 
 import collections
 import csv
@@ -6,33 +6,14 @@ import math
 import pathlib
 from collections.abc import Sequence
 
-from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.text_table import align, markdown
-from fedjax_pfl.reproduction.claims.claims_file import Term
 from fedjax_pfl.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
-from fedjax_pfl.reproduction.compare import BEST, Compared
-from fedjax_pfl.reproduction.published import footnotes_of, load
-from fedjax_pfl.reproduction.table_files import (
-  DIVERGED,
-  FOLDER,
-  marks,
-  pair,
-)
+from fedjax_pfl.reproduction.published import load
+from fedjax_pfl.reproduction.table_files import DIVERGED, FOLDER
 
-BRIEF = (
-  *('', 'claim', 'like with like', 'as published'),
-  *('its first comparison', 'ours', 'print'),
-)
-COMPARED = (
-  *('comparison', 'like with like', 'verdict', 'as published', 'verdict'),
-  'print',
-)
-CELLS = (
-  *('cell', 'view', 'ours', 'print', 'difference'),
-  *('twice the standard error', 'beyond it'),
-)
+BRIEF = '', 'claim', 'verdicts', 'its first comparison', 'ours', 'published'
+COMPARED = 'comparison', 'difference', 'verdict', 'published'
 SIGNED = '+.2f'
-Notes = dict[str, int]  # footnotes and their numbers
 
 
 def progress(folder: pathlib.Path) -> str:
@@ -47,25 +28,21 @@ def progress(folder: pathlib.Path) -> str:
 
 
 def brief(verdicts: Sequence[Verdict]) -> str:
-  """Return a table with a line for each claim, and what it took."""
+  """Return a table with a line for each claim, like with like."""
   rows = []
   for verdict in verdicts:
-    claim, first, printed = verdict.claim, verdict.like[0], verdict.judged[0]
-    both = words_of(verdict.like), words_of(verdict.judged)
-    line = (claim.name, claim.sentence, *both)
-    numbers = (first.stated.sentence, our_words(first), _printed(printed))
+    claim, first, published = verdict.claim, verdict.like[0], verdict.judged[0]
+    numbers = (first.stated.sentence, our_words(first), _published(published))
+    line = (f'({claim.name})', claim.sentence, words_of(verdict.like))
     rows.append((*line, *numbers))
-  return f'{effort(verdicts)}\n\n{markdown(BRIEF, rows)}'
+  return markdown(BRIEF, rows)
 
 
 def whole(verdicts: Sequence[Verdict]) -> str:
-  """Return a section for each claim, and the footnotes."""
-  notes: Notes = {}
-  parts = [effort(verdicts)]
-  parts += [_section(verdict, notes) for verdict in verdicts]
-  parts += ['## Footnotes'] if notes else []
-  parts += [f'[{number}] {note}' for note, number in notes.items()]
-  return '\n\n'.join(parts)
+  """Return the table of claims, then a section for each."""
+  return '\n\n'.join(
+    [effort(verdicts), brief(verdicts), *map(_section, verdicts)]
+  )
 
 
 def as_text(verdicts: Sequence[Verdict]) -> str:
@@ -113,54 +90,35 @@ def effort(verdicts: Sequence[Verdict]) -> str:
 # ---- A claim -----------------------------------------------------------------
 
 
-def _section(verdict: Verdict, notes: Notes) -> str:
-  """Return a claim: its comparisons, its cells, what differs, and commands."""
+def _section(verdict: Verdict) -> str:
+  """Return a claim: its comparisons, what differs in views, and commands."""
   claim = verdict.claim
-  parts = [
-    f'### ({claim.name}) {claim.title}',
-    f'{claim.sentence}. Like with like: **{words_of(verdict.like)}.** As '
-    f'published: {words_of(verdict.judged)}.',
-    markdown(COMPARED, _comparison_rows(verdict), numbers=(5,)),
-  ]
-  cells = [
-    _cell_row(term, compared, notes)
-    for term, compared in verdict.cells
-    if compared.measured
-  ]
-  if cells:
-    parts.append(markdown(CELLS, cells, numbers=(4, 5)))
   pairs = (pair for one in verdict.judged for pair in one.stated.commands)
   commands = [
     f'    python experiments/reproduce.py --table={name} \\\n'
     f'        --where {where}'
     for name, where in dict.fromkeys(pairs)
   ]
-  return '\n\n'.join([*parts, *_sentences(verdict), '\n'.join(commands)])
-
-
-def _sentences(verdict: Verdict) -> list[str]:
-  """Return what is to be said below the tables of a claim."""
-  found = []
-  is_beyond = any(compared.agrees is False for _, compared in verdict.cells)
-  if is_beyond and verdict.claim.next:
-    text = ' '.join(verdict.claim.next.split())
-    found.append(f'The next experiment: {text}')
-  found += [
-    f'{one.sentence}: {one.unlike}.'
-    for one in verdict.claim.comparisons
-    if one.unlike
-  ]
-  return found
+  return '\n\n'.join(
+    [
+      f'### ({claim.name}) {claim.title}',
+      markdown(COMPARED, _comparison_rows(verdict), numbers=(3,)),
+      *(f'{x.sentence}: {x.unlike}.' for x in claim.comparisons if x.unlike),
+      '\n'.join(commands),
+    ]
+  )
 
 
 def _comparison_rows(verdict: Verdict) -> list[tuple[str, ...]]:
+  """Return a row for each, and one more where a paper compares unlike views."""
   rows = []
   for like, judged in zip(verdict.like, verdict.judged, strict=True):
-    ours = our_words(judged)
-    if judged.measured and not judged.stated.unlike:
-      ours = 'the same'
-    line = judged.stated.sentence, our_words(like), _verdict(like)
-    rows.append((*line, ours, _verdict(judged), _printed(judged)))
+    words, published = judged.stated.sentence, _published(judged)
+    rows.append((words, our_words(like), _verdict(like), published))
+    if judged.measured and judged.stated.unlike:
+      row = our_words(judged), _verdict(judged), published
+      rows[-1] = (*rows[-1][:3], '')
+      rows.append((f'{words}, as published', *row))
   return rows
 
 
@@ -177,28 +135,6 @@ def _verdict(judged: Judged) -> str:
   return words
 
 
-def _cell_row(term: Term, compared: Compared, notes: Notes) -> tuple[str, ...]:
-  ours, published = compared.ours, term.cell.published
-  printed = 'lost'
-  if term.is_printed:
-    printed = pair(published.mean, published.std)
-    printed += marks(footnotes_of(published), notes)
-  # Of a family of views: those that were its best with each seed.
-  view = ', '.join(dict.fromkeys(one.view for one in compared.measured))
-  if term.cell.reading.view.endswith(BEST):
-    view += ' (best by tests)'
-  seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
-  return (
-    _label(term),
-    view,
-    pair(ours.mean, ours.std) + seeds,
-    printed,
-    format_number(compared.difference, SIGNED),
-    format_number(compared.tolerance, '.2f'),
-    {True: 'no', False: 'yes', None: ''}[compared.agrees],
-  )
-
-
 def seeds(fewest: int, most: int) -> str:
   """Return 'one seed', '3 seeds' or, of several comparisons, '1 to 3 seeds'."""
   if fewest < most:
@@ -207,7 +143,7 @@ def seeds(fewest: int, most: int) -> str:
 
 
 def our_words(judged: Judged) -> str:
-  """Return '+5.12 (3.10 to 7.14)'; 'FedBABU 66.74 alone, print 66.32'; ''."""
+  """Return '+5.12 (3.10 to 7.14)'; 'FedBABU 66.74 alone, ..'; ''."""
   one = judged.difference
   if one is not None:
     ends = f' ({one.low:.2f} to {one.high:.2f})' if one.has_interval else ''
@@ -217,26 +153,14 @@ def our_words(judged: Judged) -> str:
     if compared.ours:
       text = f'{term.name} {compared.ours.mean:.2f} alone'
       if term.is_printed:
-        text += f', print {term.cell.published.mean:.2f}'
+        text += f', published {term.cell.published.mean:.2f}'
       alone.append(text)
   return '; '.join(alone)
 
 
-def _printed(judged: Judged) -> str:
-  """Return '+6.70', marked where print itself is against the claim."""
+def _published(judged: Judged) -> str:
+  """Return '+6.70', marked where the paper's number is against the claim."""
   if judged.printed is None:
     return 'lost'
   mean, _ = judged.printed
   return f'{mean:{SIGNED}}' + ', against it' * (mean <= 0)
-
-
-def _label(term: Term) -> str:
-  """Return 'FedBABU' with its parts of the table's row, as 's=2'."""
-  published = term.cell.published
-  parts = [term.name]
-  if published.shards_per_client is not None:
-    parts.append(f's={published.shards_per_client}')
-  parts += [f'{name}={value}' for name, value in published.variant.items()]
-  if published.metric == 'initial_accuracy_without_head':
-    parts.append('without head')
-  return ' '.join(parts)

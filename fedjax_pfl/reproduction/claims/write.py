@@ -1,4 +1,4 @@
-"""Judge the claims of a file; put the verdicts into the pages, and draw them.
+"""Judge the claims of a file; put the verdicts into the page, and draw them.
 
 Two figures, each with its numbers as a CSV beside it: of all differences, and
 of those of every client.
@@ -23,7 +23,7 @@ from fedjax_pfl.reproduction.claims.claims_file import LoadTable, load_claims
 from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict, judge_all
 from fedjax_pfl.reproduction.results import Results
 
-PAGES = {'README.md': claims_page.brief, 'docs/results.md': claims_page.whole}
+PAGE = 'docs/results.md'
 IMAGES = 'docs/images'
 BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
 FOREST = 'claims.png'
@@ -41,7 +41,7 @@ FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
 CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
 FOREST_NOTE = (
   'Filled: ours, like with like, with its 95 % interval over seeds. Hollow: '
-  'print, with the 95 % interval from its deviations.'
+  'published, with the 95 % interval from its deviations.'
 )
 CLIENTS_NOTE = (
   'Every client of every seed: accuracy with the first method less that with '
@@ -69,25 +69,21 @@ def judge(
   return judge_all(stated, results)
 
 
-def texts(
-  verdicts: Sequence[Verdict], results: pathlib.Path, root: pathlib.Path
-) -> dict[pathlib.Path, str]:
-  """Return {page: its text, with the verdicts between the marks}."""
+def text(
+  verdicts: Sequence[Verdict], results: pathlib.Path, page: pathlib.Path
+) -> str:
+  """Return the page, with the verdicts between its marks."""
   progress = claims_page.progress(results)
-  return {
-    root / page: _replaced(root / page, f'{progress} {section(verdicts)}')
-    for page, section in PAGES.items()
-  }
+  return _replaced(page, f'{progress} {claims_page.whole(verdicts)}')
 
 
 def write(
   verdicts: Sequence[Verdict], results: pathlib.Path, root: pathlib.Path
 ) -> list[pathlib.Path]:
-  """Write pages and figures below `root`; return their paths."""
-  pages = texts(verdicts, results, root)
-  for path, text in pages.items():
-    atomic_files.write_bytes(path, text.encode())
-  return [*pages, *save_figures(verdicts, root / IMAGES)]
+  """Write page and figures below `root`; return their paths."""
+  page = root / PAGE
+  atomic_files.write_bytes(page, text(verdicts, results, page).encode())
+  return [page, *save_figures(verdicts, root / IMAGES)]
 
 
 def _replaced(page: pathlib.Path, section: str) -> str:
@@ -115,7 +111,7 @@ def save_figures(
   rows = [row for verdict in verdicts for row in _rows(verdict)]
   label = 'difference in accuracy, points; a claim says it is above 0'
   panels = [Panel('', plot_intervals(rows, label, **FOREST_SIZE))]
-  title = 'Claims of the papers: ours against print'
+  title = 'Claims of the papers: ours and the published differences'
   figure = picture.draw(title, panels, COLOURS, notes=[FOREST_NOTE])
   lines = [
     _line(one.claim.name, views, judged)
@@ -173,7 +169,7 @@ def _client_row(judged: Judged, css: str) -> Row:
   above, below = int((values > 0).sum()), int((values < 0).sum())
   ours = claims_page.our_words(judged)
   if judged.printed is not None:
-    ours += f', print {judged.printed[0]:{claims_page.SIGNED}}'
+    ours += f', published {judged.printed[0]:{claims_page.SIGNED}}'
   number = len(judged.measured)
   seeds = claims_page.seeds(number, number)
   counted = f'{seeds}: {above:,} above 0, {below:,} below'
