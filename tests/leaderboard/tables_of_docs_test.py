@@ -45,13 +45,8 @@ def all_methods():
     yield [method, *accuracies(other), *accuracies(row), cost, sent]
 
 
-def three_partitions():
-  for method, rows in load('digits').items():
-    yield [method, *(after(row) for row in rows)]
-
-
 def test_the_page_has_the_numbers_of_the_files():
-  rows = [*all_methods(), *three_partitions()]
+  rows = all_methods()
   expected = {' | '.join([display_name(name), *cells]) for name, *cells in rows}
   names = {line.split(' | ')[0] for line in expected}
   page = (ROOT / 'docs' / 'leaderboard.md').read_text()
