@@ -136,5 +136,5 @@ def test_the_paper_of_every_method_is_cited(name):
   paper = (
     load(name).PAPER.removeprefix('arxiv.org/abs/').removeprefix('doi.org/')
   )
-  cited = (ROOT / 'docs' / 'cite.md').read_text()
+  cited = (ROOT / 'docs' / 'methods.bib').read_text()
   assert paper in cited or f'{{{name},' in cited  # not all are on arXiv
