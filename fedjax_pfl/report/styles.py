@@ -10,7 +10,7 @@ distances and a contrast of at least 4.
 import zlib
 from typing import Any, NamedTuple
 
-from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.algorithms import available, paper_name
 from fedjax_pfl.core.user_code import is_code, without_digest
 
 
@@ -65,10 +65,18 @@ def style_of(algorithm: str) -> Style:
     first = style_of(method)
     return first._replace(name=f'{first.name} ({rest}')
   name = without_digest(algorithm).rpartition('.py:')[2]
-  number = zlib.crc32(name.encode())  # hash() differs between processes
-  listed = list(STYLES.values())[number % len(STYLES)]
-  dash = SPARE_DASHES[number // 32 % len(SPARE_DASHES)]
-  return Style(listed.colour, listed.dark, dash, 'X', paper_name(name))
+  others = [one for one in available() if one not in STYLES]
+  listed, marker = list(STYLES.values()), 'X'
+  if name in others:  # no two methods have one colour and one marker
+    number = turn = others.index(name)
+    shift = 7 + number // len(listed)
+    marker = listed[(number + shift) % len(listed)].marker
+  else:
+    number = zlib.crc32(name.encode())  # hash() differs between processes
+    turn = number // 32
+  like = listed[number % len(listed)]
+  dash = SPARE_DASHES[turn % len(SPARE_DASHES)]
+  return Style(like.colour, like.dark, dash, marker, paper_name(name))
 
 
 def spare_dashes(style: Style) -> list[Any]:

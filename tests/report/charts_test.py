@@ -5,6 +5,7 @@ import re
 import numpy as np
 import pytest
 
+from fedjax_pfl.algorithms import available
 from fedjax_pfl.report import styles
 from fedjax_pfl.report.charts import lines, partition, rows, svg
 from fedjax_pfl.report.styles import STYLES, style_of
@@ -70,6 +71,8 @@ def test_every_method_has_a_look_of_its_own_that_can_be_drawn():
   markers = {style.marker for style in looks}
   drawn = {svg.marker(marker, 10.0, 10.0, 4.0, 'mark') for marker in markers}
   assert len(drawn) == len(markers)
+  pairs = {style_of(name)[:4:3] for name in available()}  # colour and marker
+  assert len(pairs) == len(available())
 
 
 def test_a_method_that_is_not_listed_has_a_look_and_its_name():
