@@ -73,6 +73,22 @@ class Senders(NamedTuple):
     return jnp.where(self.has_sent, weights, 0)
 
 
+class OneOf(NamedTuple):
+  """The tree of a client, where trees of clients are of several forms.
+
+  A client has a tree of each form and uses that of its group: see
+  around/architectures.py.
+  """
+
+  group: Array  # [] or [C] from 0 to G - 1
+  of_groups: tuple[PyTree, ...]  # G of them
+
+  def with_own(self, group: int, tree: PyTree) -> 'OneOf':
+    """Return it with another tree of this group."""
+    before, after = self.of_groups[:group], self.of_groups[group + 1 :]
+    return self._replace(of_groups=(*before, tree, *after))
+
+
 # What most methods have; the engine knows some of them by their identity.
 
 

@@ -1,0 +1,252 @@
+"""Clients of different architectures in the rounds of one method.
+
+  w_i of client i has the architecture g(i); the method of a group g is built
+  with the model of g:
+
+  server  (s_1, .., s_G)   a state of each group
+  client  (g(i), its states by group, of which it uses that of g(i))
+  up      of any group, of one shape: all of a cohort go to every s_g
+
+So a method works if what clients receive and send does not depend on the
+architecture: class means, class logits, a head, a small model beside the own
+one. Where it averages whole models it is refused.
+
+A round is one compiled program. A client's update is a branch of it, so that it
+costs what its own architecture costs where clients of a chunk run one by one;
+`clients_per_chunk` is 1 therefore. A client has room for the states of all
+groups: memory for the sake of one shape.
+
+With equal architectures the rounds are those of one group, within rounding.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.tree_util import PyTreeDef
+
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Algorithm, OneOf, Stage
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import Array, ClientData, PyTree
+from fedjax_pfl.data.client_data import client_of
+
+
+class Groups(NamedTuple):
+  """Which client has which architecture.
+
+  Args:
+    names: of the models of the groups.
+    of_client: [K] the group of each client, from 0 to G - 1.
+  """
+
+  names: tuple[str, ...]
+  of_client: np.ndarray
+
+
+class Form(NamedTuple):
+  """The structure of a message, whose leaves are those of all groups.
+
+  A method that sends a part of a model has the names of the other parts, too;
+  what is sent has the leaves alone, by their paths.
+  """
+
+  names: tuple[str, ...]
+  structure: PyTreeDef
+
+  def message(self, leaves: dict[str, Array]) -> PyTree:
+    """Return what the method of the group knows."""
+    return self.structure.unflatten([leaves[name] for name in self.names])
+
+
+class Forms(NamedTuple):
+  """The messages of a group."""
+
+  down: Form
+  up: Form
+
+
+class Server(NamedTuple):
+  round: Array
+  of_groups: tuple[PyTree, ...]
+
+
+def mixed(
+  stages: Sequence[Stage], groups: Groups, forms: Sequence[Forms]
+) -> Stage:
+  """Return the stages of the groups, one of each, as one stage.
+
+  `forms` are those of `message_forms`.
+  """
+  first, methods = stages[0], [stage.algorithm for stage in stages]
+
+  def joined(servers):
+    return Server(servers[0].round, tuple(servers))
+
+  def branch(group, make: Callable[[int, Algorithm], Callable]):
+    """Return what the method of this group does."""
+    return lax.switch(group, [make(*own) for own in enumerate(methods)])
+
+  def init_server(rng):
+    return joined([method.init_server(rng) for method in methods])
+
+  def init_client(server, data, rng):
+    # A client that comes later has the first architecture.
+    states = (
+      method.init_client(own, data, rng)
+      for method, own in zip(methods, server.of_groups, strict=True)
+    )
+    return OneOf(jnp.zeros((), jnp.int32), tuple(states))
+
+  def initialize(server, clients, data):
+    begun = [
+      stage.initialize(own, rows, data)
+      for stage, own, rows in zip(
+        stages, server.of_groups, clients.of_groups, strict=True
+      )
+    ]
+    servers, rows = zip(*begun, strict=True)
+    group = jnp.asarray(groups.of_client, jnp.int32)
+    return joined(servers), OneOf(group, rows)
+
+  def download(server, client):
+    def down(group, method):
+      own = server.of_groups[group], client.of_groups[group]
+      return lambda: trees.named(method.download(*own))
+
+    return branch(client.group, down)
+
+  def local_update(down, client, data, rng):
+    def update(group, method):
+      def run():
+        own, received = client.of_groups[group], forms[group].down.message(down)
+        own, up, metrics = method.local_update(received, own, data, rng)
+        return client.with_own(group, own), trees.named(up), metrics
+
+      return run
+
+    return branch(client.group, update)
+
+  def aggregate(server, up, senders):
+    return joined(
+      [
+        method.aggregate(own, form.up.message(up), senders)
+        for method, own, form in zip(
+          methods, server.of_groups, forms, strict=True
+        )
+      ]
+    )
+
+  def respond(server, rows, up, senders):
+    for group, method in enumerate(methods):
+      own, is_own = rows.of_groups[group], rows.group == group
+      sent = forms[group].up.message(up)
+      answer = method.respond(server.of_groups[group], own, sent, senders)
+      kept = jax.vmap(trees.choose)(is_own, answer, own)
+      rows = rows.with_own(group, kept)
+    return rows
+
+  def personalize(server, client, data, rng):
+    def views(group):
+      own = server.of_groups[group], client.of_groups[group]
+      return methods[group].personalize(*own, data, rng)
+
+    found = [
+      jax.eval_shape(partial(views, group)) for group in range(len(methods))
+    ]
+    empty = [trees.zeros(own) for own in found]
+
+    def of_group(group, method):
+      def run():
+        own = [*empty[:group], views(group), *empty[group + 1 :]]
+        return {
+          name: OneOf(client.group, tuple(models[name] for models in own))
+          for name in own[0]
+        }
+
+      return run
+
+    return branch(client.group, of_group)
+
+  def predict(view, x, mask):
+    def logits(group, method):
+      return lambda: method.predict(view.of_groups[group], x, mask)
+
+    return branch(view.group, logits)
+
+  algorithm = methods[0]._replace(
+    init_server=init_server,
+    init_client=init_client,
+    download=download,
+    local_update=local_update,
+    aggregate=aggregate,
+    personalize=personalize,
+    predict=predict,
+    respond=methods[0].respond and respond,
+    global_model=None,
+  )
+  return first._replace(
+    algorithm=algorithm,
+    initialize=initialize,
+    prepare_data=lambda server, data: first.prepare_data(
+      server.of_groups[0], data
+    ),
+    initial_broadcast=lambda server: first.initial_broadcast(
+      server.of_groups[0]
+    ),
+  )
+
+
+def message_forms(
+  stages: Sequence[Stage],
+  names: Sequence[str],
+  data: ClientData,
+  works: Sequence[str],
+) -> list[Forms]:
+  """Return the forms; refuse messages that depend on the architecture.
+
+  Args:
+    stages: one stage, built for the model of each group, or its outline.
+    names: of these models.
+    data: examples of clients; shapes are enough.
+    works: the methods that work, for the sentence.
+  """
+
+  def messages(stage: Stage) -> tuple[PyTree, ...]:
+    method, key = stage.algorithm, jax.random.key(0)
+    server = method.init_server(key)
+    data_of_one = client_of(stage.prepare_data(server, data), 0)
+    client = method.init_client(server, data_of_one, key)
+    down = method.download(server, client)
+    _, up, metrics = method.local_update(down, client, data_of_one, key)
+    return down, up, metrics, stage.initial_broadcast(server)
+
+  shapes = [jax.eval_shape(partial(messages, stage)) for stage in stages]
+  for name, found, stage in zip(names, shapes, stages, strict=True):
+    if _leaves(found) != _leaves(shapes[0]) or stage.keep_best:
+      raise bad_input(
+        'models',
+        got=f'{names[0]} and {name}, whose clients receive or send other '
+        f'arrays in the rounds of {stage.name}',
+        expected='a method whose messages do not depend on the architecture, '
+        'and features of one width',
+        choices=[f'algorithm={method}' for method in works]
+        + ['feature_width=64'],
+        cause='a method that averages whole models or keeps the best ones, or '
+        'models whose features have other widths',
+      )
+  return [Forms(*map(_form_of, found[:2])) for found in shapes]
+
+
+def _form_of(tree: PyTree) -> Form:
+  return Form(tuple(trees.leaf_names(tree)), jax.tree.structure(tree))
+
+
+def _leaves(tree: PyTree) -> dict[str, tuple]:
+  """Return name, shape and dtype of every leaf."""
+  named = trees.named(tree)
+  return {name: (leaf.shape, leaf.dtype) for name, leaf in named.items()}

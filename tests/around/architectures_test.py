@@ -1,0 +1,153 @@
+"""Clients of different architectures in the rounds of one method."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import (
+  CLASSES,
+  COHORT,
+  COUNTS,
+  KEY,
+  assert_close,
+  build,
+  make_data,
+  make_task,
+  play,
+  refused,
+)
+
+from fedjax_pfl.around.architectures import Groups, message_forms, mixed
+from fedjax_pfl.core.types import Outputs
+from fedjax_pfl.federated.cohort import all_send, client_key
+from fedjax_pfl.federated.placement import OnHost
+
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
+METHODS = 'fedproto', 'lg_fedavg', 'local_only'
+OF_CLIENT = np.arange(len(COUNTS)) % 2
+DATA = make_data()
+
+
+@functools.cache
+def deeper(width=5):
+  """Return a task of another architecture with as many features."""
+  one = make_task(hidden=width)
+
+  def init(key):
+    below, above = jax.random.split(key)
+    kernel = jax.random.normal(below, (width, width)) / width**0.5
+    return {**one.init(above), 'more': {'kernel': kernel}}
+
+  def features(params, x, mask):
+    return jnp.tanh(one.features(params, x, mask) @ params['more']['kernel'])
+
+  def outputs(params, x, mask):
+    f = features(params, x, mask)
+    head = params['head']
+    return Outputs(f, f @ head['kernel'] + head['bias'])
+
+  def loss(params, batch, key):
+    log_p = jax.nn.log_softmax(outputs(params, batch.x, batch.mask).logits)
+    own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
+    return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+  no = {'more': {'kernel': False}}
+  return one._replace(
+    init=init,
+    features=features,
+    logits=lambda *args: outputs(*args).logits,
+    train_outputs=lambda params, batch, key: outputs(
+      params, batch.x, batch.mask
+    ),
+    loss=loss,
+    is_head={**one.is_head, **no},
+    norm_leaves={**one.norm_leaves, **no},
+  )
+
+
+def stages_of(name, *tasks):
+  more = {'train_fedavg': False} if name == 'lg_fedavg' else {}
+  return [build(name, task, **more)[-1] for task in tasks]
+
+
+def mixed_stage(name, *tasks):
+  stages, names = stages_of(name, *tasks), ('shallow', 'deep')
+  forms = message_forms(stages, names, DATA, ())
+  return mixed(stages, Groups(names, OF_CLIENT), forms)
+
+
+@pytest.mark.parametrize('name', METHODS)
+def test_equal_architectures_give_the_rounds_of_one(name):
+  alone = stages_of(name, make_task())
+  server, clients, _ = play(alone, DATA, cohort=COHORT)
+  both = mixed_stage(name, make_task(), make_task())
+  servers, rows, _ = play([both], DATA, cohort=COHORT)
+  for own in servers.of_groups:
+    assert_close(own, server)
+  for group, own in enumerate(rows.of_groups):
+    at = OF_CLIENT == group
+    pick = functools.partial(jax.tree.map, lambda leaf, at=at: leaf[at])
+    assert_close(pick(own), pick(clients))
+
+
+@pytest.mark.parametrize('name', METHODS)
+def test_every_group_aggregates_what_all_send(name):
+  stages = stages_of(name, make_task(), deeper())
+  stage = mixed_stage(name, make_task(), deeper())
+  server, clients, _ = play([stage], DATA, cohort=COHORT, rounds=1)
+  start, rows, _ = play([stage], DATA, cohort=COHORT, rounds=0)
+  ids, sent = sorted(COHORT), []
+  for client in ids:
+    group = OF_CLIENT[client]
+    method, above = stages[group].algorithm, start.of_groups[group]
+    own = jax.tree.map(lambda leaf: leaf[client], rows.of_groups[group])
+    alone = DATA._replace(index=DATA.index[client], count=DATA.count[client])
+    own, up, _ = method.local_update(
+      method.download(above, own), own, alone, client_key(KEY(2), 0, client)
+    )
+    found = jax.tree.map(lambda leaf: leaf[client], clients.of_groups[group])
+    assert_close(found, own)
+    sent.append(up)
+  leaves = zip(*map(jax.tree.leaves, sent), strict=True)
+  leaves = [jnp.stack(rows) for rows in leaves]
+  senders = all_send(jnp.array(ids), DATA.count[jnp.array(ids)], DATA)
+  for group, (one, above) in enumerate(
+    zip(stages, start.of_groups, strict=True)
+  ):
+    up = jax.tree.structure(sent[group]).unflatten(leaves)
+    want = one.algorithm.aggregate(above, up, senders)
+    assert_close(server.of_groups[group], want)
+
+
+def test_a_client_predicts_by_its_own_architecture():
+  stage = mixed_stage('fedproto', make_task(), deeper())
+  server, clients, _ = play([stage], DATA, cohort=COHORT)
+  method, x = stage.algorithm, DATA.x[:4].astype(float)
+  for client, (task, name) in enumerate(
+    [(make_task(), 'personal'), (deeper(), 'personal')]
+  ):
+    own = jax.tree.map(lambda leaf: leaf[client], clients)
+    alone = DATA._replace(index=DATA.index[client], count=DATA.count[client])
+    view = method.personalize(server, own, alone, KEY(3))[name]
+    logits = method.predict(view, x, jnp.ones(4))
+    params = own.of_groups[client].params
+    assert logits.shape == (4, CLASSES)
+    assert_close(logits, task.logits(params, x, jnp.ones(4)))
+
+
+def test_messages_of_whole_models_are_refused():
+  message_forms(stages_of('fedproto', make_task(), deeper()), 'ab', DATA, ())
+  for name, tasks in {
+    'fedavg': (make_task(), deeper()),
+    'fedproto': (make_task(), deeper(4)),
+  }.items():
+    call = message_forms, stages_of(name, *tasks), 'ab', DATA, ['fedproto']
+    assert 'algorithm=fedproto' in refused(*call)
+
+
+def test_clients_on_the_host_have_the_same_rounds():
+  stage, host = mixed_stage('fedproto', make_task(), deeper()), OnHost()
+  states = host.begin(stage, DATA, KEY(1))
+  assert states[1].group.tolist() == OF_CLIENT.tolist()
