@@ -21,7 +21,7 @@ With equal architectures the rounds are those of one group, within rounding.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -13,6 +13,7 @@ from helpers import (
   KEY,
   assert_close,
   build,
+  client_of,
   make_data,
   make_task,
   play,
@@ -20,6 +21,7 @@ from helpers import (
 )
 
 from fedjax_pfl.around.architectures import Groups, message_forms, mixed
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Outputs
 from fedjax_pfl.federated.cohort import all_send, client_key
 from fedjax_pfl.federated.placement import OnHost
@@ -87,9 +89,8 @@ def test_equal_architectures_give_the_rounds_of_one(name):
   for own in servers.of_groups:
     assert_close(own, server)
   for group, own in enumerate(rows.of_groups):
-    at = OF_CLIENT == group
-    pick = functools.partial(jax.tree.map, lambda leaf, at=at: leaf[at])
-    assert_close(pick(own), pick(clients))
+    at = np.flatnonzero(group == OF_CLIENT)
+    assert_close(trees.gather(own, at), trees.gather(clients, at))
 
 
 @pytest.mark.parametrize('name', METHODS)
@@ -102,12 +103,12 @@ def test_every_group_aggregates_what_all_send(name):
   for client in ids:
     group = OF_CLIENT[client]
     method, above = stages[group].algorithm, start.of_groups[group]
-    own = jax.tree.map(lambda leaf: leaf[client], rows.of_groups[group])
-    alone = DATA._replace(index=DATA.index[client], count=DATA.count[client])
+    own = trees.gather(rows.of_groups[group], client)
+    alone = client_of(DATA, client)
     own, up, _ = method.local_update(
       method.download(above, own), own, alone, client_key(KEY(2), 0, client)
     )
-    found = jax.tree.map(lambda leaf: leaf[client], clients.of_groups[group])
+    found = trees.gather(clients.of_groups[group], client)
     assert_close(found, own)
     sent.append(up)
   leaves = zip(*map(jax.tree.leaves, sent), strict=True)
@@ -125,12 +126,10 @@ def test_a_client_predicts_by_its_own_architecture():
   stage = mixed_stage('fedproto', make_task(), deeper())
   server, clients, _ = play([stage], DATA, cohort=COHORT)
   method, x = stage.algorithm, DATA.x[:4].astype(float)
-  for client, (task, name) in enumerate(
-    [(make_task(), 'personal'), (deeper(), 'personal')]
-  ):
-    own = jax.tree.map(lambda leaf: leaf[client], clients)
-    alone = DATA._replace(index=DATA.index[client], count=DATA.count[client])
-    view = method.personalize(server, own, alone, KEY(3))[name]
+  for client, task in enumerate([make_task(), deeper()]):
+    own = trees.gather(clients, client)
+    alone = client_of(DATA, client)
+    view = method.personalize(server, own, alone, KEY(3))['personal']
     logits = method.predict(view, x, jnp.ones(4))
     params = own.of_groups[client].params
     assert logits.shape == (4, CLASSES)
