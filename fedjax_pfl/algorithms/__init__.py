@@ -37,6 +37,22 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
   return tuple(sorted(module.name for module in pkgutil.iter_modules(folders)))
 
 
+def across_models() -> list[str]:
+  """Return the methods for clients of different models, and what these need.
+
+  >>> across_models()[:2]
+  ['fedproto', 'lg_fedavg with hp.train_fedavg=False']
+  """
+  needs = {
+    name: getattr(load(name), 'ACROSS_MODELS', None) for name in available()
+  }
+  return [
+    f'{name} with {own}' if own else name
+    for name, own in needs.items()
+    if own is not None
+  ]
+
+
 def paper_name(name: str) -> str:
   """Return what the paper calls a method; of the user's own, its name.
 

@@ -60,6 +60,7 @@ RULES = {
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
+ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server divides by counts, which noise may bring near 0'
 
 

@@ -58,6 +58,7 @@ FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'
 FEDAVG_EQUIVALENT = {'train_fedavg': True}
 FEDAVG_WHERE = 'in its first stage'
 PRIVATE_LEAVES = ('body',)  # in the second
+ACROSS_MODELS = 'hp.train_fedavg=False'
 SAME_CLIENTS_AS_START = True
 
 

@@ -33,6 +33,7 @@ class HParams(NamedTuple):
 FAMILY, PAPER = 'local', 'arxiv.org/abs/2106.06042'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('params',)
+ACROSS_MODELS = ''
 
 
 class Client(NamedTuple):

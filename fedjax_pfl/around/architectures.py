@@ -29,23 +29,86 @@ import numpy as np
 from jax import lax
 from jax.tree_util import PyTreeDef
 
-from fedjax_pfl.core import trees
+from fedjax_pfl.core import named_file, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, OneOf, Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, may_read
+from fedjax_pfl.core.records import field, path, record
+from fedjax_pfl.core.rules import count
 from fedjax_pfl.core.types import Array, ClientData, PyTree
+from fedjax_pfl.core.user_code import FORM, is_code, without_digest
 from fedjax_pfl.data.client_data import client_of
+from fedjax_pfl.models.registry import MODELS
+
+CYCLIC = 'cyclic'
 
 
-class Groups(NamedTuple):
-  """Which client has which architecture.
+@record()
+class Architectures:
+  """Groups of clients with a model each, in the place of one model.
 
   Args:
-    names: of the models of the groups.
-    of_client: [K] the group of each client, from 0 to G - 1.
+    models: architectures of groups of clients; `model` is then the first
+    model_of_client: cyclic: clients take the models in turn; or a text file
+      with the model of each client
+    feature_width: features of each model are pooled to this number; 0: they
+      stay as they are
   """
 
-  names: tuple[str, ...]
-  of_client: np.ndarray
+  models: tuple[str, ...] = field(
+    (),
+    rules.tuple_of(
+      lambda name: name in MODELS or is_code(name),
+      f'known models ({", ".join(MODELS)}), or your own as {FORM}',
+      'a single one: that is the field `model`',
+    ),
+  )
+  model_of_client: str = field(
+    CYCLIC,
+    path('cyclic, or a text file with the model of each client'),
+    stored=lambda name: (
+      name if name == CYCLIC else named_file.with_digest(name)
+    ),
+    needs=('models', 'simple_cnn,superfed_cnn'),
+  )
+  feature_width: int = field(0, count('features', smallest=0))
+
+  def of_clients(self, num_clients: int) -> np.ndarray:
+    """Return the group of each client: [K], from 0 to G - 1."""
+    if self.model_of_client == CYCLIC:
+      groups = np.arange(num_clients) % len(self.models)
+    else:
+      groups = self._read(num_clients)
+    for group in set(range(len(self.models))) - {*groups.tolist()}:
+      raise bad_input(
+        'models',
+        got=f'{self.models[group]}, which no client has',
+        expected=f'at most {num_clients} models, each of a client',
+        cause='fewer clients than models, or a file without this one',
+      )
+    return groups
+
+  def _read(self, num_clients: int) -> np.ndarray:
+    file, names = self.model_of_client, []
+    try:
+      with may_read('model_of_client'):
+        file, text = named_file.read('model_of_client', file)
+      names = text.replace(',', ' ').split()
+      found = f'{len(names)} names'
+    except (OSError, ValueError) as error:
+      found = str(error)
+    # Names of code have their digest here; a file has what a user types.
+    known = {without_digest(name): at for at, name in enumerate(self.models)}
+    strange = [name for name in names if name not in known]
+    if len(names) == num_clients and not strange:
+      return np.array([known[name] for name in names])
+    raise bad_input(
+      'model_of_client',
+      got=f'{file}: {strange[0] if strange else found}',
+      expected=f'a text file of {num_clients} names, one of each client that '
+      'takes part',
+      choices=known,
+      cause='a model that `models` does not name, or another number of clients',
+    )
 
 
 class Form(NamedTuple):
@@ -76,11 +139,14 @@ class Server(NamedTuple):
 
 
 def mixed(
-  stages: Sequence[Stage], groups: Groups, forms: Sequence[Forms]
+  stages: Sequence[Stage], of_client: np.ndarray, forms: Sequence[Forms]
 ) -> Stage:
   """Return the stages of the groups, one of each, as one stage.
 
-  `forms` are those of `message_forms`.
+  Args:
+    stages: one stage, built for the model of each group.
+    of_client: [K] the group of each client.
+    forms: those of `message_forms`.
   """
   first, methods = stages[0], [stage.algorithm for stage in stages]
 
@@ -110,7 +176,7 @@ def mixed(
       )
     ]
     servers, rows = zip(*begun, strict=True)
-    group = jnp.asarray(groups.of_client, jnp.int32)
+    group = jnp.asarray(of_client, jnp.int32)
     return joined(servers), OneOf(group, rows)
 
   def download(server, client):
@@ -216,7 +282,7 @@ def message_forms(
     works: the methods that work, for the sentence.
   """
 
-  def messages(stage: Stage) -> tuple[PyTree, ...]:
+  def messages(stage: Stage, data: ClientData) -> tuple[PyTree, ...]:
     method, key = stage.algorithm, jax.random.key(0)
     server = method.init_server(key)
     data_of_one = client_of(stage.prepare_data(server, data), 0)
@@ -225,7 +291,7 @@ def message_forms(
     _, up, metrics = method.local_update(down, client, data_of_one, key)
     return down, up, metrics, stage.initial_broadcast(server)
 
-  shapes = [jax.eval_shape(partial(messages, stage)) for stage in stages]
+  shapes = [jax.eval_shape(partial(messages, stage), data) for stage in stages]
   for name, found, stage in zip(names, shapes, stages, strict=True):
     if _leaves(found) != _leaves(shapes[0]) or stage.keep_best:
       raise bad_input(

@@ -23,8 +23,6 @@ have to take part, the server waits for them.
 """
 
 import os
-import pathlib
-import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -32,9 +30,9 @@ import jax
 import numpy as np
 
 from fedjax_pfl.around import buffers
-from fedjax_pfl.core import atomic_files, trees
+from fedjax_pfl.core import named_file, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.errors import bad_input, expand_home, may_read
+from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.core.records import field, path, record
 from fedjax_pfl.core.rules import at_least, count, one_of
 from fedjax_pfl.core.types import Array, ClientData
@@ -64,7 +62,9 @@ class Speeds:
   client_speeds: str = field(
     NONE,
     path('none, lognormal, or a text file of a number for each client'),
-    stored=lambda value: with_digest(value),
+    stored=lambda name: (
+      name if name in (NONE, DRAWN) else named_file.with_digest(name)
+    ),
   )
   speed_sigma: float = field(
     1.0, at_least(0), needs=('client_speeds', DRAWN), only=True
@@ -83,18 +83,6 @@ class Speeds:
     if self.client_speeds == DRAWN:
       return draw_speeds(seed, self.speed_sigma, num_clients)
     return read_speeds(self.client_speeds, num_clients)
-
-
-def with_digest(speeds: str) -> str:
-  """Return 'FILE#4f0c8e21ab37', as code is named: a changed file is another."""
-  if speeds in (NONE, DRAWN):
-    return speeds
-  try:
-    digest = atomic_files.sha256(pathlib.Path(speeds).expanduser())
-  except (RuntimeError, ValueError):  # no name of a file
-    return speeds
-  # Without a digest there is no such file, or its name has the digest.
-  return f'{speeds}#{digest[:12]}' if digest else speeds
 
 
 class Timing(NamedTuple):
@@ -146,13 +134,10 @@ def draw_speeds(seed: int, sigma: float, num_clients: int) -> np.ndarray:
 @may_read('client_speeds')
 def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
   """Return the K numbers of a text file, in the order of the clients' ids."""
-  name = re.fullmatch('(.*?)(?:#([0-9a-f]{12}))?', os.fspath(path), re.DOTALL)
-  file, digest = name.groups()  # the digest is of the content, in a config
+  file = os.fspath(path)
   try:
-    place = expand_home('client_speeds', file)
-    speeds = np.array(place.read_text().replace(',', ' ').split(), float)
-    if digest and not atomic_files.sha256(place).startswith(digest):
-      raise ValueError(f'other content than {digest}, that of the run')
+    file, text = named_file.read('client_speeds', file)
+    speeds = np.array(text.replace(',', ' ').split(), float)
   except PermissionError:  # of which `may_read` makes a sentence
     raise
   except (OSError, ValueError) as error:

@@ -83,6 +83,11 @@ class OneOf(NamedTuple):
   group: Array  # [] or [C] from 0 to G - 1
   of_groups: tuple[PyTree, ...]  # G of them
 
+  @property
+  def own(self) -> PyTree:
+    """Return the tree of the group, outside of compiled functions."""
+    return self.of_groups[int(self.group)]
+
   def with_own(self, group: int, tree: PyTree) -> 'OneOf':
     """Return it with another tree of this group."""
     before, after = self.of_groups[:group], self.of_groups[group + 1 :]

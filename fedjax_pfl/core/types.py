@@ -115,6 +115,8 @@ class Task(NamedTuple):
   # Of normalisation layers, by their type; None: see `is_norm`.
   norm_leaves: Mask | None = None
   num_labels: int = 1  # of an example: 1, or L where each token has one
+  # Tasks of other groups of clients, if their models differ.
+  others: tuple['Task', ...] = ()
 
   @property
   def is_norm(self) -> Mask:

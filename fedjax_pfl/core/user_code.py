@@ -23,9 +23,9 @@ NAME = re.compile(
   r'(?P<path>[^#]*\.py):(?P<name>[A-Za-z_]\w*)(#(?P<digest>[0-9a-f]{12}))?'
 )
 FORM = 'FILE.py:NAME'
-# Fields of a config that may name code; that of `metrics` is a tuple.
-FIELDS = ('algorithm', 'around', 'model', 'loss', 'metrics', 'partition')
-FIELDS += ('sampling',)
+# Fields of a config that may name code; `models` and `metrics` are tuples.
+FIELDS = ('algorithm', 'around', 'model', 'models', 'loss', 'metrics')
+FIELDS += ('partition', 'sampling')
 
 
 class UserCode(str):

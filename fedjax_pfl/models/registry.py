@@ -174,4 +174,5 @@ def outline(task: Task) -> Task:
     logits=lambda params, x, mask: zeros(x).logits,
     train_outputs=lambda params, batch, key: zeros(batch.x),
     loss=lambda params, batch, key: jnp.zeros((), dtype),
+    others=tuple(map(outline, task.others)),
   )

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.own_metrics import TAKEN
 from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
 
@@ -31,7 +32,8 @@ def table(results: Sequence[Result]) -> str:
   it. A note below the table counts clients that are left out of means. Where
   examples are kept for choosing, a second table has the last round, the chosen
   one and the best one on the tests. Clients who came after training have a
-  table of their own.
+  table of their own. Where clients have different models, a row of each is
+  below that of the method.
   """
   named = [(paper_name(result['algorithm']), result) for result in results]
   views = list(dict.fromkeys(v for result in results for v in result['views']))
@@ -43,6 +45,10 @@ def table(results: Sequence[Result]) -> str:
     cells = [mean_and_std(result['views'].get(view)) for view in views]
     cells += [decimal(result.get(one, {}).get('accuracy')) for one in server]
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
+    for model, own in result.get('models', {}).items():
+      cells = [mean_and_std(own.get(view)) for view in views]
+      blank = [''] * (len(server) + 1)
+      rows.append((f'  {without_digest(model)}', *cells, *blank))
   lines = [align(rows)]
   lines += [line for one in named for line in _own_metrics(*one)]
   for name, result in named:

@@ -31,6 +31,7 @@ class Mistake(NamedTuple):
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
   kinds = _of_rounds, _of_evaluation, _of_buffers, _of_privacy, _of_clients
+  kinds += (_of_models,)
   for one in chain.from_iterable(kind(settings) for kind in kinds):
     if one.is_made:
       raise bad_input(
@@ -226,6 +227,32 @@ def _of_clients(settings: Settings) -> Iterator[Mistake]:
       f'0 with {name}: the server would train on examples that are kept for '
       'testing, for choosing, or for clients who come later',
       ('server_data_fraction=0', f'no {name}'),
+    )
+
+
+def _of_models(settings: Settings) -> Iterator[Mistake]:
+  """Yield what is of one model, and so not of several."""
+  model, chunk = settings.model, settings.system.clients_per_chunk
+  for name, is_given, without in (
+    ('init_from', settings.init_from, 'no init_from'),
+    ('dp.clip', settings.dp, 'dp.clip=0'),
+    (
+      'server_data_fraction',
+      settings.server_training,
+      'server_data_fraction=0',
+    ),
+    (
+      'norm_statistics',
+      model.norm_statistics == 'running_local',
+      'norm_statistics=batch',
+    ),
+    ('clients_per_chunk', chunk not in ('auto', 1), 'clients_per_chunk=1'),
+  ):
+    yield Mistake(
+      settings.architectures.models and is_given,
+      'models',
+      f'one model with {name}',
+      ('models=()', without),
     )
 
 

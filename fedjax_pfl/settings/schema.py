@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around.architectures import Architectures
 from fedjax_pfl.around.compression import Compression
 from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.around.privacy import Privacy
@@ -189,6 +190,7 @@ class Settings:
   )
   data: DataSettings = DataSettings()
   model: ModelSettings = ModelSettings()
+  architectures: Architectures = Architectures()
   training: TrainingSettings = TrainingSettings()
   train: LocalTraining = LocalTraining()
   failures: Failures = Failures()

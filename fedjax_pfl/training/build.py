@@ -93,6 +93,12 @@ class Experiment(NamedTuple):
     return self.sampler_of(stage).size
 
   @property
+  def clients_per_chunk(self) -> int | str:
+    """Return the setting; 1 where clients have different models."""
+    chunk = self.settings.system.clients_per_chunk
+    return 1 if self.task.others else chunk
+
+  @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
     """Return what clients adapt on, and what they are evaluated on."""
     return self._eval_data(self.train, self.test)

@@ -5,11 +5,13 @@ put around that when it is known.
 """
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around import architectures
 from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
@@ -19,10 +21,12 @@ from fedjax_pfl.core.rules import is_int
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, describe, is_code, value_of
+from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import find_recipe, make_transforms
 from fedjax_pfl.federated import sampling
+from fedjax_pfl.models.feature_width import with_width
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
@@ -37,7 +41,19 @@ def peek_shape(data: DataSettings) -> Shape:
 
 
 def build_task(settings: Settings, shape: Shape) -> Task:
-  """Return the task of a config, for these examples."""
+  """Return the task of a config, for these examples.
+
+  With several models that of the first, which has the others.
+  """
+  names = settings.architectures.models or (settings.model.name,)
+  first, *others = (
+    _task_of(settings._replace(model=settings.model._replace(name=name)), shape)
+    for name in names
+  )
+  return first._replace(others=tuple(others))
+
+
+def _task_of(settings: Settings, shape: Shape) -> Task:
   data, model, loss = settings.data, settings.model, settings.training.loss
   build_checks.check_inputs(model.name, data.preprocessing, shape)
   name = data.dataset if shape.dtype == IMAGE else 'none'
@@ -53,6 +69,8 @@ def build_task(settings: Settings, shape: Shape) -> Task:
     'precision': model.precision,
     'running_statistics': model.norm_statistics != 'batch',
   }
+  if width := settings.architectures.feature_width:
+    how['wrap'] = lambda module: with_width(module, width)
   if model.lora_rank:
     from fedjax_pfl.models.lora import with_lora
 
@@ -76,12 +94,35 @@ def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
   module = algorithms.load(settings.algorithm)
   train = local_training_of(settings)
   hp = module.HParams(train=train, finetune=settings.finetune, **settings.hp)
-  if hasattr(module, 'check_start'):
+  if hasattr(module, 'check_start') and not task.others:
     module.check_start(hp, settings.init_from)
   if task.num_labels > 1:
     scoring = settings.evaluation.scoring
     build_checks.check_tokens(settings.algorithm, module, scoring)
-  return module.build(task, hp)
+  if not task.others:
+    return module.build(task, hp)
+  return _mixed(settings, module, hp, (task, *task.others))
+
+
+def _mixed(
+  settings: Settings, module: ModuleType, hp: Any, tasks: tuple[Task, ...]
+) -> tuple[Stage, ...]:
+  """Return the stages of the method for clients of several models."""
+  how, clients = settings.architectures, settings.data.num_seen_clients
+  data = shapes_of_clients(peek_shape(settings.data), clients)
+  quick = [module.build(outline(task), hp) for task in tasks]
+  forms = [
+    architectures.message_forms(
+      stages, how.models, data, algorithms.across_models()
+    )
+    for stages in zip(*quick, strict=True)
+  ]
+  built = [module.build(task, hp) for task in tasks]
+  of_client = how.of_clients(clients)
+  return tuple(
+    architectures.mixed(stages, of_client, own)
+    for stages, own in zip(zip(*built, strict=True), forms, strict=True)
+  )
 
 
 def build_checked(settings: Settings, task: Task) -> tuple[Stage, ...]:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, trees
-from fedjax_pfl.core.algorithm import Client, Server
+from fedjax_pfl.core.algorithm import Client, OneOf, Server
 from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views
@@ -21,7 +21,7 @@ from fedjax_pfl.runs import score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
-from fedjax_pfl.settings import hyperparameters
+from fedjax_pfl.settings import Settings, hyperparameters
 from fedjax_pfl.training import best_models, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import Training, forget_noise
@@ -116,7 +116,9 @@ class Models:
     for view, stacked in models.items():
       for place, client in enumerate(ids.tolist()):
         if client in self.save_clients:
-          self.of_clients[view, client] = trees.gather(stacked, place)
+          model = trees.gather(stacked, place)
+          model = model.own if isinstance(model, OneOf) else model
+          self.of_clients[view, client] = model
     if 'initial' in models:
       stacked = models['initial']
       if self.shared is None:
@@ -142,9 +144,11 @@ class Models:
     def save(name, params, **own):
       save_model(training.run.model_path(name), params, {**about, **own})
 
+    models = _models_of_clients(settings)
     for (view, client), params in self.of_clients.items():
       if view != 'initial' or not has_global:
-        save(f'{view}_client{client}', params, view=view, client=client)
+        own = {'view': view, 'client': client, 'model': models[client]}
+        save(f'{view}_client{client}', params, **own)
     if has_global:
       save('global', self.shared, view='initial')
 
@@ -194,6 +198,8 @@ def write_result(
     more['test_best_view'] = families
   if experiment.privacy:
     more['privacy'] = experiment.privacy.summary()
+  if experiment.task.others:
+    more['models'] = _by_model(experiment, result)
   if digest := model_digest(run.path):
     more['model'] = digest  # by which runs that start from it are recognised
   num_labels = next(iter(result.scores.values())).count  # of tokens, too
@@ -241,6 +247,30 @@ def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
   if evaluated.unseen:
     summaries['unseen'] = of(experiment.unseen.train, evaluated.unseen)
   return summaries
+
+
+def _models_of_clients(settings: Settings) -> list[str]:
+  """Return the name of the model of each client."""
+  how, clients = settings.architectures, settings.data.num_seen_clients
+  if not how.models:
+    return [settings.model.name] * clients
+  return [how.models[group] for group in how.of_clients(clients)]
+
+
+def _by_model(
+  experiment: Experiment, evaluated: Evaluated
+) -> dict[str, dict[str, Any]]:
+  """Return {model: {view: summary}} over the clients with this model."""
+  names = np.array(_models_of_clients(experiment.settings))
+  count = np.asarray(experiment.train.count)
+  found = {}
+  for name in dict.fromkeys(names.tolist()):
+    own = np.flatnonzero(names == name)
+    found[name] = {
+      view: summarise(trees.gather(scores, own), count[own])
+      for view, scores in evaluated.scores.items()
+    }
+  return found
 
 
 def _counts(

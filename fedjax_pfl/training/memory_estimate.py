@@ -177,7 +177,7 @@ def _with_work(
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(stage.prepare_data, states[0], experiment.train)
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
-  setting = settings.system.clients_per_chunk
+  setting = experiment.clients_per_chunk
   counts, batch_size = experiment.train.count, settings.train.batch_size
   limit = chunking.chunk_limit(setting, np.asarray(counts), size, batch_size)
   args = stage.algorithm, *states, ids, data, key
@@ -225,7 +225,7 @@ def _evaluation(
     )
   )
   block = block_size(experiment.cohort_size)
-  chunk = chunking.evaluation_chunk(settings.system.clients_per_chunk, block)
+  chunk = chunking.evaluation_chunk(experiment.clients_per_chunk, block)
   here = min(chunk, -(-block // experiment.placement.num_devices))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 

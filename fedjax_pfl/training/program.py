@@ -73,7 +73,7 @@ class Program:
       initial = jax.eval_shape(stage.initial_broadcast, server)
       self._rounds[place] = compile_rounds(
         lambda numbers: self.stages(numbers)[place].algorithm,
-        system.clients_per_chunk,
+        experiment.clients_per_chunk,
         self.placement,
         stage.name if system.debug else '',
         watch=partial(self._watch, place, initial),
@@ -117,7 +117,7 @@ class Program:
       server, numbers = shared
       return edit(self.stages(numbers)[place]).algorithm, server
 
-    chunk = self.experiment.settings.system.clients_per_chunk
+    chunk = self.experiment.clients_per_chunk
     return make_evaluation(
       self.experiment,
       read,
@@ -188,7 +188,7 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
   size = experiment.size_of(stage)
   batch_size = settings.train.batch_size
-  chunk = settings.system.clients_per_chunk
+  chunk = experiment.clients_per_chunk
   limit = chunking.chunk_limit(chunk, counts, size, batch_size)
   if limit > 1:
     share = chunking.expected_overhead(counts, size, limit, batch_size)

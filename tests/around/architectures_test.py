@@ -20,7 +20,7 @@ from helpers import (
   refused,
 )
 
-from fedjax_pfl.around.architectures import Groups, message_forms, mixed
+from fedjax_pfl.around.architectures import message_forms, mixed
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Outputs
 from fedjax_pfl.federated.cohort import all_send, client_key
@@ -77,7 +77,7 @@ def stages_of(name, *tasks):
 def mixed_stage(name, *tasks):
   stages, names = stages_of(name, *tasks), ('shallow', 'deep')
   forms = message_forms(stages, names, DATA, ())
-  return mixed(stages, Groups(names, OF_CLIENT), forms)
+  return mixed(stages, OF_CLIENT, forms)
 
 
 @pytest.mark.parametrize('name', METHODS)

@@ -1,0 +1,35 @@
+"""A file that a config names as 'FILE#4f0c8e21ab37': a changed one is another.
+
+The digits are of its content, as in a name of code (user_code.py).
+"""
+
+import pathlib
+import re
+
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.errors import expand_home
+
+
+def with_digest(name: str) -> str:
+  """Return the name with its digest; without one if there is no such file."""
+  try:
+    digest = atomic_files.sha256(pathlib.Path(name).expanduser())
+  except (RuntimeError, ValueError):  # no name of a file
+    return name
+  # Without a digest there is no such file, or its name has the digest.
+  return f'{name}#{digest[:12]}' if digest else name
+
+
+def read(field: str, name: str) -> tuple[str, str]:
+  """Return the name without its digest, and the text.
+
+  Raises OSError or ValueError where there is none, or another one.
+  """
+  file, digest = re.fullmatch(
+    '(.*?)(?:#([0-9a-f]{12}))?', name, re.DOTALL
+  ).groups()
+  place = expand_home(field, file)
+  text = place.read_text()
+  if digest and not atomic_files.sha256(place).startswith(digest):
+    raise ValueError(f'other content than {digest}, that of the run')
+  return file, text
