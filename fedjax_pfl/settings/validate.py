@@ -38,8 +38,8 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
     if name not in FIELDS:
       raise _unknown(str(name))
   flat = {name: field.default for name, field in FIELDS.items()} | flat
-  if isinstance(flat['models'], list | tuple) and flat['models']:
-    flat['model'] = flat['models'][0]
+  if models := FIELDS['models'].checked(flat['models']):
+    flat['model'] = models[0]
   settings = from_flat(flat)
   check_together(settings, flat)
   check_method(settings)

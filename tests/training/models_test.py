@@ -1,0 +1,102 @@
+"""Runs whose clients have different models."""
+
+import flax.linen as nn
+import numpy as np
+import pytest
+from helpers import refused
+from small_runs import make_settings, numbers_of, record
+
+from fedjax_pfl.core.user_code import UserCode
+from fedjax_pfl.report.text_table import table
+from fedjax_pfl.runs.model_file import load_model
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.loop import train
+
+pytestmark = pytest.mark.usefixtures('quick_compiler')
+
+
+class Narrow(nn.Module):
+  num_classes: int
+  width: int = 6
+
+  def setup(self):
+    self.below, self.head = nn.Dense(self.width), nn.Dense(self.num_classes)
+
+  def features(self, x, mask):
+    return nn.tanh(self.below(x.reshape(len(x), -1)))
+
+
+class Wide(Narrow):
+  width: int = 8
+
+
+CODE = tuple(UserCode(f'nets.py:{one.__name__}', one) for one in (Narrow, Wide))
+NAMES = {'nets.py:Narrow', 'nets.py:Wide'}
+VIEWS = {'views': ('personal',), 'eval_views': ('personal',)}
+MIXED = {'algorithm': 'fedproto', 'models': CODE, 'feature_width': 4, **VIEWS}
+
+
+def experiment(**changes):
+  return build_experiment(make_settings(**MIXED, **changes))
+
+
+@pytest.fixture(scope='module')
+def recorded(tmp_path_factory):
+  return record(experiment(), tmp_path_factory.mktemp('mixed'), kills=[4])
+
+
+def test_a_run_that_was_killed_ends_with_the_same_bits(recorded):
+  killed = recorded.folder / 'killed4'
+  train(recorded.experiment, killed, recorded.program)
+  assert numbers_of(killed) == numbers_of(recorded.path)
+
+
+def test_results_and_models_name_the_model_of_each_client(recorded):
+  models = recorded.result['models']
+  assert {*models} == NAMES
+  means = [own['personal']['mean'] for own in models.values()]
+  whole = recorded.result['views']['personal']['mean']
+  assert np.isclose(np.mean(means), whole)  # five clients each
+  lines = table([recorded.result]).splitlines()
+  assert [line.split()[0] for line in lines[3:5]] == sorted(NAMES)
+  for client, own in ((0, CODE[0]), (3, CODE[1])):
+    path = recorded.path / 'model' / f'personal_client{client}.npz'
+    params, about = load_model(path)
+    assert about['model'] == own
+    kernel = params['below']['kernel']
+    assert kernel.shape == (64, own.value.width)
+    assert params['head']['kernel'].shape == (4, 10)
+
+
+def test_a_file_says_who_has_which_model(tmp_path):
+  file = tmp_path / 'models.txt'
+  names = ['nets.py:Wide'] * 7 + ['nets.py:Narrow'] * 3
+  file.write_text('\n'.join(names))
+  how = parse_config(make_settings(**MIXED, model_of_client=str(file)))
+  groups = how.architectures.of_clients(10)
+  assert groups.tolist() == [1] * 7 + [0] * 3
+  file.write_text('\n'.join(names[:-1]))
+  assert 'other content' in refused(how.architectures.of_clients, 10)
+
+
+@pytest.mark.parametrize(
+  ('changes', 'words'),
+  [
+    (
+      {'algorithm': 'fedavg', 'views': ('initial',), 'eval_views': ()},
+      'fedpro',
+    ),
+    ({'feature_width': 0}, 'features of one width'),
+    ({'models': (*CODE, 'convnet4')}, 'at least 16x16'),
+    ({'models': ('convnet5',)}, 'known models'),
+    ({'models': CODE * 6}, 'which no client has'),
+    ({'models': (), 'model_of_client': 'x'}, 'alone it does nothing'),
+    ({'model_of_client': 'absent.txt'}, 'a text file of 10 names'),
+    ({'clients_per_chunk': 2}, 'one model with clients_per_chunk'),
+    ({'server_data_fraction': 0.1}, 'one model with server_data'),
+  ],
+)
+def test_what_does_not_go_with_several_models_is_refused(changes, words):
+  config = make_settings(**{**MIXED, **changes})
+  assert words in refused(build_experiment, config)
