@@ -138,6 +138,7 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
         got=text,
         expected='fields and their values',
         choices=['shards_per_client=10,client_fraction=0.1'],
+        cause='no =, or a comma too many',
       )
     known = values_of(cells)
     if name not in known:

@@ -58,7 +58,9 @@ def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
   assert unseen.ids.tolist() == [5, 6, 7]
   for view in SETTINGS['views']:
     for group, own in ((result['views'], clients), (result['unseen'], unseen)):
-      assert group[view] == summarise(own.scores[view], own.train_count)
+      want = summarise(own.scores[view], own.train_count)
+      want['worst_decile'] = None  # of few tests each: no number in a file
+      assert group[view] == want
       assert group[view]['num_clients'] == len(own.ids)
   assert unseen.train_count.tolist() == experiment.unseen.train.count.tolist()
 

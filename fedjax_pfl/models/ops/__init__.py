@@ -30,5 +30,6 @@ On an accelerator there are no blocks and no [C, H, W, B], separable.py has
 pointwise and depthwise convolutions, batch_norm.py and pool.py are the same; on
 a GPU grouped.py has the others' kernel gradients. layers.py has the layers of
 our models by their definition. blocks.py keeps arrays in cache, passes.py keeps
-passes apart. What each is worth: docs/dev/optimizations.md, "What each pass is worth".
+passes apart. What each is worth: docs/dev/optimizations.md, "What each pass is
+worth".
 """
