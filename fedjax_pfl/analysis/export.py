@@ -164,27 +164,13 @@ def export_model(
   else:
     model, scores = client_model(experiment, states, choice)
   about = header(experiment, pathlib.Path(workdir), choice, model, scores)
-  tested = 'there are no test examples for it'
-  if scores.count:
-    tested = f'it is right on {scores.correct} of {scores.count} test examples'
-  return write(
-    path, model, about, f'the model of {choice} with', f'; {tested}', log
-  )
-
-
-def write(
-  path: pathlib.Path,
-  model: View,
-  about: Mapping[str, Any],
-  what: str,
-  more: str,
-  log: open_run.Log,
-) -> pathlib.Path:
-  """Write the file whole or not at all; log what it holds."""
   with atomic_files.writing(path, 'output'):
     save_model(path, model, about)
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
-  log(f'{path}: {what} {number:,} numbers{more}.')
+  tested = 'there are no test examples for it'
+  if scores.count:
+    tested = f'it is right on {scores.correct} of {scores.count} test examples'
+  log(f'{path}: the model of {choice} with {number:,} numbers; {tested}.')
   return path
 
 
@@ -236,11 +222,17 @@ def export_private(
     'privacy': budget,
     'version': run_dir.load_config(workdir).get('version'),
   }
-  more = f', epsilon {budget["epsilon"]:.3g} at delta {budget["delta"]:g}'
+  with atomic_files.writing(path, 'output'):
+    save_model(path, model, about)
+  number = sum(leaf.size for leaf in jax.tree.leaves(model))
+  more = ''
   if settings.init_from:
-    more += f'; what {settings.init_from} has spent comes in addition'
-  what = 'the private model of the server with'
-  return write(path, model, about, what, more, log)
+    more = f'; what {settings.init_from} has spent comes in addition'
+  log(
+    f'{path}: the private model of the server with {number:,} numbers, epsilon '
+    f'{budget["epsilon"]:.3g} at delta {budget["delta"]:g}{more}.'
+  )
+  return path
 
 
 def client_model(
