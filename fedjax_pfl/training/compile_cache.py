@@ -56,6 +56,16 @@ def cache_programs(log: Callable[[str], None]) -> None:
     remove_damaged(folder)
 
 
+def cache_if_nobody_does() -> None:
+  """Let JAX store programs, as commands do, if the caller's program does not.
+
+  So a loop of runs compiles once: each run makes functions of its own, whose
+  programs JAX finds by their content.
+  """
+  if not jax.config.jax_compilation_cache_dir:
+    cache_programs(lambda text: None)
+
+
 def machine() -> str:
   """Return a name for processors that may run each other's programs.
 

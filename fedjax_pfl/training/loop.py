@@ -30,7 +30,12 @@ from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.runs.score_files import name_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
-from fedjax_pfl.training import divergence, memory_estimate, multihost
+from fedjax_pfl.training import (
+  compile_cache,
+  divergence,
+  memory_estimate,
+  multihost,
+)
 from fedjax_pfl.training.best_models import choose, evaluate_and_keep
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
@@ -86,6 +91,7 @@ def train(
   """
   workdir = os.path.expanduser(workdir)
   if program is None:
+    compile_cache.cache_if_nobody_does()
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)

@@ -104,3 +104,13 @@ def test_what_was_used_the_longest_ago_goes_first(tmp_path):
   assert len(list(folder.iterdir())) == 6
   compile_cache.prune(tmp_path, limit=599)
   assert sorted(path.name for path in folder.iterdir()) == ['0', '1']
+
+
+def test_a_program_of_the_users_own_chooses_its_folder(cache, tmp_path):
+  given = str(tmp_path / 'given')
+  jax.config.update('jax_compilation_cache_dir', given)
+  compile_cache.cache_if_nobody_does()
+  assert jax.config.jax_compilation_cache_dir == given
+  jax.config.update('jax_compilation_cache_dir', None)
+  compile_cache.cache_if_nobody_does()
+  assert jax.config.jax_compilation_cache_dir.startswith(str(cache))
