@@ -68,9 +68,7 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
     cells = [group.label, decimal(one.before), decimal(one.after), interval]
     rows.append((*cells, words, *[decimal(one.worst)] * has_worst))
   text = align([(*head, *['worst tenth'] * has_worst), *rows])
-  if len(places) > 1 and not any(place.is_decided for place in places):
-    text += f'\n{standing.ONE_SEED}'
-  return text
+  return f'{text}\n{standing.undecided(places)}'.rstrip()
 
 
 def sorted_groups(workdirs: Sequence[str | os.PathLike]) -> list[Group]:

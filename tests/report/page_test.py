@@ -114,7 +114,7 @@ def test_the_page_has_all_sections_and_needs_nothing_else(two):
     for words in expected:
       assert words in text or any(words in row for row in rows(text)), words
   assert '<title>Personalisation on digits</title>' in two
-  assert 'over clients. One seed names no winner.' in two
+  assert 'over clients. They share no two seeds on the same data' in two
   assert not re.search(r'https?:|//\w|url\(|@import', two)
   assert re.findall(r'(?:src|href)="?([^">]*)', two) == ['data:,']
   assert "default-src 'none'" in two
@@ -153,11 +153,12 @@ def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
       'clients, 21.7 points above FedPer (95 % interval 14.5 to 28.8)',
     ),
     (every, f'distinguishable: FedAvg 65.0{SPACE}% and FedRep 63.3{SPACE}%.'),
+    (every[:7], '28.8). Not compared, with one shared seed or none: 1.'),
   ):
     assert words in page.render(given)
   summary = sections(page.render(every))['Summary']
   assert re.findall(r' best"[^>]*>([\d.]+)', summary) == ['65.00', '63.33']
-  assert 'Holm decides over all pairs' in summary
+  assert 'Holm decides over these' in summary
   assert '14.50 to 28.84' in summary and 'not distinguishable<' in summary
   text = overview.as_table(every)
   assert '21.7  ' in text and '1.7, not distinguishable  ' in text

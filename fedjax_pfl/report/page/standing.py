@@ -2,8 +2,8 @@
 
 A difference is that of the means over clients of each seed that both have on
 the same data, by Student's paired t with an error not below that of the
-clients; Holm's p over all pairs decides, as on the leaderboard. With one seed
-nothing is decided: `evaluation/differences.py`.
+clients; Holm's p over all such differences decides. With one shared seed there
+is none: `evaluation/differences.py`.
 """
 
 import itertools
@@ -23,8 +23,8 @@ from fedjax_pfl.report.page.groups import Group
 
 OPEN = 'not distinguishable'
 ONE_SEED = 'One seed names no winner.'
+UNSHARED = 'They share no two seeds on the same data, so none is named best.'
 MOST = 4  # names in the lead
-Clients = dict[tuple, np.ndarray]  # by seed and data, the accuracies [K]
 
 
 class Place(NamedTuple):
@@ -33,7 +33,7 @@ class Place(NamedTuple):
   group: Group
   mean: float  # of its clients, after personalisation
   behind: Difference | None  # in points; None: it is the best
-  is_open: bool  # it cannot be told apart from the best; the best itself, too
+  is_open: bool  # seeds do not tell it from the best; or it is the best
 
   @property
   def is_decided(self) -> bool:
@@ -43,7 +43,7 @@ class Place(NamedTuple):
   @property
   def words(self) -> str:
     """Return 'not distinguishable' where seeds are there to say so."""
-    return OPEN if self.is_open and self.is_decided else ''
+    return OPEN if self.is_open and self.behind else ''
 
 
 def ranked(groups: Sequence[Group]) -> list[Place]:
@@ -51,14 +51,21 @@ def ranked(groups: Sequence[Group]) -> list[Place]:
   known = [(group.mean(group.after, 'mean'), group) for group in groups]
   known = [one for one in known if math.isfinite(one[0])]
   known.sort(key=lambda one: -one[0])
-  clients = {group.label: _accuracies(group) for _, group in known}
-  gaps = [
-    _difference(clients[one.label], clients[other.label], mean - less)
-    for (mean, one), (less, other) in itertools.combinations(known, 2)
+  gaps = [_difference(known[0], one) for one in known[1:]]
+  ps = iter(holm([gap for gap in gaps if gap.has_interval]))
+  rows = zip(known, [None, *gaps], strict=False)  # without any there is no best
+  return [
+    Place(group, mean, gap, not gap or (gap.has_interval and next(ps) >= LEVEL))
+    for (mean, group), gap in rows
   ]
-  # The first pairs are those of the best.
-  rows = zip(known, [None, *gaps], [1.0, *holm(gaps)], strict=False)
-  return [Place(group, mean, gap, p >= LEVEL) for (mean, group), gap, p in rows]
+
+
+def undecided(places: Sequence[Place]) -> str:
+  """Return why none of several is named best; '' if seeds decide, or of one."""
+  if len(places) < 2 or any(one.is_decided for one in places):
+    return ''
+  is_one = all(len(one.group.runs) == 1 for one in places)
+  return ONE_SEED if is_one else UNSHARED
 
 
 def lead(groups: Sequence[Group]) -> str:
@@ -70,21 +77,22 @@ def lead(groups: Sequence[Group]) -> str:
   if not others:
     return _alone(best)
   where = 'on average over clients'
-  if not any(one.is_decided for one in others):
-    last = others[-1]
-    return f'{_named(last)} to {_named(best)} {where}. {ONE_SEED}'
-  peers = [one for one in others if one.is_open]
-  if not peers:
-    second = others[0].behind
-    return (
-      f'{_named(best)} {where}, {second.mean:.1f} points above '
-      f'{others[0].group.label} (95 % interval {second.low:.1f} to '
-      f'{second.high:.1f}).'
-    )
-  names = [_named(one) for one in (best, *peers)]
+  tested = [one for one in others if one.is_decided]
+  if not tested:
+    ends = f'{_named(others[-1])} to {_named(best)}'
+    return f'{ends} {where}. {undecided(places)}'
+  rest = ''
+  if untold := len(others) - len(tested):
+    rest = f' Not compared, with one shared seed or none: {untold}.'
+  names = [_named(one) for one in (best, *tested) if one.is_open]
+  if len(names) == 1:
+    second, name = tested[0].behind, tested[0].group.label
+    ends = f'95 % interval {second.low:.1f} to {second.high:.1f}'
+    ahead = f'{second.mean:.1f} points above {name} ({ends})'
+    return f'{names[0]} {where}, {ahead}.{rest}'
   if len(names) > MOST:
     names[MOST:] = [f'{len(names) - MOST} more']
-  return f'Highest and {OPEN}: {", ".join(names[:-1])} and {names[-1]}.'
+  return f'Highest and {OPEN}: {", ".join(names[:-1])} and {names[-1]}.{rest}'
 
 
 def _alone(place: Place) -> str:
@@ -100,17 +108,18 @@ def _named(place: Place) -> str:
   return f'{place.group.label} {place.mean:.1f}\u00a0%'
 
 
-def _difference(ours: Clients, theirs: Clients, mean: float) -> Difference:
-  """Return the difference; with two shared seeds or more, an interval."""
-  shared = [key for key in ours if key in theirs]
-  if len(shared) < 2:
-    return Difference(mean)
-  gaps = [ours[key] - theirs[key] for key in shared]
+def _difference(best: tuple, other: tuple) -> Difference:
+  """Return the first (mean, group) minus the second; two seeds: an interval."""
+  ours, theirs = _accuracies(best[1]), _accuracies(other[1])
+  gaps = [ours[key] - theirs[key] for key in ours if key in theirs]
+  if len(gaps) < 2:
+    return Difference(best[0] - other[0])
   rows = itertools.zip_longest(*gaps, fillvalue=math.nan)
   return over_paired_clients(np.array([*rows]).T)
 
 
-def _accuracies(group: Group) -> Clients:
+def _accuracies(group: Group) -> dict[tuple, np.ndarray]:
+  """Return {(seed, its data, K): the accuracies [K]}."""
   found = {}
   for run, view in zip(group.runs, group.after, strict=True):
     # The data without the model that a run began with.

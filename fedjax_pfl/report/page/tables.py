@@ -51,7 +51,7 @@ MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 BEHIND = (
   'Bold: the highest, and what is not distinguishable from it. Behind it: the '
-  '95 % interval over paired seeds; Holm decides over all pairs.'
+  '95 % interval over paired seeds; Holm decides over these.'
 )
 FEW_TESTS = (
   f'No worst tenth: a client has fewer than {MIN_TESTS} tests, of which chance '
