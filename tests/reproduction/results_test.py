@@ -119,7 +119,7 @@ def test_a_row_for_every_client_and_view(runs):
   first = frame.iloc[0]
   wanted = {
     **{'algorithm': 'fedbabu', 'dataset': 'digits', 'num_clients': 20},
-    **{'shards_per_client': 2, 'rounds': 16, 'hp': 'trainable=full'},
+    **{'shards_per_client': 5, 'rounds': 16, 'hp': 'trainable=full'},
     'finetune_epochs': '5',
   }
   assert {name: first[name] for name in wanted} == wanted

@@ -92,7 +92,7 @@ def test_rows_and_their_file(tmp_path):
   views = ('initial', 'finetuned')
   place = {'data_dir': '/secret', 'clients_per_chunk': 2}
   path = tmp_path / 'runs' / 'a'
-  first = make_run(path, views=views, shards_per_client=5, **place)
+  first = make_run(path, views=views, shards_per_client=4, **place)
   make_run(tmp_path / 'runs' / 'b', result=GLOBAL, seed=1)
   text, _ = write(tmp_path)
   rows = list(csv.DictReader(text.splitlines()))
@@ -100,14 +100,14 @@ def test_rows_and_their_file(tmp_path):
   assert [(row['setting'], row['seed'], row['view']) for row in rows] == [
     ('digits:fedbabu', '1', 'global'),
     ('digits:fedbabu', '1', 'initial'),
-    ('digits:fedbabu shards_per_client=5', '0', 'finetuned'),
-    ('digits:fedbabu shards_per_client=5', '0', 'initial'),
+    ('digits:fedbabu shards_per_client=4', '0', 'finetuned'),
+    ('digits:fedbabu shards_per_client=4', '0', 'initial'),
   ]
   assert (rows[0]['mean'], rows[0]['std']) == ('41.5000', '')
   assert rows[1]['num_clients'] == '4'  # one has no images to train on
   assert rows[3]['command'] == (
     'python experiments/main.py --config=configs/digits.py:fedbabu '
-    f'--config.shards_per_client=5 --workdir=runs/{keys.run_key(first)}'
+    f'--config.shards_per_client=4 --workdir=runs/{keys.run_key(first)}'
   )
   assert rows[3]['machine'].endswith('cores') and rows[3]['run'] == 'a'
   assert '/secret' not in text and str(tmp_path) not in text

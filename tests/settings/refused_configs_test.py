@@ -91,7 +91,7 @@ PARTITIONS = [
   ),
   (
     {'validation_fraction': 0.995},
-    'it takes all 72 training examples of client 0 (20 of 20 clients)',
+    'it takes all 73 training examples of client 0 (20 of 20 clients)',
   ),
   ({'batch_size': 1443}, 'batch_size: got 1443, expected at most 1442'),
 ]
@@ -120,9 +120,9 @@ def test_a_part_may_be_of_some_settings_of_a_sweep_or_of_a_stored_run():
 def test_whole_batches_that_no_tests_of_a_client_fill(compiled):
   settings = settings_of(scoring='whole_batches')
   message = refused(build_experiment, settings)
-  assert "scoring: got 'whole_batches with a client of 17 tests'" in message
+  assert "scoring: got 'whole_batches with a client of 16 tests'" in message
   assert set(compiled) <= {'jit(stage)', 'jit(convert_element_type)'}
-  build_experiment({**settings, 'batch_size': 17})
+  build_experiment({**settings, 'batch_size': 16})
 
 
 def test_data_that_are_not_there(tmp_path, compiled):

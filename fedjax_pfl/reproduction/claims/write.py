@@ -38,7 +38,7 @@ CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
 OURS, PRINT = 'ours', 'print'  # css classes
 COLOURS = {OURS: '#0072B2', PRINT: '#555555'}
 FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
-CLIENTS_SIZE = {'width': 1000, 'margins': (200, 220), 'height': 80}
+CLIENTS_SIZE = {'width': 1000, 'margins': (170, 265), 'height': 80}
 FOREST_NOTE = (
   'Filled: ours, like with like, with its 95 % interval over seeds. Hollow: '
   'published, with the 95 % interval from its deviations.'
