@@ -17,7 +17,7 @@ TAG = 'parameters'
 SHORT = {
   'first_run': {'ROUNDS': 1},
   'your_own_data': {'ROUNDS': 1},
-  'your_own_method': {'ROUNDS': 2, 'EVERY': 1},
+  'your_own_method': {'ROUNDS': 2, 'EVERY': 1, 'RATES': (0.1,)},
   'comparison': dict(
     METHODS=('fedavg', 'fedper'), RATES='0.01', SEEDS=2, ROUNDS=1
   ),

@@ -88,8 +88,8 @@ def test_what_the_data_do_not_allow_is_refused_before_compiling(compiled):
   settings = settings_of(**changes, batch_size=71)
   message = refused(build_experiment, settings)
   assert (
-    "batch_size: got '71, while 6 of 20 clients have so many examples or "
-    "fewer (the smallest has 71)', expected two batches or more"
+    "batch_size: got '71, while 5 of 20 clients have so many examples or "
+    "fewer (the smallest has 70)', expected two batches or more"
   ) in message
   assert set(compiled) <= MOVES
 
