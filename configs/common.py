@@ -82,11 +82,14 @@ def config_files() -> list[pathlib.Path]:
 def available() -> tuple[str, ...]:
   """Return the names of all configs: .. 'digits:apfl', .. 'fedbabu_cifar10' ..
 
-  The word after the colon is the argument, one of the file's EXPERIMENTS.
+  The word after the colon is the argument, one of the file's EXPERIMENTS. Those
+  of the user's own data, of OWN_DATA, are no settings without them.
   """
   names = []
   for path in config_files():
     module = importlib.import_module(f'configs.{path.stem}')
+    if getattr(module, 'OWN_DATA', False):
+      continue
     arguments = getattr(module, 'EXPERIMENTS', ())
     names += [f'{path.stem}:{arg}' for arg in arguments] or [path.stem]
   return tuple(names)

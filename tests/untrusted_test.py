@@ -160,6 +160,7 @@ def test_an_image_file_runs_no_program(tmp_path, monkeypatch):
   program.chmod(0o700)
   monkeypatch.setenv('PATH', f'{tmp_path}:{os.environ["PATH"]}')
   Image.new('L', (8, 8)).save(folder / '1.png', 'EPS')
+  shutil.copytree(folder, tmp_path / 'train' / 'dog')
   assert 'does not decode' in refused(datasets.peek, 'folder', str(tmp_path))
   assert not run.exists()
 

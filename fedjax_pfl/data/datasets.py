@@ -4,7 +4,7 @@ digits         scikit-learn's 8x8 digits, part of the installation (digits.py)
 synthetic      generated, in any size (synthetic.py)
 cifar10, ...   arrays that experiments/prepare.py wrote, or files of TensorFlow
                Datasets (prepared.py)
-folder         image files in class folders (image_folder.py)
+folder         image files in folders of classes and clients (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
 """
 
@@ -12,7 +12,7 @@ import importlib
 from collections.abc import Callable
 from types import ModuleType
 
-from fedjax_pfl.core.errors import may_read
+from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
 from fedjax_pfl.data.prepared import PREPARED
@@ -29,6 +29,7 @@ SOURCES = {
   'npz': 'npz_files',
 }
 NAMES = tuple(SOURCES)
+OWN = 'folder', 'npz'  # names of many data sets
 
 
 @may_read('data_dir')
@@ -39,6 +40,7 @@ def load_dataset(
   synthetic: Synthetic = DEFAULT,
   fallback_to_synthetic: bool = False,
   log_fn: Callable[[str], None] = lambda _: None,
+  image_size: int = 0,
 ) -> Dataset:
   """Return an image set by its name.
 
@@ -46,11 +48,13 @@ def load_dataset(
     name: one of `NAMES` in data/datasets.py.
     data_dir: the folder of the data; '' is $TFDS_DATA_DIR, or else
       ~/tensorflow_datasets. 'digits' and 'synthetic' need none; for 'npz' it is
-      the file.
+      the file, for 'folder' it may be a .csv.
     synthetic: shape, classes and sizes of the set 'synthetic'.
     fallback_to_synthetic: whether synthetic images of the same shape replace a
       set that is not there; the note of the result then says it.
     log_fn: is called with a line of text before images are decoded.
+    image_size: the images of 'folder' are scaled to so many pixels a side when
+      they are decoded, so that they may be of unlike sizes; 0: as they are.
 
   Returns:
     Dataset with train.x and test.x [P, H, W, ch] uint8 (of 'npz' they may be
@@ -63,7 +67,7 @@ def load_dataset(
   ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
   """
   source = _find(name)
-  where = Where(name, data_dir, synthetic, log_fn)
+  where = Where(name, data_dir, synthetic, log_fn, image_size)
   shape = source.peek(where)
   can_stand_in = fallback_to_synthetic and shape.dtype == IMAGE
   if not can_stand_in or source.is_available(where):
@@ -76,13 +80,39 @@ def load_dataset(
 
 @may_read('data_dir')
 def peek(
-  name: str, data_dir: str = '', synthetic: Synthetic = DEFAULT
+  name: str,
+  data_dir: str = '',
+  synthetic: Synthetic = DEFAULT,
+  image_size: int = 0,
 ) -> Shape:
   """Return shapes, dtype and number of classes without reading the data.
 
-  For `folder`, the first image is opened; for `npz`, all but the images read.
+  For `folder`, the first images are opened; for `npz`, all but the images read.
   """
-  return _find(name).peek(Where(name, data_dir, synthetic))
+  where = Where(name, data_dir, synthetic, side=image_size)
+  return _find(name).peek(where)
+
+
+@may_read('data_dir')
+def holders(name: str, data_dir: str = '') -> tuple[int, bool]:
+  """Return how many clients the data have, and whether they have tests.
+
+  Refuse a set of which nobody says who holds an example.
+  """
+  find = getattr(_find(name), 'holders', None)
+  number, has_tests = find(Where(name, data_dir)) if find else (0, False)
+  if number:
+    return number, has_tests
+  raise bad_input(
+    'num_clients',
+    got=f'0 for {name} of {data_dir or "no client"}',
+    expected='a number, or data that say who holds an example',
+    choices=[
+      'dataset=folder with CLIENT/CLASS/',
+      'a .csv with a column client',
+    ],
+    cause='a folder of classes, without clients',
+  )
 
 
 @may_read('data_dir')

@@ -7,7 +7,7 @@ whole numbers. It is then called an image all the same.
 import hashlib
 from collections.abc import Callable
 from concurrent import futures
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,7 @@ class Where(NamedTuple):
   data_dir: str = ''
   synthetic: Synthetic = Synthetic()
   log_fn: Callable[[str], None] = lambda _: None
+  side: int = 0  # of image files: scaled to side x side when they are decoded
 
 
 def make_dataset(
@@ -71,7 +72,7 @@ def make_dataset(
   And of the number of classes, where the user gave another than labels show.
   """
   arrays, labels = [*train, *test], np.concatenate([train.y, test.y])
-  if name == 'npz' and num_classes != 1 + labels.max():
+  if name in ('npz', 'pfllib') and num_classes != 1 + labels.max():
     arrays.append(np.array(num_classes))
   return Dataset(name, train, test, num_classes, digest(*arrays))
 
@@ -115,13 +116,19 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
   return dataset._replace(train=train, test=test, fingerprint=fingerprint)
 
 
+def scaled(image: Any, side: int) -> Any:
+  """Return the image of PIL at side x side, whatever its shape was."""
+  from PIL import Image
+
+  return image.resize((side, side), Image.Resampling.BILINEAR)
+
+
 def _scale(x: np.ndarray, side: int) -> np.ndarray:
   from PIL import Image
 
   def scale(pixels: np.ndarray) -> np.ndarray:
     image = Image.fromarray(pixels[..., 0] if x.shape[-1] == 1 else pixels)
-    image = image.resize((side, side), Image.Resampling.BILINEAR)
-    return np.asarray(image).reshape(side, side, -1)
+    return np.asarray(scaled(image, side)).reshape(side, side, -1)
 
   with futures.ThreadPoolExecutor() as pool:  # PIL frees the interpreter lock
     scaled = np.array(list(pool.map(scale, x)), np.uint8)

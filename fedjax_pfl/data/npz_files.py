@@ -103,6 +103,14 @@ def peek(where: images.Where) -> images.Shape:
   return _read(where.data_dir).shape
 
 
+def holders(where: images.Where) -> tuple[int, bool]:
+  """Return the number of clients, and whether there are tests."""
+  content = _read(where.data_dir)
+  clients = content.clients
+  number = 0 if clients is None else 1 + int(clients.max())
+  return number, bool(content.is_test.any())
+
+
 def load(where: images.Where) -> images.Dataset:
   """Return the image set, with the client of every example if it is known."""
   content = _read(where.data_dir)

@@ -11,12 +11,12 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_number
+from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.evaluation.summary import MIN_TESTS, accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import defaults
 
-OWN_DATA = ('npz', 'folder')  # names of many data sets
 INITIAL = 'initial'  # the view before personalisation, where there is one
 FINETUNED = 'finetuned'  # the view after it, where there is one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
@@ -59,7 +59,7 @@ class FinishedRun(NamedTuple):
   def dataset(self) -> str:
     """Return the name of the data set; of the user's own, file and digest."""
     name = self.result['dataset']
-    if name not in OWN_DATA:
+    if name not in OWN:
       return name
     digest = str(self.record.get('data', '')).partition('-')[0]
     place = pathlib.Path(self.config.get('data_dir', '')).name

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.report.finished_runs import OWN_DATA
+from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.reproduction.plan import PlannedRun
 from fedjax_pfl.runs import identity, result_file, run_dir
 from fedjax_pfl.runs.client_scores import Clients
@@ -299,7 +299,7 @@ def _numbers(one: StoredEvaluation) -> dict[str, float]:
 def _are_two_sets(old: StoredEvaluation, new: StoredEvaluation) -> bool:
   """Return whether these are of other images of the user's own."""
   images = {data_of(one.run.stored).partition('-')[0] for one in (old, new)}
-  return old.settings.data.dataset in OWN_DATA and len(images) > 1
+  return old.settings.data.dataset in OWN and len(images) > 1
 
 
 def _check_data(

@@ -1,9 +1,12 @@
 """The section `data`: images, and their division among clients."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
-from fedjax_pfl.data.datasets import NAMES
+from fedjax_pfl.data.datasets import NAMES, holders
 from fedjax_pfl.data.partition import PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.data.transforms import PREPROCESSINGS
 
@@ -22,7 +25,9 @@ class DataSettings:
   Args:
     dataset: the image set
     data_dir: where prepared images are; "": $TFDS_DATA_DIR,
-      ~/tensorflow_datasets; npz: the file
+      ~/tensorflow_datasets; npz: the file; folder: a folder, or a .csv
+    image_size: images are scaled to so many pixels a side, whatever their shape
+      was; 0: they stay as they are
     max_train_examples: use the first so many training images, and tests in
       proportion; 0: all; sets with clients: of every client in proportion; sets
       and clients that lie class by class: of every class
@@ -30,7 +35,8 @@ class DataSettings:
       (SuPerFed); signed: to [-1, 1] (PFLlib); fedconcat: that paper's
     partition: how training examples are divided among clients; natural: as the
       data are; or a function of your own
-    num_clients: registered clients, K
+    num_clients: registered clients, K; 0: those of the data, with
+      partition=natural
     unseen_clients: so many of the K, drawn by the seed, are never in a cohort:
       they come after training, and are evaluated beside the others
     shards_per_client: shards, unbalanced, pathological: blocks of one class
@@ -62,6 +68,7 @@ class DataSettings:
     NOTHING,
     resumable=True,  # a run has the fingerprint of what is there
   )
+  image_size: int = field(0, count('pixels', smallest=0))
   max_train_examples: int = field(0, count('training images', smallest=0))
   preprocessing: str = field('default', one_of(PREPROCESSINGS))
   partition: str = field('shards', or_code(one_of(PARTITIONS)))
@@ -100,3 +107,20 @@ class DataSettings:
   def num_seen_clients(self) -> int:
     """Return the clients that rounds draw from."""
     return self.num_clients - self.unseen_clients
+
+
+def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
+  """Return the config with the clients of the data for num_clients=0.
+
+  Data without tests are tested on a part of each client's: test_partition
+  `same` becomes `split`. Other partitions need a number.
+  """
+  if flat['num_clients'] != 0 or flat['partition'] != 'natural':
+    return {**flat}
+  for name in ('dataset', 'data_dir'):
+    DataSettings.ruled[name].checked(flat[name])
+  number, has_tests = holders(flat['dataset'], flat['data_dir'])
+  found = {'num_clients': number}
+  if not has_tests and flat['test_partition'] == 'same':
+    found['test_partition'] = 'split'
+  return {**flat, **found}

@@ -8,6 +8,7 @@ from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput, bad_input, nearest
+from fedjax_pfl.settings.data_fields import with_clients
 from fedjax_pfl.settings.hyperparameters import check_method, own_defaults
 from fedjax_pfl.settings.mistakes import check_together
 from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
@@ -38,6 +39,7 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
     if name not in FIELDS:
       raise _unknown(str(name))
   flat = {name: field.default for name, field in FIELDS.items()} | flat
+  flat = with_clients(flat)
   if models := FIELDS['models'].checked(flat['models']):
     flat['model'] = models[0]
   settings = from_flat(flat)

@@ -245,6 +245,17 @@ def check_inputs(name: str, preprocessing: str, shape: Shape) -> None:
     )
 
 
+def check_image_size(size: int, shape: Shape) -> None:
+  """Refuse a size for inputs that are no images."""
+  if size and shape.dtype != IMAGE:
+    raise bad_input(
+      'image_size',
+      got=size,
+      expected=f'0 for inputs of {shape.dtype}: images alone are scaled',
+      cause='the config of an image set',
+    )
+
+
 def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
   """Refuse a model with another number of outputs than examples have labels."""
   if task.num_labels == math.prod(labels):

@@ -12,7 +12,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import client_data, partition
-from fedjax_pfl.data.datasets import load_dataset
+from fedjax_pfl.data.datasets import OWN, load_dataset
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import Dataset, Images, make_dataset, scale_images
 from fedjax_pfl.data.transforms import find_recipe
@@ -109,12 +109,13 @@ def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
     data_dir=data.data_dir,
     fallback_to_synthetic=quick,
     log_fn=log,
+    image_size=data.image_size,
   )
   if dataset.note:
     log(dataset.note)
   dataset = examples_of(data, dataset)
   recipe = find_recipe(data.dataset, data.preprocessing)
-  return scale_images(dataset, recipe.side)
+  return scale_images(dataset, data.image_size or recipe.side)
 
 
 def examples_of(data: DataSettings, dataset: Dataset) -> Dataset:
@@ -252,8 +253,8 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   Where the data say who holds an image, as large a part of each client's. Of a
   set whose training or test images lie class by class, as large a part of each
   class: its first images would be of the first classes only; so of a client of
-  an npz whose images do. Parts are rounded up, so that there may be a few more
-  images than `limit`.
+  the user's own data whose images do. Parts are rounded up, so that there may
+  be a few more images than `limit`.
   """
   size = len(dataset.train.y)
   if not 0 < limit < size:
@@ -263,7 +264,7 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   is_sorted = any(map(_lies_by_class, labels))
   if clients or is_sorted:
     part, blocks = Fraction(limit, size), [None, None]
-    if clients and dataset.name == 'npz':  # of prepared sets runs are stored
+    if clients and dataset.name in OWN:  # of prepared sets runs are stored
       blocks = labels
     pairs = zip(clients or labels, blocks, strict=True)
     rows = [_first_of_each(*pair, part) for pair in pairs]
@@ -281,7 +282,7 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
     owners = zip(clients, rows, strict=True)
     cut = cut._replace(clients=tuple(whose[own] for whose, own in owners))
   # Of a prepared set the clients are always the same.
-  if not (dataset.name == 'npz' if clients else is_sorted):
+  if not (dataset.name in OWN if clients else is_sorted):
     return cut
   # The rows alone may equal those of the first images: other data, other keys.
   new = make_dataset(dataset.name, train, test, dataset.num_classes)

@@ -36,8 +36,10 @@ from fedjax_pfl.training import build_checks
 
 def peek_shape(data: DataSettings) -> Shape:
   """Return what is known of the examples, as the model sees them."""
-  side = find_recipe(data.dataset, data.preprocessing).side
-  return scale_shape(peek(data.dataset, data.data_dir), side)
+  side = data.image_size or find_recipe(data.dataset, data.preprocessing).side
+  shape = peek(data.dataset, data.data_dir, image_size=data.image_size)
+  build_checks.check_image_size(data.image_size, shape)
+  return scale_shape(shape, side)
 
 
 def build_task(settings: Settings, shape: Shape) -> Task:

@@ -8,9 +8,13 @@ import pytest
 from helpers import refused
 from PIL import Image
 
+from experiments.commandline import read_settings
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data.datasets import load_dataset, peek
+from fedjax_pfl.data.datasets import holders, load_dataset, peek
 from fedjax_pfl.data.images import Shape
+from fedjax_pfl.settings import parse_config
+from fedjax_pfl.training import build_method
+from fedjax_pfl.training.build_data import build_data
 
 
 def save(file, x):
@@ -57,7 +61,9 @@ def test_generic_layout(tmp_path, monkeypatch):
   for _ in range(2):  # decoded once, then from the cache
     again = load_dataset('folder', **more)
     assert again.fingerprint == dataset.fingerprint
-  assert len(heard) == 1 and str(root) in heard[0]
+  words = '{train,test}/CLASS: 2 classes, 8 images, 2 for testing.'
+  assert [line.startswith('Found') for line in heard] == [1, 0, 1]
+  assert heard[0] == heard[2] == f'Found in {root}/{words}'
   shutil.rmtree(root / 'test')
   for _ in range(2):
     assert load(root).test.x.shape == (0, 6, 5, 3)
@@ -131,6 +137,11 @@ def spoil_split(root):
     file.unlink()
 
 
+def one_class(root):
+  for split in ('train', 'test'):
+    shutil.rmtree(root / split / 'cat')
+
+
 DOG = 'train/dog/1.png'
 DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
 
@@ -167,7 +178,9 @@ DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
       r"images have classes that train lacks: \['horse'\]",
     ),
     (spoil_split, 'no labelled images for test'),
-    (lambda root: (root / 'train').rename(root / 'x'), 'without train/'),
+    (lambda root: shutil.rmtree(root / 'train'), 'without train/'),
+    (lambda root: shutil.rmtree(root / 'train/cat'), 'classes that train'),
+    (one_class, 'with images of one class, dog'),
   ],
 )
 def test_sentences(tmp_path, spoil, message):
@@ -176,3 +189,123 @@ def test_sentences(tmp_path, spoil, message):
   spoil(root)
   with pytest.raises(BadInput, match=message):
     load(root)
+
+
+# ---- clients
+
+
+def held(root, layout, sizes=(3, 2, 4)):
+  """Write images of clients 2, 10 and 1; return what they are."""
+  made = []
+  for client, size in zip((2, 10, 1), sizes, strict=True):
+    for at in range(size):
+      split, name = ('test', 'train')[at > 0], f'c{at % 2}'
+      place = layout.format(client=f'p{client}', split=split, label=name)
+      file = root / place / f'{at}.png'
+      save(file, picture(len(made)))
+      made.append((file, client, name, split))
+  return made
+
+
+def owners(dataset):
+  return [np.bincount(one).tolist() for one in dataset.clients]
+
+
+def test_a_folder_for_each_client(tmp_path):
+  root = tmp_path / 'plain'
+  held(root, '{client}/{label}')
+  (root / 'notes').mkdir()
+  (root / 'p2' / '__MACOSX').mkdir()
+  dataset = load(root)
+  assert owners(dataset) == [[4, 3, 2], []]  # p1, p2, p10
+  np.testing.assert_array_equal(dataset.train.x[0], picture(5))
+  assert holders('folder', str(root)) == (3, False)
+  split = tmp_path / 'split'
+  held(split, '{client}/{split}/{label}')
+  assert owners(load(split)) == [[3, 2, 1], [1, 1, 1]]
+  assert holders('folder', str(split)) == (3, True)
+  save(split / 'p3' / 'c0' / '1.png', picture(0))
+  assert 'where p1 has train/, and p3 has not' in refused(load, split)
+
+
+def test_a_table_of_files(tmp_path):
+  table = tmp_path / 'all.csv'
+  lines = ['split,label,path,client']
+  for file, client, label, split in held(tmp_path, 'files/{client}'):
+    lines.append(f'{split},{label},{file.relative_to(tmp_path)},{client}')
+  table.write_text('\n'.join(lines))
+  dataset = load(table)
+  assert owners(dataset) == [[3, 2, 1], [1, 1, 1]]
+  np.testing.assert_array_equal(dataset.test.x[1], picture(3))
+  for line, words in (
+    ('train,c0,absent.png,1', 'line 11 names .*absent.png, which is no file'),
+    ('dev,c0,files/p1/0.png,1', "line 11 has the split 'dev'"),
+    ('train,,files/p1/0.png,1', 'line 11 has an empty cell'),
+    ('train,c0,files/p1/0.png', 'line 11 has an empty cell'),
+    ('test,c9,files/p1/0.png,1', r"classes that train lacks: \['c9'\]"),
+  ):
+    table.write_text('\n'.join([*lines, line]))
+    with pytest.raises(BadInput, match=words):
+      load(table)
+  turned = [line.replace('c0', 'c2').replace('c1', 'c0') for line in lines]
+  table.write_text('\n'.join(turned).replace('c2', 'c1'))
+  again = load(table)  # the same files and numbers, of other classes
+  assert again.train.y.tolist() == (1 - dataset.train.y).tolist()
+  table.write_bytes(b'path,label\n\xff\xfe,1')
+  assert 'which is no text of commas' in refused(load, table)
+  table.write_text('file,label\nx,1')
+  assert 'with 1 rows of the columns' in refused(load, table)
+  table.unlink()
+  os.mkfifo(table)
+  assert 'without train/' in refused(load, table)
+
+
+def test_sizes_that_differ_are_scaled_where_asked(tmp_path):
+  held(tmp_path, '{client}/{label}')
+  save(tmp_path / 'p1' / 'c0' / '0.png', picture(0, (9, 7)))  # grey, too
+  assert '--config.image_size=32' in refused(load, tmp_path)
+  place = {'data_dir': str(tmp_path), 'image_size': 4}
+  dataset = load_dataset('folder', **place)
+  assert dataset.train.x.shape == (9, 4, 4, 3)
+  assert peek('folder', **place).image_shape == (4, 4, 3)
+  want = Image.fromarray(picture(2)).resize((4, 4), Image.Resampling.BILINEAR)
+  # Of client p2, who is between p1 with four images and p10.
+  np.testing.assert_array_equal(dataset.train.x[5], np.asarray(want))
+
+
+def test_a_client_who_is_added_is_not_taken_from_the_cache(tmp_path):
+  held(tmp_path, '{client}/{label}')
+  before = load(tmp_path)
+  (tmp_path / 'p1').rename(tmp_path / 'p0')
+  (tmp_path / 'p2' / 'c0').rename(tmp_path / 'p2' / 'c1b')
+  assert load(tmp_path).num_classes == before.num_classes + 1
+
+
+def test_the_clients_of_the_data_are_those_of_a_config(tmp_path):
+  """And a client without tests keeps a fifth of its images for them."""
+  held(tmp_path, '{client}/{label}', (6, 7, 8))
+  config = read_settings(
+    'configs/own_folder.py:fedbabu', {'data_dir': str(tmp_path)}
+  )
+  settings = parse_config(config)
+  assert settings.data.num_clients == 3
+  assert settings.data.test_partition == 'split'
+  data = build_data(settings, [].append)
+  assert data.train.count.tolist() == [6, 4, 5]
+  assert data.test.count.tolist() == [2, 2, 2]
+  message = refused(parse_config, {**config, 'partition': 'iid'})
+  assert message.startswith('num_clients: got 0, expected a whole number')
+  save(tmp_path / 'x' / 'train' / 'a' / '1.png', picture(0))
+  save(tmp_path / 'x' / 'train' / 'b' / '1.png', picture(0))
+  message = refused(parse_config, {**config, 'data_dir': str(tmp_path / 'x')})
+  assert 'data that say who holds an example' in message
+  inputs = {**config, 'dataset': 'npz', 'data_dir': str(tmp_path / 'x.npz')}
+  np.savez(
+    inputs['data_dir'],
+    inputs=np.zeros((4, 3)),
+    labels=[0, 1] * 2,
+    clients=[0, 0, 1, 1],
+  )
+  assert parse_config(inputs).data.num_clients == 2
+  message = refused(build_method.peek_shape, parse_config(inputs).data)
+  assert message.startswith('image_size: got 32, expected 0 for inputs')

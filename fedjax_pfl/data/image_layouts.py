@@ -1,0 +1,187 @@
+"""Find the image files of a folder, and who holds them; nothing is decoded.
+
+  train/CLASS/*, test/CLASS/*     no clients
+  CLIENT/CLASS/*                  clients, no split
+  CLIENT/{train,test}/CLASS/*     clients, and a split of each
+  FILE.csv                        columns path, label, and optionally client and
+                                  split; paths begin at the folder of the file
+
+Files lie in the order of clients, classes and file names; rows of a CSV in its
+own. Folders whose names begin with . or __, as .ipynb_checkpoints and __MACOSX
+do, and those without images are left out.
+"""
+
+import csv
+import pathlib
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.data.images import SPLITS
+
+SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
+HIDDEN = ('.', '__')  # folders that programs leave behind
+TABLE = '.csv'
+Folder = pathlib.Path
+# A file, its class, its client or '', its split.
+Row = tuple[pathlib.Path, str, str, str]
+
+
+class Listing(NamedTuple):
+  """The files of an image set, in the order of their rows."""
+
+  files: list[pathlib.Path]
+  labels: np.ndarray  # [P]
+  classes: list[str]
+  is_test: np.ndarray  # [P] bool
+  owners: np.ndarray  # [P]; all 0 without clients
+  clients: list[str]  # their names
+  layout: str
+
+  def describe(self) -> str:
+    """Return what was found: clients, classes, images and their split."""
+    tests = int(self.is_test.sum())
+    who = ''
+    if self.clients:
+      number = len(self.clients)
+      who = f'{number:,} client{"s" * (number > 1)} (of partition=natural), '
+    split = f'{tests:,} for testing' if tests else 'none of them for testing'
+    return (
+      f'{self.layout}: {who}{len(self.classes):,} classes, '
+      f'{len(self.files):,} images, {split}'
+    )
+
+
+def refuse(root: pathlib.Path, got: str) -> BadInput:
+  """Return the exception that explains the layouts."""
+  return bad_input(
+    'data_dir',
+    got=f'{root}, {got}',
+    expected='image files in train/CLASS/ and test/CLASS/, in CLIENT/CLASS/ or '
+    'in CLIENT/train/CLASS/ and CLIENT/test/CLASS/; or a .csv with the columns '
+    'path, label, and optionally client and split',
+    choices=sorted(SUFFIXES),
+    cause='a path one level too high or too low (--config.data_dir=...), or '
+    'an archive that was unpacked in part',
+  )
+
+
+def is_there(root: pathlib.Path) -> bool:
+  """Return whether there may be images: a table, or folders of folders."""
+  return is_table(root) or any(_folders(child) for child in _folders(root))
+
+
+def is_table(root: pathlib.Path) -> bool:
+  """Return whether this is a CSV file, and no pipe of that name."""
+  return root.suffix.lower() == TABLE and root.is_file()
+
+
+def find(root: pathlib.Path) -> Listing:
+  """Return the files below a folder, or in a table."""
+  if is_table(root):
+    return _listing(root, _of_table(root), root.name)
+  if (root / 'train').is_dir():
+    layout, rows = '{train,test}/CLASS', _of_splits(root, '')
+  elif (root / 'test').is_dir():
+    raise refuse(root, 'without train/')
+  else:
+    clients = sorted(_folders(root), key=_natural)
+    split = [client for client in clients if (client / 'train').is_dir()]
+    rows, layout = [], 'CLIENT/{train,test}/CLASS' if split else 'CLIENT/CLASS'
+    for client in clients:
+      found = _of_splits if split else _of_classes
+      own = found(client, client.name)
+      if split and not own and _of_classes(client, ''):
+        raise refuse(
+          root, f'where {split[0].name} has train/, and {client.name} has not'
+        )
+      rows += own
+  if not rows:
+    raise refuse(root, 'without train/ and without an image two levels below')
+  return _listing(root, rows, f'{root}/{layout}')
+
+
+def _listing(root: pathlib.Path, rows: list[Row], layout: str) -> Listing:
+  """Return the rows as arrays, checked; classes are numbered by their order."""
+  files, labels, clients, splits = map(list, zip(*rows, strict=True))
+  is_test = np.array(splits) == 'test'
+  # Folders as they always were; the numbers of a table in their own order.
+  order = _natural if is_table(root) else None
+  train = {name for name, test in zip(labels, is_test, strict=True) if not test}
+  classes = sorted(train, key=order)
+  if unknown := sorted({*labels} - train):
+    raise refuse(
+      root, f'where test images have classes that train lacks: {unknown[:5]}'
+    )
+  if len(classes) < 2:
+    raise refuse(root, f'with images of one class, {classes[0]}')
+  number = {name: at for at, name in enumerate(classes)}
+  names = sorted({*clients} - {''}, key=_natural)
+  at = {name: at for at, name in enumerate(names or [''])}
+  owners = np.array([at[name] for name in clients])
+  labels = np.array([number[name] for name in labels])
+  return Listing(files, labels, classes, is_test, owners, names, layout)
+
+
+def _natural(name: str | Folder) -> list[str | int]:
+  """Return a key by which client2 comes before client10.
+
+  >>> sorted(['b10', 'b9', 'a'], key=_natural)
+  ['a', 'b9', 'b10']
+  """
+  words = re.split(r'(\d+)', getattr(name, 'name', name))
+  return [int(w) if at % 2 else w for at, w in enumerate(words)]
+
+
+def _folders(folder: Folder) -> list[Folder]:
+  children = sorted(folder.iterdir()) if folder.is_dir() else ()
+  return [c for c in children if not c.name.startswith(HIDDEN) and c.is_dir()]
+
+
+def _of_splits(folder: Folder, client: str) -> list[Row]:
+  """Return the rows of a folder with train/, and mostly with test/."""
+  rows = []
+  for split in SPLITS:
+    found = _of_classes(folder / split, client, split)
+    is_wanted = split == 'train' or (folder / 'test').exists()
+    if not found and is_wanted and not client:
+      raise refuse(folder, f'no labelled images for {split}')
+    rows += found
+  return rows
+
+
+def _of_classes(folder: Folder, client: str, split: str = 'train') -> list[Row]:
+  return [
+    (file, child.name, client, split)
+    for child in _folders(folder)
+    for file in sorted(child.iterdir())
+    if file.suffix.lower() in SUFFIXES and not file.name.startswith(HIDDEN)
+  ]
+
+
+def _of_table(file: pathlib.Path) -> list[Row]:
+  """Return the rows of a CSV file, each of which leads to a file."""
+  try:
+    with file.open(encoding='utf-8-sig', newline='') as stream:
+      table = csv.DictReader(stream)
+      lines, columns = [*table], table.fieldnames or ()
+  except (UnicodeDecodeError, csv.Error) as error:
+    raise refuse(file, f'which is no text of commas: {error}') from error
+  if not lines or not {'path', 'label'} <= {*columns}:
+    raise refuse(file, f'with {len(lines)} rows of the columns {columns}')
+  rows = []
+  for number, line in enumerate(lines, 2):  # after the header
+    split = (line['split'] or '') if 'split' in columns else 'train'
+    words = [line[name] or '' for name in ('path', 'label')]
+    client = (line['client'] or '') if 'client' in columns else ''
+    if not all(words) or ('client' in columns and not client):
+      raise refuse(file, f'whose line {number} has an empty cell')
+    if split not in SPLITS:
+      raise refuse(file, f'whose line {number} has the split {split!r}')
+    path = file.parent / words[0]
+    if not path.is_file():
+      raise refuse(file, f'whose line {number} names {path}, which is no file')
+    rows.append((path, words[1], client, split))
+  return rows
