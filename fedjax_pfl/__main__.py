@@ -30,7 +30,7 @@ def main() -> None:
 
 def usage() -> str:
   """Return the list of subcommands."""
-  lines = [f'  {name:10} {text}' for name, (_, text) in SUBCOMMANDS.items()]
+  lines = [f'  {name:16} {text}' for name, (_, text) in SUBCOMMANDS.items()]
   head = 'fedjax-pfl SUBCOMMAND ...; SUBCOMMAND --help lists its flags\n'
   return '\n'.join([head, *lines])
 

@@ -7,6 +7,7 @@ command line names; nothing else that is read is.
 import ast
 import csv
 import functools
+import io
 import json
 import os
 import pathlib
@@ -20,7 +21,7 @@ from helpers import refused
 from experiments import commandline
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.data import datasets
+from fedjax_pfl.data import datasets, plain_pickle
 from fedjax_pfl.report import page
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.reproduction.results_frame import load_results
@@ -46,8 +47,11 @@ UNSAFE_ATTRIBUTES |= {'popen', 'exec_module'}
 CONFIG_READER = ROOT / 'experiments' / 'commandline.py'
 CODE_LOADER = ROOT / 'fedjax_pfl' / 'core' / 'user_code.py'
 LOADERS = (CONFIG_READER, CODE_LOADER)
+# Its unpickler calls the functions of a fixed list, which are its own.
+PICKLE_READER = ROOT / 'fedjax_pfl' / 'data' / 'plain_pickle.py'
 # It runs files of a fixed list, which come with the package.
 SUBCOMMANDS = ROOT / 'fedjax_pfl' / '__main__.py'
+OWN_IMPORTS = {SUBCOMMANDS: {'runpy'}, PICKLE_READER: {'pickle'}}
 HOSTILE = '../../<script>x</script>|`;\'"--=1'
 
 
@@ -76,7 +80,7 @@ def test_nothing_that_is_read_is_run():
       match node:
         case ast.Import(names=names):
           found = {alias.name.split('.')[0] for alias in names}
-          own = {'runpy'} if file == SUBCOMMANDS else set()
+          own = OWN_IMPORTS.get(file, set())
           assert not found & UNSAFE - own, file
         case ast.ImportFrom(module=module):
           assert module.split('.')[0] not in UNSAFE, file
@@ -147,6 +151,31 @@ def test_arrays_of_objects_are_refused_and_not_unpickled(tmp_path):
   assert 'without Python objects' in refused(run_dir.load_clients, tmp_path)
   refused(load_model, tmp_path / 'model.npz')
   assert not (tmp_path / 'run').exists()
+
+
+def test_the_pickle_of_a_data_set_is_read_and_not_run(tmp_path):
+  """PFLlib's files are pickles; NumPy itself would run what they name."""
+  for split in ('train', 'test'):
+    (tmp_path / split).mkdir()
+    y = np.zeros(1, int)
+    good = {'x': np.zeros((1, 1, 2, 2), np.float32), 'y': y}
+    np.savez(tmp_path / split / '0.npz', data=good)
+  payload, file = Payload(tmp_path / 'run'), tmp_path / 'train' / '0.npz'
+  for x in (payload, np.array([payload], object), {'deep': [payload]}):
+    np.savez(file, data={'x': x, 'y': y})
+    message = refused(datasets.peek, 'pfllib', str(tmp_path))
+    assert 'it names pathlib.Path' in message, message
+    assert not (tmp_path / 'run').exists()
+    np.load(file, allow_pickle=True)['data'].item()
+    (tmp_path / 'run').unlink()  # so it would be run
+  for name in ('builtins\neval', 'numpy\nload', 'os\nsystem'):
+    with pytest.raises(ValueError, match='which is no array'):
+      plain_pickle.load(io.BytesIO(f"c{name}\n(S'1'\ntR.".encode()))
+  calls = {*plain_pickle.NAMES.values()}
+  assert calls == {
+    *(plain_pickle.Dtype, plain_pickle.Array, plain_pickle.scalar),
+    plain_pickle.NAMES['numpy', 'ndarray'],  # a text
+  }
 
 
 def test_an_image_file_runs_no_program(tmp_path, monkeypatch):

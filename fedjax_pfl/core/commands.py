@@ -16,6 +16,10 @@ SUBCOMMANDS = {
   'reproduce': ('reproduce', 'a published table beside our numbers'),
   'prepare': ('prepare', 'download image sets'),
   'export': ('export', 'one model of a run as a plain .npz file'),
+  'export-partition': (
+    'export_partition',
+    'the examples of every client, for PFLlib or as indices',
+  ),
   'settings': ('settings', 'every field of a config'),
 }
 

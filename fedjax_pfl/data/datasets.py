@@ -6,6 +6,7 @@ cifar10, ...   arrays that experiments/prepare.py wrote, or files of TensorFlow
                Datasets (prepared.py)
 folder         image files in folders of classes and clients (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
+pfllib         a folder of PFLlib or HtFLlib (pfllib_folder.py)
 """
 
 import importlib
@@ -27,9 +28,10 @@ SOURCES = {
   **dict.fromkeys(PREPARED, 'prepared'),
   'folder': 'image_folder',
   'npz': 'npz_files',
+  'pfllib': 'pfllib_folder',
 }
 NAMES = tuple(SOURCES)
-OWN = 'folder', 'npz'  # names of many data sets
+OWN = 'folder', 'npz', 'pfllib'  # names of many data sets
 
 
 @may_read('data_dir')

@@ -120,7 +120,7 @@ def _open(file: pathlib.Path, side: int = 0) -> np.ndarray:
         raise ValueError(f'its mode is {image.mode}, of 16 bits or more')
       grey = image.mode in ('1', 'L')
       image = image.convert('L' if grey else 'RGB')
-      x = np.asarray(images.scaled(image, side) if side else image)
+      x = np.asarray(images.squared(image, side) if side else image)
   except PermissionError:
     raise
   except Exception as error:  # Pillow raises half a dozen kinds

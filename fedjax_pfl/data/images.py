@@ -116,7 +116,7 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
   return dataset._replace(train=train, test=test, fingerprint=fingerprint)
 
 
-def scaled(image: Any, side: int) -> Any:
+def squared(image: Any, side: int) -> Any:
   """Return the image of PIL at side x side, whatever its shape was."""
   from PIL import Image
 
@@ -128,7 +128,7 @@ def _scale(x: np.ndarray, side: int) -> np.ndarray:
 
   def scale(pixels: np.ndarray) -> np.ndarray:
     image = Image.fromarray(pixels[..., 0] if x.shape[-1] == 1 else pixels)
-    return np.asarray(scaled(image, side)).reshape(side, side, -1)
+    return np.asarray(squared(image, side)).reshape(side, side, -1)
 
   with futures.ThreadPoolExecutor() as pool:  # PIL frees the interpreter lock
     scaled = np.array(list(pool.map(scale, x)), np.uint8)

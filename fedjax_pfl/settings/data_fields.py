@@ -25,7 +25,8 @@ class DataSettings:
   Args:
     dataset: the image set
     data_dir: where prepared images are; "": $TFDS_DATA_DIR,
-      ~/tensorflow_datasets; npz: the file; folder: a folder, or a .csv
+      ~/tensorflow_datasets; npz: the file; folder: a folder, or
+      a .csv; pfllib: the folder of the set
     image_size: images are scaled to so many pixels a side, whatever their shape
       was; 0: they stay as they are
     max_train_examples: use the first so many training images, and tests in

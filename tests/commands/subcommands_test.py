@@ -21,7 +21,7 @@ def test_every_subcommand_has_its_file_and_its_line_of_help(
   run(monkeypatch, '--help')
   printed = capsys.readouterr().out
   for name, (stem, text) in commands.SUBCOMMANDS.items():
-    assert f'  {name:10} {text}\n' in f'{printed}\n'
+    assert f'  {name:16} {text}\n' in f'{printed}\n'
     file = commands.folder() / 'experiments' / f'{stem}.py'
     assert ast.get_docstring(ast.parse(file.read_text()))
 

@@ -264,7 +264,7 @@ def test_the_page_is_that_of_the_code():
     'docs/settings.md: python experiments/settings.py --write'
   )
   lines = document.as_text().splitlines()
-  assert '  num_clients (100): registered clients, K' in lines
+  assert '  class_clusters (5): semantic: disjoint clusters of classes' in lines
   for name, field in FIELDS.items():
     assert any(line.startswith(f'  {name} (') for line in lines), name
     assert field.help, f'{name} is not in the docstring of its section'
