@@ -32,6 +32,8 @@ class DataSettings:
     max_train_examples: use the first so many training images, and tests in
       proportion; 0: all; sets with clients: of every client in proportion; sets
       and clients that lie class by class: of every class
+    imbalance_factor: training classes fall in size from the first to the last,
+      this many times smaller; 1: they stay; under any partition
     preprocessing: default: crop, flip, mean and std; unit: pixels / 255
       (SuPerFed); signed: to [-1, 1] (PFLlib); fedconcat: that paper's
     partition: how training examples are divided among clients; natural: as the
@@ -71,6 +73,7 @@ class DataSettings:
   )
   image_size: int = field(0, count('pixels', smallest=0))
   max_train_examples: int = field(0, count('training images', smallest=0))
+  imbalance_factor: float = field(1.0, rules.at_least(1))
   preprocessing: str = field('default', one_of(PREPROCESSINGS))
   partition: str = field('shards', or_code(one_of(PARTITIONS)))
   num_clients: int = field(100, count('clients'))

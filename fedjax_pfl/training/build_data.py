@@ -15,6 +15,7 @@ from fedjax_pfl.data import client_data, partition
 from fedjax_pfl.data.datasets import OWN, load_dataset
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import Dataset, Images, make_dataset, scale_images
+from fedjax_pfl.data.long_tail import thinned
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.settings.schema import FIELDS
@@ -122,14 +123,15 @@ def examples_of(data: DataSettings, dataset: Dataset) -> Dataset:
   """Return the examples that are used; merged, all are for training."""
   dataset = first_examples(dataset, data.max_train_examples)
   if data.test_partition != 'merged':
-    return dataset
+    return thinned(dataset, data.imbalance_factor)
   train, test = dataset.train, dataset.test
   both = Images(*map(np.concatenate, zip(train, test, strict=True)))
   clients = dataset.clients
   if clients:
     clients = np.concatenate(clients), clients[1][:0]
   nothing = Images(test.x[:0], test.y[:0])
-  return dataset._replace(train=both, test=nothing, clients=clients)
+  merged = dataset._replace(train=both, test=nothing, clients=clients)
+  return thinned(merged, data.imbalance_factor)
 
 
 def idle_fields(data: DataSettings) -> str:

@@ -49,7 +49,7 @@ EVALUATED = {*changing(EVALUATION)}
 # The fields that decide which images are read.
 OF_IMAGES = (
   *('dataset', 'data_dir', 'max_train_examples', 'preprocessing'),
-  'image_size',
+  *('image_size', 'imbalance_factor'),
   'test_partition',  # merged: the test images are dealt, too
 )
 
