@@ -1,6 +1,7 @@
 """The image sets by name: SOURCES says of each which file reads it.
 
 digits         scikit-learn's 8x8 digits, part of the installation (digits.py)
+digits_domains five domains made of them (digits_domains.py)
 synthetic      generated, in any size (synthetic.py)
 cifar10, ...   arrays that experiments/prepare.py wrote, or files of TensorFlow
                Datasets (prepared.py)
@@ -24,6 +25,7 @@ DEFAULT = Synthetic()
 # number of classes, without reading images), `load` and `is_available`.
 SOURCES = {
   'digits': 'digits',
+  'digits_domains': 'digits_domains',
   'synthetic': 'synthetic',
   **dict.fromkeys(PREPARED, 'prepared'),
   'folder': 'image_folder',

@@ -30,10 +30,11 @@ PARTITIONS = {
   'classes': 'classes',
   'dirichlet_capped': 'dirichlet',
   'pathological': 'shards',
+  'pathological_uneven': 'pathological_uneven',
   'semantic': 'semantic',
   'natural': 'natural',
 }
-SAME_CLIENTS = 'natural', 'pathological'  # with every seed: nothing is drawn
+SAME_CLIENTS = 'natural', 'pathological'  # with every seed
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split', 'merged')
 OF_OWN = ('split', 'merged')  # a client is tested on a part of its own rows
 TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')

@@ -56,6 +56,7 @@ RECIPES = {
   'emnist/byclass': INK,
   'fashion_mnist': INK,
   'digits': Recipe((0.3052,), (0.3760,)),  # of its training images
+  'digits_domains': Recipe((0.5,), (0.5,)),
   'synthetic': Recipe((0.492,), (0.162,)),  # of every size alike
   'folder': Recipe((0.5,), (0.25,)),  # unknown images: inputs in [-2, 2]
   'npz': Recipe((0.5,), (0.25,)),

@@ -47,7 +47,9 @@ class DataSettings:
     dirichlet_beta: dirichlet, dirichlet_capped: concentration; the smaller, the
       more uneven
     dirichlet_min_size: dirichlet_capped: images of the smallest client
-    classes_per_client: classes: #C = k
+    classes_per_client: classes, pathological_uneven: #C = k
+    clients_per_domain: natural: clients that share the examples of one client
+      of the data, as of a domain
     class_clusters: semantic: disjoint clusters of classes
     class_families: semantic: sizes of families; EMNIST's are (10, 26, 26)
     min_client_size: semantic: images of a client, from this
@@ -86,6 +88,9 @@ class DataSettings:
     10, count('training examples of the smallest client')
   )
   classes_per_client: int = field(2, count('classes for each client'))
+  clients_per_domain: int = field(
+    1, count('clients for each client of the data')
+  )
   class_clusters: int = field(5, count('clusters of classes'))
   class_families: tuple[int, ...] = field((), FAMILIES)
   min_client_size: int = field(100, count('training examples of a client'))
@@ -119,12 +124,13 @@ def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
   Data without tests are tested on a part of each client's: test_partition
   `same` becomes `split`. Other partitions need a number.
   """
-  if flat['num_clients'] != 0 or flat['partition'] != 'natural':
+  number = flat['num_clients']
+  if not is_int(number) or number or flat['partition'] != 'natural':
     return {**flat}
-  for name in ('dataset', 'data_dir'):
+  for name in ('dataset', 'data_dir', 'clients_per_domain'):
     DataSettings.ruled[name].checked(flat[name])
   number, has_tests = holders(flat['dataset'], flat['data_dir'])
-  found = {'num_clients': number}
+  found = {'num_clients': number * flat['clients_per_domain']}
   if not has_tests and flat['test_partition'] == 'same':
     found['test_partition'] = 'split'
   return {**flat, **found}

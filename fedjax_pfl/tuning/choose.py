@@ -60,8 +60,9 @@ def best_on_validation(
   if not rest:
     return BestSetting(best, None, means, Difference(math.nan), by_seed)
   pair, own = (clients[best], clients[rest[0]]), configs[best][0]
-  # Which clients come later is drawn, and with it the order of all.
-  same = own['partition'] in SAME_CLIENTS and not own.get('unseen_clients')
+  # Which clients come later, or share a domain, is drawn.
+  is_drawn = own.get('unseen_clients') or own.get('clients_per_domain', 1) > 1
+  same = own['partition'] in SAME_CLIENTS and not is_drawn
   lead = paired_difference(*pair, same_clients=same)
   return BestSetting(best, rest[0], means, lead, by_seed)
 

@@ -21,6 +21,7 @@ SETTINGS = {
   'classes': {'classes_per_client': 8},
   'dirichlet_capped': {'dirichlet_beta': 0.3, 'dirichlet_min_size': 5},
   'pathological': {'shards_per_client': 5},
+  'pathological_uneven': {'classes_per_client': 5},
   'semantic': {
     'class_clusters': 2,
     'min_client_size': 20,
@@ -68,6 +69,7 @@ def test_the_seed_decides_and_testing_leaves_training(name):
     ('classes', ('ea2a48ba7409', 'a50e49bbf9fe')),
     ('dirichlet_capped', ('7acb57ccd9bc', '538a2267e535')),
     ('pathological', ('fddca7c3bc79', 'd3ca0320f143')),
+    ('pathological_uneven', ('4f8d3db6985c', '8139fe9590e7')),  # PFLlib's rows
     ('semantic', ('bfc2cafcd0f8', 'fa937a18253b')),
   ],
 )
@@ -110,6 +112,8 @@ SENTENCES = [
   ('dirichlet_capped', 'dirichlet_beta', 5e-324, 'most 0, .* in 30 draws with'),
   ('classes', 'seed', 2**32, 'seed: got 4294967296, expected from 0 to 42'),
   ('classes', 'classes_per_client', 2, '2 of 10 .* none holds class 5.* 10, w'),
+  ('pathological_uneven', 'classes_per_client', 4, 'multiple of 5: 4 clients'),
+  ('pathological_uneven', 'num_clients', 40, 'share the 10 training exa'),
   ('unbalanced', 'num_clients', 15, 'num_clients: got 15, expected an even'),
   ('unbalanced', 'group_size', 0, 'divisor of the 4 clients. Choices: 1, 2, 4'),
   ('unbalanced', 'size_step', 51, 'from 0 to 50: the smallest clients have 25'),

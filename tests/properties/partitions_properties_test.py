@@ -52,6 +52,9 @@ def nothing(draw, num_clients, num_classes, size):
 SETTINGS = {
   'shards': equal_blocks,
   'pathological': equal_blocks,
+  'pathological_uneven': lambda draw, clients, classes, size: {
+    'classes_per_client': classes // math.gcd(clients, classes)
+  },
   'iid': nothing,
   'natural': nothing,
   'dirichlet': lambda draw, *_: {'dirichlet_beta': draw(BETAS)},
@@ -95,6 +98,11 @@ def check_clients(
     group = np.arange(len(sizes)) // settings['group_size']
     more = settings['size_step'] * (group - group.mean())
     assert (sizes <= len(labels) / len(sizes) + more + 1e-6).all()
+  if name == 'pathological_uneven':
+    each = settings['classes_per_client']
+    assert ((held > 0).sum(1) == each).all()
+    assert ((held > 0).sum(0) == each * len(sizes) // num_classes).all()
+    assert (held.sum(0) == there).all()
   if name == 'classes':
     assert ((held > 0).sum(1) <= settings['classes_per_client']).all()
     for own, size in zip(held.T, there, strict=True):

@@ -2,7 +2,9 @@
 
   rows(k) = {p : owners[p] = k},  in stored order
 
-Nothing is drawn, so the seed changes nothing.
+Nothing is drawn, so the seed changes nothing. With m = clients_per_domain above
+1, an owner is a domain: its rows are shuffled, and cut into m equal clients,
+m k .. m k + m - 1.
 """
 
 import numpy as np
@@ -12,19 +14,27 @@ from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 
-def natural(sizes: Sizes, rng: Rng) -> Deals:
-  """Return how rows are dealt: each to its owner."""
-  train, test = _check_owners(sizes)
+def natural(sizes: Sizes, rng: Rng, *, clients_per_domain: int = 1) -> Deals:
+  """Return how rows are dealt: each to its owner, or to one of its clients."""
+  each = clients_per_domain
+  train, test = _check_owners(sizes, each)
 
-  def rows_of(owners: np.ndarray) -> Indices:
+  def rows_of(owners: np.ndarray, rng: Rng) -> Indices:
     order = np.argsort(owners, kind='stable')
-    cuts = np.searchsorted(owners[order], np.arange(1, sizes.num_clients))
-    return np.split(order, cuts)
+    domains = np.arange(1, sizes.num_clients // each)
+    rows = np.split(order, np.searchsorted(owners[order], domains))
+    if each == 1:
+      return rows
+    cut = [np.array_split(rng.permutation(own), each) for own in rows]
+    return [np.sort(part) for own in cut for part in own]
 
-  return lambda labels, rng: rows_of(train), lambda labels, rng: rows_of(test)
+  return (
+    lambda labels, rng: rows_of(train, rng),
+    lambda labels, rng: rows_of(test, rng),
+  )
 
 
-def _check_owners(sizes: Sizes) -> list[np.ndarray]:
+def _check_owners(sizes: Sizes, each: int) -> list[np.ndarray]:
   """Return who holds an example in both splits; refuse a wrong number.
 
   Who holds the tests matters only where clients are tested on their own.
@@ -53,9 +63,16 @@ def _check_owners(sizes: Sizes) -> list[np.ndarray]:
       cause='gaps, or numbers from 1, or a client with test examples only',
     )
   Rule(
-    lambda value: value == number,
-    f'{number}, the clients of the data set',
+    lambda value: value == each * number,
+    f'{each * number}, the clients of the data set',
     'partition=natural divides as the data do, into no other number',
-    [f'num_clients={number}'],
+    [f'num_clients={each * number}'],
   ).check('num_clients', sizes.num_clients)
+  if each > 1 and (few := np.bincount(owners[0].astype(int)).min()) < each:
+    raise bad_input(
+      'clients_per_domain',
+      got=each,
+      expected=f'at most {few}, the training examples of the smallest domain',
+      cause='a number of examples, or of all clients',
+    )
   return owners

@@ -35,6 +35,7 @@ DATASETS = {  # as papers write them
 DETAILS = {
   'shards': ('shards_per_client', '{} a client'),
   'pathological': ('shards_per_client', '{} a client'),
+  'pathological_uneven': ('classes_per_client', '{} a client'),
   'classes': ('classes_per_client', '{} a client'),
   'dirichlet': ('dirichlet_beta', 'beta {}'),
   'dirichlet_capped': ('dirichlet_beta', 'beta {}'),

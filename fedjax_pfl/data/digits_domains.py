@@ -1,0 +1,72 @@
+"""Make five domains of scikit-learn's digits: no download, feature shift only.
+
+  plain      x, grey, as are all but the coloured ones
+  inverted   255 - x
+  coloured   g + (i - g) x / 255,  ink i and ground g of an image drawn
+  blurred    the mean of 3 x 3 pixels
+  rotated    a quarter turn to the left
+
+[8, 8, 3] bytes. A digit for training is in one domain, so that each has about
+288; the 355 for testing are in all five. A domain is a client of
+partition=natural. The layout is that of Digits-five in folders,
+DOMAIN/{train,test}/CLASS/*: a network is the same for all, but their means and
+variances of channels differ, which FedBN keeps apart.
+"""
+
+import numpy as np
+
+from fedjax_pfl.data import digits
+from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
+
+DOMAINS = 'plain', 'inverted', 'coloured', 'blurred', 'rotated'
+is_available = lambda where: True  # they are made
+
+
+def peek(where: Where) -> Shape:
+  """Return image shape and number of classes."""
+  return Shape((8, 8, 3), 10)
+
+
+def holders(where: Where) -> tuple[int, bool]:
+  """Return the number of domains; all have tests."""
+  return len(DOMAINS), True
+
+
+def load(where: Where) -> Dataset:
+  """Return the digits of all domains, in the order of DOMAINS."""
+  train, test = digits.load(where)[1:3]
+  place = np.zeros(len(train.y), int)
+  for label in range(10):  # every fifth digit of a class is of one domain
+    rows = np.flatnonzero(train.y == label)
+    place[rows] = np.arange(len(rows)) % len(DOMAINS)
+  colours = np.random.default_rng(0)
+  splits, clients = [], []
+  for images, is_train in ((train, True), (test, False)):
+    made = []
+    for at, name in enumerate(DOMAINS):
+      own = place == at if is_train else np.ones(len(images.y), bool)
+      made.append((_shifted(name, images.x[own], colours), images.y[own]))
+    x, y = (np.concatenate(parts) for parts in zip(*made, strict=True))
+    splits.append(Images(x, y))
+    sizes = [len(labels) for _, labels in made]
+    clients.append(np.repeat(np.arange(len(DOMAINS)), sizes))
+  dataset = make_dataset('digits_domains', *splits, num_classes=10)
+  return dataset._replace(clients=tuple(clients))
+
+
+def _shifted(name: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+  """Return images [n, 8, 8, 3] of a domain, of grey ones [n, 8, 8, 1]."""
+  if name == 'inverted':
+    x = 255 - x
+  elif name == 'coloured':
+    ink = rng.integers(128, 256, (len(x), 1, 1, 3))
+    ground = rng.integers(0, 128, (len(x), 1, 1, 3))
+    x = np.round(ground + (ink - ground) * (x / 255)).astype(np.uint8)
+  elif name == 'blurred':
+    padded = np.pad(x.astype(float), ((0, 0), (1, 1), (1, 1), (0, 0)))
+    ends = [(i, j) for i in range(3) for j in range(3)]
+    shifts = [padded[:, i : i + 8, j : j + 8] for i, j in ends]
+    x = np.round(np.mean(shifts, 0)).astype(np.uint8)
+  elif name == 'rotated':
+    x = np.rot90(x, axes=(1, 2))
+  return np.broadcast_to(x, (*x.shape[:3], 3))
