@@ -1,4 +1,4 @@
-"""PFLlib's benchmark page: Fashion-MNIST, Dir(0.1), the practical setting."""
+"""PFLlib's benchmark page: three image sets, Dir(0.1) and pathological."""
 
 from configs import pfllib
 from configs.tables.common import load_config, published
@@ -10,6 +10,11 @@ from fedjax_pfl.reproduction.cells import (
   replaced,
 )
 
+SETS = {
+  'fmnist': 'fashion_mnist',
+  'cifar100': 'cifar100',
+  'tinyimagenet': 'tiny_imagenet',
+}
 VALIDATED = {'validation_fraction': 0.1, 'select': 'validation'}
 
 
@@ -18,7 +23,10 @@ def cells_of(printed: Published) -> list[Cell]:
 
   FedBABU is fine-tuned after the last round alone, which is printed.
   """
-  settings = load_config(f'pfllib:{printed.algorithm}')
+  words = [SETS[printed.dataset], printed.algorithm]
+  if printed.partition.startswith(pfllib.PATHOLOGICAL):
+    words.append(pfllib.PATHOLOGICAL)
+  settings = load_config(f'pfllib:{",".join(words)}')
   (view,) = settings['views']
   is_best = view in settings['eval_views']
   choices = (
@@ -38,24 +46,32 @@ def cells_of(printed: Published) -> list[Cell]:
   ]
 
 
+TITLES = {
+  '1': 'Fashion-MNIST, Dir(0.1)',
+  '2': 'CIFAR-100 and Tiny-ImageNet, Dir(0.1)',
+  '3': 'Pathological: 2, 10 and 20 classes a client',
+}
+
+
 def load(paper: str, number: str) -> Table:
   """Return the table of the methods that configs/pfllib.py has."""
   rows = [
     one for one in published() if (one.paper, one.table) == (paper, number)
   ]
   alone = {'algorithm': 'local_only', 'mean': None, 'std': None}
-  rows.append(rows[0]._replace(**alone))
+  firsts = {one.dataset: one for one in reversed(rows)}.values()
+  rows += [one._replace(**alone) for one in firsts]
   return Table(
     f'{paper}/{number}',
-    'Fashion-MNIST, Dir(0.1): all tests together, by the choice of the round',
+    f'{TITLES[number]}: all tests together, by the choice of the round',
     tuple(
       cell
       for one in rows
-      if one.algorithm in pfllib.EXPERIMENTS
+      if one.algorithm in pfllib.METHODS
       for cell in cells_of(one)
     ),
     ('algorithm',),
-    ('metric',),
+    ('dataset', 'metric') if number != '1' else ('metric',),
   )
 
 
@@ -64,4 +80,4 @@ def load(paper: str, number: str) -> Table:
 # rounds by TEST accuracy; mean and deviation of three runs. Beside it, without
 # a printed number: the last round of the same run, and, of a run that trains on
 # nine tenths, the round that is best on the other tenth. Local-only is ours.
-TABLES = {'1': load}
+TABLES = dict.fromkeys(TITLES, load)
