@@ -6,6 +6,7 @@
 #   make compare   every method by the demo's protocol, tuned alike: a page
 #   make leaderboard  the same with three partitions of 20 clients
 #   make test-all  every golden case and every loop, too
+#   make wheel     dist/*.whl, with the commands and configs
 #   make docs      this site: site/index.html; make docs-serve shows it
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
@@ -28,7 +29,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
 # files. pip would compile all of them, for two thirds of the installation.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo compare leaderboard test test-all faults audit bench \
+.PHONY: demo compare leaderboard test test-all faults audit bench wheel \
   docs docs-serve accelerators browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
@@ -49,6 +50,9 @@ test-all: $(VENV)/installed
 
 faults: $(VENV)/installed
 	$(BIN)/python -m tests.faults
+
+wheel:
+	$(PYTHON) .ci/wheel.py dist
 
 docs: $(VENV)-docs/installed
 	$(VENV)-docs/bin/mkdocs build --quiet --strict
@@ -79,7 +83,7 @@ $(VENV)/installed: setup.cfg constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --no-compile -c constraints.txt \
-	  -e '.[test,privacy]'
+	  -e '.[test]'
 	touch $@
 
 # The package's text is read and nothing of it is imported, so jax is not needed.
@@ -104,5 +108,5 @@ $(VENV)-accelerators/installed: setup.cfg constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(VENV)-audit $(VENV)-accelerators $(VENV)-docs site \
+	rm -rf $(VENV) $(VENV)-audit $(VENV)-accelerators $(VENV)-docs site dist \
 	  .pytest_cache .ruff_cache .hypothesis

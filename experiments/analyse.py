@@ -30,4 +30,4 @@ def main(overrides):
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['run', 'output'])
+  commandline.run(main, required=['run', 'output'], packages=['matplotlib'])

@@ -40,20 +40,32 @@ def run(
   *,
   required: Sequence[str] = (),
   words: str = '',
+  packages: Sequence[str] = (),
 ) -> None:
   """Parse the flags and call main(); exit 1 where input is bad.
 
+  Without one of the optional `packages` that it needs nothing is begun.
   One that takes fields of a config gets main(overrides); one with `words`,
   which describe arguments without a flag, gets main(words), one or more. On
   SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
   """
   logging.set_verbosity(logging.WARNING)  # of libraries
+  is_help = bool({'--help', '-help', '-h'} & {*sys.argv[1:]})
+  if is_help:
+    from fedjax_pfl.core import commands
+
+    shown = sys.modules['__main__']  # whose docstring absl shows
+    shown.__doc__ = commands.as_typed_here(shown.__doc__)
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)
+    for package in packages:
+      from fedjax_pfl.core.errors import check_installed
+
+      check_installed('this command', package)
     return [overrides] * _takes_fields() + [given] * bool(words)
 
-  if _takes_fields() and {'--help', '-help', '-h'} & {*sys.argv[1:]}:
+  if _takes_fields() and is_help:
     from fedjax_pfl.settings import document
 
     app.usage(shorthelp=True, writeto_stdout=True)

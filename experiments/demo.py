@@ -84,4 +84,4 @@ def main():
 
 
 if __name__ == '__main__':
-  commandline.run(main)
+  commandline.run(main, packages=['matplotlib', 'jinja2'])

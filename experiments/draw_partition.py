@@ -25,4 +25,4 @@ def main(overrides):
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['config', 'output'])
+  commandline.run(main, required=['config', 'output'], packages=['matplotlib'])

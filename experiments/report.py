@@ -36,4 +36,9 @@ def published(paths):
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['out'], words='run directories')
+  commandline.run(
+    main,
+    required=['out'],
+    words='run directories',
+    packages=['jinja2'],
+  )

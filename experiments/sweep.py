@@ -42,8 +42,7 @@ PAGE = flags.DEFINE_string('page', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
-  from fedjax_pfl.core import progress
-  from fedjax_pfl.report import page
+  from fedjax_pfl.core import errors, progress
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning import sweep as sweeps
   from fedjax_pfl.tuning.choose import best_on_validation
@@ -51,6 +50,9 @@ def main(overrides):
   from fedjax_pfl.tuning.train_all import train_groups
 
   if PAGE.value:
+    errors.check_installed('--page', 'jinja2')  # before its import
+    from fedjax_pfl.report import page
+
     page.check_output(PAGE.value)
   seeds = parse_seeds(SEEDS.value)
   combinations = read_combinations(overrides)

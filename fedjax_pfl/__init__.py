@@ -58,6 +58,8 @@ from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
 
+__version__ = '0.2.0'
+
 _machine.prepare()  # before jax lists its devices
 
 

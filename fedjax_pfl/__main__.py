@@ -3,6 +3,7 @@
 import runpy
 import sys
 
+from fedjax_pfl import __version__
 from fedjax_pfl.core.commands import SUBCOMMANDS, folder
 from fedjax_pfl.core.errors import bad_input
 
@@ -13,12 +14,15 @@ def main() -> None:
   if not words or words[0] in ('--help', '-help', '-h'):
     print(usage())
     return
+  if words[0] == '--version':
+    print(__version__)
+    return
   if words[0] not in SUBCOMMANDS:
     error = bad_input(
       'fedjax-pfl',
       got=words[0],
       expected='a subcommand',
-      choices=[*SUBCOMMANDS, '--help'],
+      choices=[*SUBCOMMANDS, '--help', '--version'],
     )
     sys.exit(f'{error}')
   experiments = folder() / 'experiments'

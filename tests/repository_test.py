@@ -1,8 +1,10 @@
 """What stands around the code agrees with it."""
 
 import re
+import runpy
 from pathlib import Path
 
+import fedjax_pfl
 from experiments.accelerators.targets import PACKAGES
 
 ROOT = Path(__file__).parents[1]
@@ -16,6 +18,21 @@ def test_pre_commit_takes_the_ruff_of_the_constraints():
   (pinned,) = re.findall(r'^ruff==(.+)$', read('constraints.txt'), re.MULTILINE)
   (rev,) = re.findall(r'rev: v(\S+)', read('.pre-commit-config.yaml'))
   assert rev == pinned
+
+
+def test_the_version_is_that_of_the_citation():
+  assert f'\nversion: {fedjax_pfl.__version__}\n' in read('CITATION.cff')
+
+
+def test_links_of_readme_work_where_its_files_are_not():
+  absolute = runpy.run_path(str(ROOT / '.ci' / 'wheel.py'))['absolute']
+  text = 'see [docs](docs/a.md#b), ![p](docs/p.png) and [x](https://x.org)'
+  assert absolute(text, '') == 'see docs,  and [x](https://x.org)'
+  assert absolute(text, 'https://h/o/r') == (
+    'see [docs](https://h/o/r/blob/main/docs/a.md#b), '
+    '![p](https://h/o/r/raw/main/docs/p.png) and [x](https://x.org)'
+  )
+  assert not re.search(r'\]\((?!http)', absolute(read('README.md'), ''))
 
 
 def test_compilers_of_cuda_are_those_of_the_pinned_jax():

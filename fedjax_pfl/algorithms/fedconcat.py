@@ -51,7 +51,7 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.label_counts import (
@@ -110,6 +110,7 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages: (inference,) clusters, classifier."""
+  check_installed('algorithm', 'sklearn')
   rules.Rule(
     lambda rounds: rounds >= 1,
     '1 round or more with fedconcat, whose classifier is trained on the '

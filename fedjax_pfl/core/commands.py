@@ -5,6 +5,7 @@ In a clone they are `python experiments/main.py`; a wheel brings the folders
 """
 
 import pathlib
+import re
 
 PACKAGE = pathlib.Path(__file__).parents[1]
 # subcommand -> the file in experiments/, and a line of help
@@ -22,6 +23,22 @@ SUBCOMMANDS = {
   ),
   'settings': ('settings', 'every field of a config'),
 }
+# package, as it is imported -> the extra of setup.cfg that brings it
+EXTRAS = {
+  'tensorflow_datasets': 'tfds',
+  'array_record': 'tfds',
+  'matplotlib': 'figures',
+  'jinja2': 'report',
+  'pandas': 'results',
+  'sklearn': 'clustering',
+  'tensorboardX': 'trackers',
+  'wandb': 'wandb',
+  'mlflow': 'mlflow',
+  'dp_accounting': 'privacy',
+  'safetensors': 'safetensors',
+}
+TYPED = re.compile(r'python experiments/(\w+)\.py')
+CONFIG = re.compile(r'configs/(\w+)\.py\b')
 
 
 def folder() -> pathlib.Path:
@@ -41,3 +58,28 @@ def command(name: str) -> str:
   if folder() == PACKAGE.parent:
     return f'python experiments/{SUBCOMMANDS[name][0]}.py'
   return f'fedjax-pfl {name}'
+
+
+def as_typed_here(text: str) -> str:
+  """Return a help text with commands and configs that work here."""
+  if folder() == PACKAGE.parent:
+    return text
+  names = {file: name for name, (file, _) in SUBCOMMANDS.items()}
+
+  def change(match):
+    return f'fedjax-pfl {names[match[1]]}' if match[1] in names else match[0]
+
+  return CONFIG.sub(r'\1', TYPED.sub(change, text))
+
+
+def pip_line(package: str) -> str:
+  """Return the command that installs a package by its extra.
+
+  >>> pip_line('matplotlib')
+  "pip install -e '.[figures]'"
+  """
+  if package not in EXTRAS:
+    return f'pip install {package}'
+  is_clone = folder() == PACKAGE.parent
+  flag, place = ('-e ', '.') if is_clone else ('', 'fedjax_pfl')
+  return f"pip install {flag}'{place}[{EXTRAS[package]}]'"

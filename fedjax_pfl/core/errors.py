@@ -15,6 +15,8 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
+from fedjax_pfl.core.commands import pip_line
+
 MAX_SHOWN = 800  # characters of a value that a message shows
 MAX_WORD = 100  # characters of a value that may be a misspelt choice
 
@@ -109,7 +111,7 @@ def check_installed(
     raise bad_input(
       field,
       got=f'{package}, which is not installed here',
-      expected=f'the package {package}: pip install {package}',
+      expected=f'the package {package}: {pip_line(package)}',
       choices=choices,
       cause='it is optional, and this environment is without it',
     )

@@ -17,7 +17,13 @@ from concurrent import futures
 import numpy as np
 
 from fedjax_pfl.core import json_text
-from fedjax_pfl.core.errors import BadInput, bad_input, may_read
+from fedjax_pfl.core.commands import command
+from fedjax_pfl.core.errors import (
+  BadInput,
+  bad_input,
+  check_installed,
+  may_read,
+)
 from fedjax_pfl.data import stored_arrays
 from fedjax_pfl.data.images import (
   SPLITS,
@@ -86,11 +92,11 @@ def load(where: Where) -> Dataset:
     raise bad_input(
       'dataset',
       got=f'{name}, which {root / name} does not hold',
-      expected=f'the arrays of experiments/prepare.py in {root / name}',
+      expected=f'the arrays of {command("prepare")} in {root / name}',
       choices=['digits', 'synthetic', *ready],
       cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir='
-      '...) or that were never prepared. Where there is a network, run: python '
-      f'experiments/prepare.py {name} --data_dir={shlex.quote(str(root))}',
+      '...) or that were never prepared. Where there is a network, run: '
+      f'{command("prepare")} {name} --data_dir={shlex.quote(str(root))}',
     )
   is_stored = folder_of(name, root).is_dir()
   dataset = read(name, root) if is_stored else _read_tfds(where, root)
@@ -166,6 +172,8 @@ def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
   order of the original release, whichever way tfds shuffled them. EMNIST is
   transposed back.
   """
+  for package in ('array_record', 'tensorflow_datasets'):
+    check_installed('dataset', package)
   from array_record.python import array_record_data_source
 
   try:

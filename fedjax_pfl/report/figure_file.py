@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_installed
 
 FORMATS = ('.png', '.pdf', '.svg')
 
 
 def check_output(out: str | os.PathLike) -> pathlib.Path:
   """Return the path of a figure; refuse another format."""
+  check_installed('figure', 'matplotlib')
   out = pathlib.Path(out)
   if out.suffix not in FORMATS:
     raise bad_input(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
 from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
@@ -70,6 +71,7 @@ def load_results(
                 evaluated), data, start (key of the model to begin with),
                 version, commit, devices, processor, path
   """
+  check_installed('load_results', 'pandas')
   import pandas
 
   rows, known = [], set()

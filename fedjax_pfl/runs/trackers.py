@@ -1,6 +1,7 @@
 """The trackers of one run: TensorBoard's file, and at most one service.
 
-  tensorboard   tb/ in the run directory; every run has it
+  tensorboard   tb/ in the run directory; every run has it where tensorboardX
+                is installed
   wandb         Weights & Biases: project WANDB_PROJECT, or else 'fedjax_pfl'
   mlflow        a server, or a file (MLFLOW_TRACKING_URI): experiment
                 MLFLOW_EXPERIMENT_NAME, or else 'fedjax_pfl'
@@ -23,6 +24,7 @@ sentence, and the run goes on without it. Its id of the run is in tracker.json,
 """
 
 import contextlib
+import importlib.util
 import os
 import pathlib
 import re
@@ -37,6 +39,7 @@ from fedjax_pfl.runs.identity import flatten
 NONE = 'none'
 PROJECT = 'fedjax_pfl'  # of runs whose environment names no other
 EVENTS = 'tb'  # TensorBoard's folder
+HAS_EVENTS = importlib.util.find_spec('tensorboardX') is not None
 IDS = 'tracker.json'
 PASSWORD = re.compile(r'//[^/@\s]*@')  # of a URL: //name:password@
 MOST_WORDS = 200  # characters of what a service raises
@@ -214,10 +217,11 @@ class Tracking:
       self._guarded(self._start)
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
-    with atomic_files.writing(self._folder / EVENTS):
-      if self._events is None:
-        self._events = Events(self._folder, self._last_round)
-      self._events.log(step, now, numbers)
+    if HAS_EVENTS:
+      with atomic_files.writing(self._folder / EVENTS):
+        if self._events is None:
+          self._events = Events(self._folder, self._last_round)
+        self._events.log(step, now, numbers)
     if self._service is not None:
       self._guarded(lambda: self._service.log(step, now, numbers))
 

@@ -30,6 +30,7 @@ import jax
 import numpy as np
 
 from fedjax_pfl.core import progress
+from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -80,8 +81,7 @@ def connect(
         got=AUTO,
         expected='a process that a batch system has started, as one of several',
         choices=[
-          f'srun python experiments/main.py .. --coordinator={AUTO}, in a job '
-          'of SLURM',
+          f'srun {command("train")} .. --coordinator={AUTO}, in a job of SLURM',
           '--coordinator=HOST:PORT --num_processes=N --process_id=0 .. N-1',
         ],
         cause='a command that was typed, or one in an sbatch script without '

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import bad_input
 
 DIGITS = 3  # of a random number, so that it can be typed
@@ -195,5 +196,5 @@ def check_together(
       got='neither --grid nor --range',
       expected='a field to vary',
       choices=[ONE_GRID, ONE_RANGE],
-      cause='a single run was meant: experiments/main.py',
+      cause=f'a single run was meant: {command("train")}',
     )

@@ -1,13 +1,16 @@
 """fedjax-pfl SUBCOMMAND is the file of experiments/, in a clone and a wheel."""
 
 import ast
+import configparser
 import subprocess
 import sys
 
 import pytest
+from helpers import refused
 
 from fedjax_pfl import __main__ as program
 from fedjax_pfl.core import commands
+from fedjax_pfl.core.errors import check_installed
 
 
 def run(monkeypatch, *words):
@@ -40,7 +43,10 @@ def test_a_wheel_brings_commands_and_configs(tmp_path):
   text = (
     f'import sys; sys.path.insert(0, {str(site)!r}); sys.argv = ["fedjax-pfl",'
     ' "train", "--config=digits:nobody", "--workdir=x"]\n'
-    'from fedjax_pfl.core.commands import command; print(command("export"))\n'
+    'from fedjax_pfl.core import commands\n'
+    'print(commands.command("export"), commands.pip_line("jinja2"))\n'
+    'typed = "python experiments/main.py --config=configs/digits.py:ditto"\n'
+    'print(commands.as_typed_here(typed))\n'
     'from fedjax_pfl.__main__ import main; main()'
   )
   done = subprocess.run(
@@ -49,5 +55,22 @@ def test_a_wheel_brings_commands_and_configs(tmp_path):
     capture_output=True,
     text=True,
   )
-  assert done.stdout.strip() == 'fedjax-pfl export'
+  assert done.stdout.splitlines() == [
+    "fedjax-pfl export pip install 'fedjax_pfl[report]'",
+    'fedjax-pfl train --config=digits:ditto',
+  ]
   assert done.stderr.startswith("config argument: got 'nobody'"), done.stderr
+
+
+def test_a_package_that_is_absent_is_a_sentence_with_its_extra(monkeypatch):
+  extras = configparser.ConfigParser()
+  extras.read(commands.PACKAGE.parent / 'setup.cfg')
+  extras = extras['options.extras_require']
+  for package, extra in commands.EXTRAS.items():
+    name = {'sklearn': 'scikit-learn'}.get(package, package.replace('_', '-'))
+    assert name in extras[extra].replace('_', '-')
+    served = extra in extras['all'] or extra in ('wandb', 'mlflow')
+    assert served, extra
+  monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+  message = refused(check_installed, 'this command', 'jinja2')
+  assert "the package jinja2: pip install -e '.[report]'" in message

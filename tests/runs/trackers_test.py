@@ -134,5 +134,7 @@ def test_a_package_that_is_absent_is_a_sentence_and_no_file(
 
   with pytest.raises(BadInput) as caught:
     begin(tmp_path / 'run', 'wandb')
-  assert 'wandb: pip install wandb. Choices: none, mlflow' in str(caught.value)
+  assert "wandb: pip install -e '.[wandb]'. Choices: none, mlflow" in str(
+    caught.value
+  )
   assert not (tmp_path / 'run').exists()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import sections, standing, sweep_section, tables
@@ -58,6 +58,7 @@ def save(
 
 def check_output(out: str | os.PathLike) -> pathlib.Path:
   """Return the path; refuse a name that is not that of a page."""
+  check_installed('report', 'jinja2')
   out = pathlib.Path(out)
   if out.suffix != '.html' or out.is_dir():
     raise bad_input(
