@@ -35,10 +35,10 @@ demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
 
 compare: $(VENV)/installed
-	$(BIN)/python experiments/leaderboard.py --form=demo
+	$(BIN)/python experiments/compare.py --form=demo
 
 leaderboard: $(VENV)/installed
-	$(BIN)/python experiments/leaderboard.py
+	$(BIN)/python experiments/compare.py --form=digits
 
 test: $(VENV)/installed
 	$(BIN)/ruff check

@@ -18,3 +18,7 @@ test "$(wc -l < sentence)" = 1 && test ! -e a.html
 venv/bin/pip install --quiet "$wheel[compare]"
 "$pfl" report a --out=a.html
 "$pfl" export --run=a --client=server --out=a.npz
+"$pfl" compare --config=digits:fedavg,quick --methods=fedavg,fedbabu \
+  --config.validation_fraction=0.2 --grid learning_rate=0.01,0.03 \
+  --seeds=2 --workdir=compared
+test -e compared/compare_seeds_0_1.tex

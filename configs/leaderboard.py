@@ -1,21 +1,28 @@
-"""The budget of the leaderboard: what its forms train, in one place.
+"""The frozen forms of `compare`: what they train, in one place.
 
-  python experiments/leaderboard.py                  digits, on two cores
-  python experiments/leaderboard.py --form=cifar10   CIFAR-10
-  python experiments/leaderboard.py --form=demo      the rates of the demo
+  python experiments/compare.py --form=digits    three partitions of 20 clients
+  python experiments/compare.py --form=cifar10   CIFAR-10
+  python experiments/compare.py --form=demo      the rates of the demo
+  python experiments/compare.py --form=lite      ten methods, random settings
+  python experiments/compare.py --form=full      the same of all methods
 
-For every partition and method: a training for each learning rate of `rates`
-and each of the first `tuning_seeds` seeds; the rate with the best accuracy on
-validation examples; a training with that rate for the other seeds. All methods
-have the same rounds, cohorts and local epochs; some train more in them, as
-FedPAC its head. `second_budgets` is for methods that do not count so.
+For every partition and method: a training for each candidate and each tuning
+seed; the candidate with the best accuracy on validation examples; a training
+with it for the other seeds. Candidates are the learning rates of `rates`, or
+`random` settings that are drawn. All methods have the same rounds, cohorts and
+local epochs; some train more in them, as FedPAC its head. `second_budgets` is
+for methods that do not count so.
 """
 
 import math
 
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.leaderboard.form import BASELINES, make_form
+from fedjax_pfl.core.user_code import load_code
+from fedjax_pfl.leaderboard.form import LAST_ROUND, make_form
+from fedjax_pfl.tuning.combinations import Range, make_candidates
+
+BASELINES = 'fedavg', 'local_only'
 
 RATES = 0.003, 0.01, 0.03  # with momentum 0.9, of all forms
 # What the grid replaces, where that is not the rate of training and fine-tuning
@@ -77,15 +84,41 @@ def second_budgets(base, examples):
 
 
 # Of every run of every form.
-PROTOCOL = {
+PROTOCOL = LAST_ROUND | {
   'aggregation': 'examples',
   'lr_milestones': (),  # constant, and fine-tuning has the same
   'momentum': 0.9,
-  'eval_views': (),
-  'eval_every': 1_000_000,  # the last round alone is evaluated
 }
-# `base` is all that a form's own protocol states, `minutes` an estimate on two
-# cores, `without` the methods that its model does not suit.
+# Where random settings are drawn, on a log scale: of all, and of one more.
+RANGES = {'learning_rate': Range(1e-3, 0.3, False)}
+OWN_RANGES = {
+  method: {f'hp.{name}': Range(low, high, isinstance(high, int))}
+  for method, name, low, high in (
+    ('apfl', 'alpha', 0.1, 0.9),
+    ('ditto', 'lam', 0.05, 5.0),
+    ('fedala', 'learning_rate', 0.1, 3.0),
+    ('fedamp', 'alpha', 1.0, 100.0),
+    ('fedas', 'align_learning_rate', 1e-3, 0.1),
+    ('fedcp', 'lam', 0.5, 50.0),
+    ('feddbe', 'kappa', 1.0, 100.0),
+    ('feddyn', 'alpha', 1e-3, 0.3),
+    ('fedlc', 'tau', 0.1, 3.0),
+    ('fedntd', 'beta', 0.1, 3.0),
+    ('fedopt', 'learning_rate', 1e-3, 0.1),
+    ('fedpac', 'head_learning_rate', 1e-3, 0.3),
+    ('fedprox', 'mu', 1e-3, 1.0),
+    ('fedproto', 'lam', 0.1, 10.0),
+    ('fedrs', 'alpha', 0.1, 0.9),
+    ('gpfl', 'mu', 0.01, 1.0),
+    ('ifca', 'clusters', 2, 5),
+    ('knn_per', 'lam', 0.1, 0.9),
+    ('moon', 'mu', 0.1, 10.0),
+    ('per_fedavg', 'beta', 1e-3, 0.1),
+    ('pfedme', 'lam', 1.0, 50.0),
+  )
+}
+# `base` is all that a form's own protocol states, `without` the methods that
+# its model does not suit; of `tuning_seeds` seeds, the first ones.
 FORMS = {
   'digits': dict(
     base={
@@ -110,7 +143,6 @@ FORMS = {
       },
     },
     tuning_seeds=3,  # few validation images a seed: all three choose
-    minutes=40,
   ),
   # For two hours of two cores: a quarter of the images, one partition.
   'cifar10': dict(
@@ -130,7 +162,6 @@ FORMS = {
     examples=225,
     partitions=FIVE_SHARDS,
     tuning_seeds=1,  # 1,250 validation images a seed
-    minutes=115,
     without={'fedbn'},  # no layer normalises
   ),
   # 90 clients of 16 images, of two to five digits: too few to train alone, too
@@ -150,23 +181,99 @@ FORMS = {
     examples=13,
     partitions=FIVE_SHARDS,
     tuning_seeds=1,  # 270 validation images a seed
-    minutes=40,
+  ),
+  # At least 50 tests a client, and a million images of local training a run;
+  # digits: 5 clients of 260 images, CIFAR-10: 20 of 2,250.
+  'lite': dict(
+    base={
+      'num_clients': 20,
+      'client_fraction': 0.25,
+      'rounds': 30,
+      'local_epochs': 3,
+      'batch_size': 50,
+      'finetune': {'epochs': (0, 1, 5), 'batch_size': 50},
+      'validation_fraction': 0.1,
+    },
+    examples=2250,
+    partitions={
+      'CIFAR-10 Dir(0.1)': {
+        'dataset': 'cifar10',
+        'model': 'simple_cnn',
+        'partition': 'dirichlet_capped',
+        'dirichlet_beta': 0.1,
+        'dirichlet_min_size': 400,  # of which tests are a fifth
+      },
+      'digits s=4': {
+        'dataset': 'digits',
+        'model': 'convnet3',
+        'partition': 'shards',
+        'shards_per_client': 4,
+        'num_clients': 5,
+        'client_fraction': 0.4,
+        'rounds': 385,
+        'local_epochs': 5,
+      },
+    },
+    random=6,
+    methods=(
+      *('fedavg', 'local_only', 'fedprox', 'fedper', 'fedrep', 'fedbabu'),
+      *('ditto', 'apfl', 'fedrod', 'fedala'),
+    ),
   ),
 }
+# All methods, 12 settings, ten seeds: two more sets.
+FORMS['full'] = FORMS['lite'] | {
+  'random': 12,
+  'methods': (),
+  'partitions': FORMS['lite']['partitions']
+  | {
+    'CIFAR-100 Dir(0.1)': FORMS['lite']['partitions']['CIFAR-10 Dir(0.1)']
+    | {'dataset': 'cifar100'},
+    'Fashion-MNIST Dir(0.1)': FORMS['lite']['partitions']['CIFAR-10 Dir(0.1)']
+    | {'dataset': 'fashion_mnist'},
+  },
+  'without': {'fedbn'},
+}
+SEEDS = {'lite': range(1, 6), 'full': range(1, 11)}
+TUNING_SEED = 0  # of random settings: in no number
 
 
-def load_form(name, seeds=None):
-  """Return the form `name` of the leaderboard, of other seeds if given."""
-  known = one_of(FORMS, 'a form of the leaderboard, in configs/leaderboard.py')
+def load_form(name, seeds=(), methods=()):
+  """Return the form `name`, of other seeds or methods if given.
+
+  A method may be the user's own, 'FILE.py:NAME'; baselines come first.
+  """
+  known = one_of(FORMS, 'a frozen form of `compare`, in configs/leaderboard.py')
   known.check('form', name)
-  form = {'without': (), **FORMS[name]}
-  base, examples = form['base'], form.pop('examples')
-  left_out = {*BASELINES, *form.pop('without')}
-  others = [one for one in available() if one not in left_out]
-  form |= {'name': name, 'methods': (*BASELINES, *others)}
-  form |= {'base': PROTOCOL | base, 'own': second_budgets(base, examples)}
-  form |= {'rates': RATES, 'rate_fields': RATE_FIELDS, 'own_views': OWN_VIEWS}
-  usual = make_form(**form, seeds=(0, 1, 2))
-  made = make_form(**form, seeds=seeds) if seeds else usual
-  longer = made.num_trainings / usual.num_trainings
-  return made._replace(minutes=usual.minutes * longer)
+  form = {'without': (), 'methods': (), **FORMS[name]}
+  left_out = {*BASELINES, *form['without']}
+  chosen = methods or form['methods'] or available()
+  others = [one for one in chosen if one not in left_out]
+  others = [load_code({'algorithm': one})['algorithm'] for one in others]
+  methods = (*BASELINES, *others)
+  base = PROTOCOL | form['base']
+  own = {
+    partition: second_budgets(base | fields, form['examples'])
+    for partition, fields in form['partitions'].items()
+  }
+  seeds = tuple(seeds or SEEDS.get(name, range(3)))
+  if number := form.get('random'):
+    tuning = (TUNING_SEED,)
+    candidates = make_candidates(methods, {}, RANGES, OWN_RANGES, number)
+  else:
+    tuning = seeds[: form['tuning_seeds']]
+    rates = tuple({'learning_rate': rate} for rate in RATES)
+    candidates = dict.fromkeys(methods, rates)
+  return make_form(
+    name=name,
+    base=base,
+    partitions=form['partitions'],
+    methods=methods,
+    baselines=BASELINES,
+    own=own,
+    candidates=candidates,
+    rate_fields=RATE_FIELDS,
+    own_views=OWN_VIEWS,
+    seeds=seeds,
+    tuning_seeds=tuning,
+  )

@@ -2,7 +2,7 @@
 
   make demo       Local-only, FedAvg and FedBABU: what personalised federated
                   learning is for; half a minute to three on two CPU cores
-  make compare    every method by the same protocol (leaderboard.py)
+  make compare    every method by the same protocol (compare.py)
 
 90 clients have 16 images each, of which 3 are kept for the choice of learning
 rates (results/leaderboard/demo.csv).
@@ -20,7 +20,9 @@ from absl import flags
 from configs.leaderboard import load_form
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
-SEEDS = flags.DEFINE_integer('seeds', 1, 'Seeds, from 0 on.', lower_bound=1)
+SEEDS = flags.DEFINE_string(
+  'seeds', '1', 'number of seeds, from 0 on; or 3:6 for the seeds 3, 4, 5'
+)
 RATES = Path(__file__).parents[1] / 'results' / 'leaderboard' / 'demo.csv'
 METHODS = 'local_only', 'fedavg', 'fedbabu'
 PARTITION = 's=5'
@@ -41,20 +43,21 @@ def load_choices():
   }
 
 
-def settings_of_seeds(form, method, rate, views):
+def settings_of_seeds(form, method, rate, views, seeds):
   """Return the settings of each seed; of one also on the way of fine-tuning."""
   from fedjax_pfl.leaderboard.form import settings_of
   from fedjax_pfl.settings import replace
 
-  own = settings_of(form, method, PARTITION, rate, 0, views)
-  if SEEDS.value == 1:
+  candidate = {'learning_rate': rate}
+  own = settings_of(form, method, PARTITION, candidate, 0, views)
+  if len(seeds) == 1:
     changes = {'eval_every': 5, 'eval_views': views[:1]}
     if FINETUNED in views:
       stops = (f'{FINETUNED}_{stop}' for stop in EPOCHS)
       changes['views'] = (*views[:-1], *stops, FINETUNED)
       changes['finetune.epochs'] = (*EPOCHS, max(own.finetune.epochs))
-    return [replace(own, changes)]
-  return [replace(own, seed=seed) for seed in range(SEEDS.value)]
+    own = replace(own, changes)
+  return [replace(own, seed=seed) for seed in seeds]
 
 
 def main():
@@ -63,17 +66,18 @@ def main():
   from fedjax_pfl.report.text_table import table
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.tuning.combinations import parse_seeds
   from fedjax_pfl.tuning.train_all import train_groups
 
   compile_cache.cache_programs(progress.log)
-  form = load_form('demo')
+  form, seeds = load_form('demo'), parse_seeds(SEEDS.value)
   groups = [
-    settings_of_seeds(form, method, rate, views)
+    settings_of_seeds(form, method, rate, views, seeds)
     for method, (rate, views) in load_choices().items()
   ]
   groups = train_groups(groups, WORKDIR.value, progress.log)
   paths = [path for group in groups for path in group]
-  if SEEDS.value == 1:
+  if len(seeds) == 1:
     progress.log(table([run_dir.load_result(path) for path in paths]))
   else:
     progress.log(overview.as_table(paths))

@@ -68,7 +68,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     size=hp.finetune.batch_size, shuffle=hp.finetune.shuffle
   )
   of_round = hp.train.epochs if hp.head_epochs is None else hp.head_epochs
-  tau_f = tuple(sorted(set(hp.finetune.epochs)))
+  tau_f = tuple(sorted({*hp.finetune.epochs} - {0}))
   if hp.protocol == 'released':
     tau_f = (of_round,)
 

@@ -20,10 +20,11 @@ EPOCHS = rules.Rule(
   lambda value: (
     isinstance(value, tuple | list)
     and len(value) > 0
-    and all(rules.is_int(v) and v >= 1 for v in value)
+    and all(rules.is_int(v) and v >= 0 for v in value)
+    and max(value) >= 1
   ),
-  'whole numbers of epochs, 1 or more',
-  'epoch 0, which is the view "initial"; or a single number: write (5,)',
+  'whole numbers of epochs, one of them 1 or more; 0 is the view initial',
+  'a single number: write (5,)',
 )
 # Whether the model has these layers is checked when the model is known.
 TRAINABLE = rules.Rule(
@@ -40,7 +41,8 @@ class Finetuning:
   Args:
     epochs: the numbers of epochs (tau_f) after which the model is evaluated;
       several are snapshots of one fit, with a view for each of them:
-      finetuned_1, .., finetuned (the last) in `views`
+      finetuned_1, .., finetuned (the last) in `views`; 0 lets validation
+      choose the view initial
     trainable: the part that is trained: full, body, head, or layers: conv1+bn1
     learning_rate: of SGD, constant
     momentum: of SGD; its buffer begins at zero
@@ -119,7 +121,7 @@ def finetune(
   momentum on the part `trainable`, without weight decay. The loss is the
   task's, unless another is given.
   """
-  stops = tuple(sorted(set(finetuning.epochs)))
+  stops = tuple(sorted({*finetuning.epochs} - {0}))
   mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
   _, info = local_training.fit(

@@ -13,7 +13,7 @@ SUBCOMMANDS = {
   'train': ('main', 'run one experiment'),
   'report': ('report', 'one HTML page of finished runs'),
   'sweep': ('sweep', 'train every combination of some fields'),
-  'compare': ('leaderboard', 'all methods tuned alike (leaderboard.py)'),
+  'compare': ('compare', 'your method and others, tuned alike'),
   'reproduce': ('reproduce', 'a published table beside our numbers'),
   'prepare': ('prepare', 'download image sets'),
   'export': ('export', 'one model of a run as a plain .npz file'),

@@ -145,6 +145,27 @@ def over_paired_clients(gaps: np.ndarray) -> Difference:
   return over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
 
 
+def within(values: Sequence[float], margin: float, floor: float = 0.0) -> float:
+  """Return the p of two one-sided tests that a mean is within the margin.
+
+    p = P(T < -(margin - |mean(d)|) / error)       Student, S - 1 degrees
+
+  Of one seed 1.
+
+  >>> round(within([0.1, 0.0, -0.1], 1.0), 4)
+  0.0017
+  """
+  if len(values) < 2:
+    return 1.0
+  from scipy.special import stdtr
+
+  room = margin - abs(float(np.mean(values)))
+  error = max(_error(values), floor)
+  if error < NOTHING:
+    return float(room <= 0)
+  return float(stdtr(len(values) - 1, -room / error))
+
+
 def error_of_clients(gaps: np.ndarray) -> float:
   """Return the standard error that the clients alone give a mean, of [S, K].
 

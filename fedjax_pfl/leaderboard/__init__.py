@@ -1,1 +1,1 @@
-"""All methods by one protocol: what to train, the choice, and the verdicts."""
+"""Methods compared by one protocol: what to train, the choice, the verdicts."""

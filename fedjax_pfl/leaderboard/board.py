@@ -2,178 +2,178 @@
 
 A difference is that of the means of each seed, by Student's paired t with an
 error not below that of the clients. Holm's p below 0.05 over all comparisons
-with the baselines in a partition is a verdict. So is, apart from these, that
-over all pairs of methods. A value is None where a method has no such number; in
-the file it is empty.
+with the baselines in a partition is a verdict. So is, for the best method,
+that over all pairs. What is neither above nor below is within one point if
+Holm's p of two one-sided tests is below 0.05. A value is None where a method
+has no such number; in the file it is empty.
 """
 
-import csv
-import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations, permutations
+from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import (
   LEVEL,
   Difference,
+  error_of_clients,
   holm,
   over_paired_clients,
-  over_seeds,
+  within,
 )
 from fedjax_pfl.evaluation.summary import worst_decile
-from fedjax_pfl.leaderboard.form import BASELINES, Form
-from fedjax_pfl.leaderboard.method_results import Costs, Entry
+from fedjax_pfl.leaderboard.method_results import (
+  METHOD,
+  REFERENCE,
+  Costs,
+  Counts,
+  Entry,
+)
+from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.report.styles import display_name
 
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
-VERDICTS = ABOVE, BELOW, OPEN
-REFERENCE, BASELINE = 'reference', 'baseline'
-KEY = 'partition', 'method'
+WITHIN = 'within one point'
+VERDICTS = ABOVE, BELOW, WITHIN, OPEN
+BASELINE = 'baseline'
+POINT = 1.0  # of accuracy: closer means are equivalent
 
 Row = dict[str, Any]  # of a method
+
+
+class Verdict(NamedTuple):
+  """One method minus another."""
+
+  gap: Difference
+  p: float  # Holm's
+  p_within: float  # Holm's, of being within one point
+
+  @property
+  def word(self) -> str:
+    if self.p < LEVEL:
+      return ABOVE if self.gap.mean > 0 else BELOW
+    return WITHIN if self.p_within < LEVEL else OPEN
 
 
 class Board(NamedTuple):
   """A partition: what its methods did, and what can be told apart."""
 
   partition: str
+  baselines: tuple[str, ...]
   rows: tuple[Row, ...]
   best: str  # the method with the highest mean
   peers: tuple[str, ...]  # those that are not distinguishable from it
 
 
 def make_board(
-  form: Form, partition: str, entries: Sequence[Entry]
+  about: About, partition: str, entries: Sequence[Entry]
 ) -> Board | None:
-  """Return the board; None without the numbers of both baselines."""
+  """Return the board; None without the numbers of the baselines."""
   after = {
-    entry.method: entry.after
+    entry.method: entry.after.accuracy
     for entry in entries
-    if entry.after is not None and not entry.is_reference
+    if entry.after is not None and entry.kind == METHOD
   }
-  if not {*BASELINES} <= {*after}:
+  if not {*about.baselines} <= {*after}:
     return None
-
   means = {name: np.nanmean(own, 1) for name, own in after.items()}  # [S]
-
-  def compare(pairs):
-    """Return {pair: the first minus the second, and Holm's p}."""
-    gaps = [after[one] - after[other] for one, other in pairs]
-    found = [over_paired_clients(gap) for gap in gaps]
-    return dict(zip(pairs, zip(found, holm(found), strict=True), strict=True))
-
-  against = compare(
-    [(one, base) for base in BASELINES for one in after if one != base]
+  against = _compare(
+    after,
+    [(one, base) for base in about.baselines for one in after if one != base],
   )
   best = max(means, key=lambda method: means[method].mean())
+  pairs = [(best, other) for other in after if other != best]
+  every = _compare(after, [*pairs, *combinations({*after} - {best}, 2)])
+  words = [
+    {every[pair].word, against.get(pair, every[pair]).word} for pair in pairs
+  ]
   peers = tuple(
-    one if other == best else other
-    for (one, other), (_, p) in compare([*combinations(after, 2)]).items()
-    if best in (one, other) and p >= LEVEL
+    other
+    for (_, other), own in zip(pairs, words, strict=True)
+    if ABOVE not in own
   )
-  rows = tuple(_row(form, partition, entry, against) for entry in entries)
-  return Board(partition, rows, best, peers)
+  rows = [_row(about, partition, entry, against) for entry in entries]
+  # The highest first, then those that are not compared.
+  rows.sort(key=lambda row: (row['kind'] == REFERENCE, -(row['after'] or 0.0)))
+  return Board(partition, about.baselines, tuple(rows), best, peers)
+
+
+def _compare(
+  after: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Verdict]:
+  """Return {pair: the first minus the second}, clients and seeds paired."""
+  gaps = [after[one] - after[other] for one, other in pairs]
+  means = [np.nanmean(gap, 1) for gap in gaps]
+  floors = [error_of_clients(gap) for gap in gaps]
+  found = [*map(over_paired_clients, gaps)]
+  close = [
+    Difference(0.0, p=within(mean, POINT, floor))
+    for mean, floor in zip(means, floors, strict=True)
+  ]
+  verdicts = map(Verdict, found, holm(found), holm(close))
+  return dict(zip(pairs, verdicts, strict=True))
 
 
 def _row(
-  form: Form,
+  about: About,
   partition: str,
   entry: Entry,
-  against: Mapping[tuple[str, str], tuple[Difference, float]],
+  against: Mapping[tuple[str, str], Verdict],
 ) -> Row:
-  choice, kind = entry.choice, 'method'
-  if entry.method in BASELINES:
-    kind = BASELINE
-  elif entry.is_reference:
-    kind = REFERENCE
+  choice = entry.choice
   row = {
-    'form': form.name,
+    'form': about.name,
     'partition': partition,
     'method': entry.method,
-    'kind': kind,
-    'seeds': ' '.join(map(str, form.seeds)),
-    'learning_rate': choice and choice.rate,
-    'is_end_of_grid': choice and choice.is_edge,
+    'kind': BASELINE if entry.method in about.baselines else entry.kind,
+    'seeds': ' '.join(map(str, entry.seeds)),
+    'learning_rate': choice and choice.fields.get('learning_rate'),
+    'settings': choice and settings_in_words(choice.fields),
+    'ends': choice and ', '.join(choice.ends),
     'view': choice and choice.view,
     'validation': choice and choice.accuracy,
   }
-  for view, accuracy in (('before', entry.before), ('after', entry.after)):
-    numbers = [None] * 5
-    if accuracy is not None:
-      means = np.nanmean(accuracy, axis=1)  # [S]
-      numbers = [*map(float, (means.mean(), means.min(), means.max()))]
-      worst = [worst_decile(own, entry.fewest_tests) for own in accuracy]
-      is_known = not np.isnan(worst).any()
-      numbers += [float(np.mean(worst)) if is_known else None]
-      numbers += [' '.join(f'{mean:.6f}' for mean in means)]
-    names = '', '_lowest_seed', '_highest_seed', '_worst_tenth', '_by_seed'
-    row |= dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
-  for base in BASELINES:
-    one, p = against.get((entry.method, base), (None, None))
+  for view, counts in (('before', entry.before), ('after', entry.after)):
+    row |= _numbers(view, counts)
+  for base in about.baselines:
+    one = against.get((entry.method, base))
     for name in ('mean', 'low', 'high'):
-      row[f'vs_{base}_{name}'] = one and getattr(one, name)
-    row[f'vs_{base}_p'] = p
-    row[f'vs_{base}_verdict'] = one and verdict_of(one.mean, p)
-  costs = entry.costs or [None] * len(Costs._fields)
-  row |= dict(zip(Costs._fields, costs, strict=True))
+      row[f'vs_{base}_{name}'] = one and getattr(one.gap, name)
+    row[f'vs_{base}_p'] = one and one.p
+    row[f'vs_{base}_p_within'] = one and one.p_within
+    row[f'vs_{base}_verdict'] = one and one.word
+  costs = np.array(entry.costs)  # [S, costs]
+  row |= dict.fromkeys(Costs._fields)
+  if entry.costs:
+    row |= Costs(*map(float, costs.mean(0)))._asdict()
+    row['seconds'] = float(np.median(costs[:, -1]))  # the first compiles
   return {**row, 'obstacle': entry.obstacle}
 
 
-def verdict_of(mean: float, p: float) -> str:
-  if p >= LEVEL:
-    return OPEN
-  return ABOVE if mean > 0 else BELOW
+def _numbers(view: str, counts: Counts | None) -> Row:
+  names = '', '_lowest_seed', '_highest_seed', '_worst_tenth', '_by_seed'
+  numbers: list[Any] = [None] * len(names)
+  if counts is not None:
+    accuracy, total = counts.accuracy, counts.total
+    means, worst = np.nanmean(accuracy, axis=1), None  # [S]
+    tenths = [worst_decile(own, total[total > 0]) for own in accuracy]
+    if not np.isnan(tenths).any():
+      worst = float(np.mean(tenths))
+    numbers = [*map(float, (means.mean(), means.min(), means.max())), worst]
+    numbers += [' '.join(f'{mean:.6f}' for mean in means)]
+  return dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
 
 
-def judged_again(rows: Sequence[Row]) -> list[Row]:
-  """Return rows of a file that has no means by seed, by today's rule.
-
-  Mean, lowest and highest are the means of three seeds, in an unknown order:
-  the pairing of the widest interval stands for all, so that p is never too low.
-  """
-  rows = [dict(row) for row in rows]
-  for partition in {row['partition'] for row in rows}:
-    own = [row for row in rows if row['partition'] == partition]
-    known = {row['method']: row for row in own}
-    pairs = [
-      (row, base)
-      for base in BASELINES
-      for row in own
-      if row[f'vs_{base}_mean'] != ''
-    ]
-    found = [_widest(row, known[base]) for row, base in pairs]
-    for (row, base), one, p in zip(pairs, found, holm(found), strict=True):
-      numbers = {'low': one.low, 'high': one.high, 'p': p}
-      numbers['verdict'] = verdict_of(one.mean, p)
-      row |= {f'vs_{base}_{name}': _text(x) for name, x in numbers.items()}
-  return rows
-
-
-def _widest(row: Row, base: Row) -> Difference:
-  one, other = (
-    [3 * mean - low - high, low, high]
-    for mean, low, high in (
-      [
-        float(x[f'after{part}'])
-        for part in ('', '_lowest_seed', '_highest_seed')
-      ]
-      for x in (row, base)
-    )
-  )
-  gaps = (np.subtract(one, order) for order in permutations(other))
-  return max(map(over_seeds, gaps), key=lambda gap: gap.high - gap.low)
+def settings_in_words(fields: Mapping[str, Any]) -> str:
+  """Return 'learning_rate=0.01, hp.mu=0.1'."""
+  return ', '.join(f'{name}={value}' for name, value in fields.items())
 
 
 def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:
-  """Return the rows that are compared with a baseline, the highest first."""
-  mean = f'vs_{baseline}_mean'
-  found = [row for row in rows if row[mean] is not None]
-  return sorted(found, key=lambda row: -row[mean])
+  return [row for row in rows if row[f'vs_{baseline}_mean'] is not None]
 
 
 # ---- Sentences ---------------------------------------------------------------
@@ -185,17 +185,21 @@ def sentences(board: Board) -> list[str]:
   words = f'not distinguishable from it: {_names(board.peers)}.'
   if not board.peers:
     words = 'distinguishable from all others.'
-  elif len(board.peers) == len(compared_with(BASELINES[0], board.rows)):
+  elif len(board.peers) == len(compared_with(board.baselines[0], board.rows)):
     words = 'no method is distinguishable from it.'
   return [
     f'Highest: {display_name(board.best)}, {best["after"]:.1f} % on average '
     f'over clients after personalisation; {words}',
-    *(_against(base, compared_with(base, board.rows)) for base in BASELINES),
+    *(
+      _against(base, compared_with(base, board.rows))
+      for base in board.baselines
+    ),
     *(
       f'{display_name(row["method"])} {row["obstacle"]}.'
       for row in board.rows
       if row['obstacle']
     ),
+    *_ends(board.rows),
   ]
 
 
@@ -217,18 +221,31 @@ def _against(baseline: str, rows: Sequence[Row]) -> str:
     )
     for verdict in (ABOVE, BELOW)
   )
+  close = _names(row['method'] for row in found[WITHIN])
+  equal = f'within one point of it: {close}; ' if found[WITHIN] else ''
   return (
     f'Against {baseline_name(baseline)}, above: {above or "none"}; '
-    f'below: {below or "none"}; not distinguishable from it: '
+    f'below: {below or "none"}; {equal}not distinguishable from it: '
     f'{_names(row["method"] for row in found[OPEN])}.'
   )
+
+
+def _ends(rows: Sequence[Row]) -> list[str]:
+  """Return a sentence on choices at an end of what was tried."""
+  if not (own := [row for row in rows if row['ends']]):
+    return []
+  named = ', '.join(f'{display_name(r["method"])} ({r["ends"]})' for r in own)
+  return [
+    f'The choice is the lowest or the highest value that was tried for '
+    f'{len(own)} of {len(rows)} methods: {named}.'
+  ]
 
 
 def _names(methods: Iterable[str]) -> str:
   return ', '.join(map(display_name, methods)) or 'none'
 
 
-# ---- The file, and that of other seeds ---------------------------------------
+# ---- The file ----------------------------------------------------------------
 
 
 def write(rows: Sequence[Row], path: pathlib.Path) -> None:
@@ -240,60 +257,3 @@ def _text(value: Any) -> str:
   if isinstance(value, float):
     return f'{value:.6g}' if value < 1000 else f'{value:.0f}'
   return '' if value is None else str(value)
-
-
-def read(
-  path: str | os.PathLike, form: str, seeds: Sequence[int] = ()
-) -> list[Row]:
-  """Return the rows of a leaderboard, none of these seeds; refuse others."""
-  cause = 'a CSV of something else, or of another form'
-  try:
-    with open(path, newline='') as file:
-      rows = list(csv.DictReader(file))
-  except (OSError, UnicodeDecodeError) as error:
-    rows, cause = [], f'{getattr(error, "strerror", None) or error}'.lower()
-  if {row.get('form') for row in rows} == {form}:
-    own = {word for row in rows for word in row['seeds'].split()}
-    if not own & {*map(str, seeds)}:
-      return rows
-    cause = f'it has the seeds {rows[0]["seeds"]}, and one of them is trained'
-  raise bad_input(
-    'against',
-    got=str(path),
-    expected=f'the CSV of a leaderboard, of the form {form} and other seeds',
-    choices=[f'--seeds=3,4,5, and runs/leaderboard/{form}_seeds_0_1_2.csv'],
-    cause=cause,
-  )
-
-
-def changed_verdicts(rows: Sequence[Row], others: Sequence[Row]) -> list[str]:
-  """Return sentences: how many verdicts are those of the others, which not.
-
-  Only methods that both have are compared; [] without any.
-  """
-  known = {tuple(row[name] for name in KEY): row for row in others}
-  same, contrary, weaker = 0, [], []
-  for row in rows:
-    other = known.get(tuple(row[name] for name in KEY), {})
-    for base in BASELINES:
-      column = f'vs_{base}_verdict'
-      here, there = row[column], other.get(column)
-      if not here or not there:
-        continue
-      if here == there:
-        same += 1
-        continue
-      opposed = {here, there} == {ABOVE, BELOW}
-      (contrary if opposed else weaker).append(
-        f'{row["partition"]}, {display_name(row["method"])} against '
-        f'{baseline_name(base)}: {here}, there {there}.'
-      )
-  total = same + len(contrary) + len(weaker)
-  if not total:
-    return []
-  line = (
-    f'{same} of {total} verdicts are those of seeds {others[0]["seeds"]}; '
-    f'{len(contrary)} are the contrary, {len(weaker)} are distinguishable with '
-    'one of the two sets of seeds alone.'
-  )
-  return [line, *contrary, *weaker]

@@ -1,55 +1,64 @@
 """Train what a form lacks, choose by validation, and write what there is.
 
 Run directories are found by their content: a repeated command trains nothing
-twice, and a stopped one goes on. Each partition is trained method by method,
-the baselines first, and its numbers are written when it is done.
+twice, and a stopped one goes on. Several jobs
+may share the work by `shard`, (which, of how many): each takes whole methods.
 """
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from fedjax_pfl.core import atomic_files, progress
-from fedjax_pfl.leaderboard import board, page
+from fedjax_pfl.leaderboard import board, page, stored_counts, tables
 from fedjax_pfl.leaderboard.form import (
   Form,
-  is_reference,
+  outline,
   settings_of,
   views_of,
-  whole_stages,
 )
-from fedjax_pfl.leaderboard.method_results import Entry, choose, read_entry
-from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.leaderboard.method_results import (
+  METHOD,
+  REFERENCE,
+  Entry,
+  choose,
+  read_entry,
+)
+from fedjax_pfl.leaderboard.stored_counts import MARK, About, Found
+from fedjax_pfl.report.charts import picture
+from fedjax_pfl.report.charts.svg import Panel
+from fedjax_pfl.report.styles import display_name, style_of
 from fedjax_pfl.tuning.train_all import train_groups
 
-RUNS = 'runs'  # in the folder of a leaderboard
+RUNS = 'runs'  # in the folder of a comparison
+FORMATS = '.html', '.csv', '.md', '.tex', '.png', f'{MARK}.csv'
 
 
 def run(
   form: Form,
+  about: About,
   folder: str | os.PathLike,
-  others: Sequence[board.Row] = (),
+  shard: tuple[int, int] = (1, 1),
 ) -> pathlib.Path:
-  """Train, choose and write; return the page, with a CSV beside it.
+  """Train, choose and write; return the page, with the other files beside it.
 
-  A KeyboardInterrupt, that of a deadline too, is raised again after what is
-  there was written. `others` are rows of the same form with other seeds.
+  What is there is written before a KeyboardInterrupt, that of a deadline too,
+  ends it. A shard writes its counts alone.
   """
-  folder = pathlib.Path(folder)
-  seeds = '_'.join(map(str, form.seeds))
-  path = folder / f'{form.name}_seeds_{seeds}.html'
-  progress.log(budget(form))
-  found: dict[str, list[Entry]] = {name: [] for name in form.partitions}
+  folder, (which, number) = pathlib.Path(folder), shard
+  path = folder / f'{form.name}_seeds_{"_".join(map(str, form.seeds))}.html'
+  if number > 1:
+    path = path.with_name(f'{path.stem}{MARK}_{which}_of_{number}.csv')
+  units = [*form.units()][which - 1 :: number]
+  found: dict[str, list[Entry]] = {}
   try:
-    for partition, entries in found.items():
-      for number, method in enumerate(form.methods, 1):
-        name = display_name(method)
-        progress.log(f'{partition}, {number} of {len(form.methods)}: {name}')
-        entries.append(train_method(form, method, partition, folder / RUNS))
-      write(form, found, path, others)
-  except KeyboardInterrupt:
-    write(form, found, path, others)
-    raise
+    for at, (partition, method) in enumerate(units, 1):
+      name = display_name(method)
+      progress.log(f'{partition}, {at} of {len(units)}: {name}')
+      entry = train_method(form, method, partition, folder / RUNS)
+      found.setdefault(partition, []).append(entry)
+  finally:
+    write(found, about, path)
   return path
 
 
@@ -57,73 +66,90 @@ def train_method(
   form: Form, method: str, partition: str, folder: pathlib.Path
 ) -> Entry:
   """Return the entry of a method: tuned, and trained with every seed."""
-  views = views_of(form, method)
+  views = views_of(form, method, partition)
 
-  def settings(rate, seeds):
+  def settings(candidate, seeds):
     return [
-      settings_of(form, method, partition, rate, seed, views) for seed in seeds
+      settings_of(form, method, partition, candidate, seed, views)
+      for seed in seeds
     ]
 
-  grid = [
-    settings(rate, form.seeds[: form.tuning_seeds]) for rate in form.rates
-  ]
+  candidates = form.candidates[method]
+  grid = [settings(one, form.tuning_seeds) for one in candidates]
   groups = train_groups(grid, folder, progress.log)
-  choice, final = choose(dict(zip(form.rates, groups, strict=True))), []
+  choice, final = choose(candidates, groups), []
   if choice is None:
-    progress.log('No learning rate of the grid: each diverged.')
+    progress.log('No setting of the grid: each diverged.')
   else:
-    edge = ', an end of the grid' * choice.is_edge
+    ends = f'; at an end of the grid: {", ".join(choice.ends)}'
     progress.log(
-      f'Learning rate {choice.rate:g}{edge}, view {choice.view}: '
-      f'{choice.accuracy:.1f} % on validation'
+      f'Chosen: {board.settings_in_words(choice.fields)}, view {choice.view}: '
+      f'{choice.accuracy:.1f} % on validation{ends * bool(choice.ends)}'
     )
-    chosen = [settings(choice.rate, form.seeds)]
+    chosen = [settings(choice.fields, form.seeds)]
     (final,) = train_groups(chosen, folder, progress.log)
-  reference = is_reference(form, grid[0][0])
-  whole = whole_stages(form, method)
-  return read_entry(method, choice, final, is_reference=reference, whole=whole)
+  shown, stages = outline(form, method, partition)
+  whole = [stage.name for stage in stages if stage.full_participation]
+  clients = {**form.base, **form.partitions[partition]}['num_clients']
+  kind = METHOD if shown.data.num_clients == clients else REFERENCE
+  return read_entry(method, kind, choice, form.seeds, final, whole)
 
 
-def write(
-  form: Form,
-  found: Mapping[str, Sequence[Entry]],
-  path: pathlib.Path,
-  others: Sequence[board.Row] = (),
-) -> None:
-  """Write the page and the CSV of the partitions that have both baselines.
+def write(found: Found, about: About, path: pathlib.Path) -> None:
+  """Write page, tables, figure and counts of what has all baselines.
 
-  Files with more rows are kept, unless these are all rows of the form.
+  Files with more rows are kept, unless these are all rows of the form. Of a
+  shard, whose path is that of counts, these alone.
   """
-  made = (board.make_board(form, *one) for one in found.items())
+  if path.suffix != '.html':
+    stored_counts.write(found, about, path)
+    progress.log(
+      f'Counts: {path}; without --shard the command writes the table'
+    )
+    return
+  made = (board.make_board(about, *one) for one in found.items())
   boards = [one for one in made if one]
   if not boards:
-    progress.log('Nothing is written yet: no partition has both baselines.')
+    progress.log('Nothing is written yet: no partition has all baselines.')
     return
   for one in boards:
     progress.log('\n'.join([f'{one.partition}:', *board.sentences(one)]))
   rows = [row for one in boards for row in one.rows]
   table = path.with_suffix('.csv')
   stored = table.read_bytes().count(b'\n') - 1 if table.exists() else 0
-  # A finished leaderboard may be repeated, and stopped.
-  if len(rows) < min(stored, len(form.partitions) * len(form.methods)):
+  # A finished comparison may be repeated, and stopped.
+  if len(rows) < min(stored, len(about.partitions) * len(about.methods)):
     progress.log(f'{table} has {stored} rows, more than now: it is kept.')
     return
-  changes = board.changed_verdicts(rows, others)
-  for line in changes:
-    progress.log(line)
+  stored_counts.write(found, about, path.with_name(f'{path.stem}{MARK}.csv'))
   board.write(rows, table)
-  html = page.render(form, boards, changes)
-  atomic_files.write_bytes(path, html.encode())
-  progress.log(f'Leaderboard: {path}, {table}')
+  texts = {
+    '.html': page.render(about, boards),
+    '.md': tables.as_markdown(boards, about.protocol),
+    '.tex': tables.as_latex(boards, about.protocol),
+  }
+  for suffix, text in texts.items():
+    atomic_files.write_bytes(path.with_suffix(suffix), text.encode())
+  save_figure(about, boards, path.with_suffix('.png'))
+  names = ', '.join(f'{path.stem}{one}' for one in FORMATS)
+  progress.log(f'In {path.parent}: {names}')
 
 
-def budget(form: Form) -> str:
-  """Return what a form trains, and how long that is estimated to take."""
-  minutes = f'{form.minutes:g} minutes'
-  time = f'{form.minutes / 60:.0f} hours' if form.minutes > 120 else minutes
-  return (
-    f'Leaderboard {form.name}: {form.num_trainings} trainings ('
-    f'{len(form.partitions)} partitions, {len(form.methods)} methods, '
-    f'{len(form.rates)} learning rates, {len(form.seeds)} seeds), about '
-    f'{time} on two cores'
-  )
+def save_figure(
+  about: About, boards: Sequence[board.Board], path: pathlib.Path
+) -> None:
+  """Save the differences to the baselines, a panel for each partition."""
+  css = {method: f'c{place}' for place, method in enumerate(about.methods)}
+  panels = [
+    Panel(
+      f'{one.partition}: minus {board.baseline_name(base)}',
+      page.plot(base, one.rows, css),
+    )
+    for one in boards
+    for base in one.baselines
+  ]
+  colours = {css[method]: style_of(method).colour for method in about.methods}
+  notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']
+  figure = picture.draw('', panels, colours, notes)
+  with path.open('wb') as stream:
+    figure.savefig(stream, format='png', dpi=160)

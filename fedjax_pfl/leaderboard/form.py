@@ -1,127 +1,159 @@
-"""A form of the leaderboard: its budget, and the settings of each training."""
+"""A form: what a comparison trains, and the settings of each training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.evaluation.choices import families
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.settings.schema import MAX_SEED
 from fedjax_pfl.training.build_method import outline_stages, peek_shape
 from fedjax_pfl.training.views import FINETUNED
 
-BASELINES = 'fedavg', 'local_only'  # of every comparison
 INITIAL = 'initial'
+# What a candidate's learning_rate replaces: fine-tuning has the same one.
 RATE = ('learning_rate', 'finetune.learning_rate')
+# Of every run: the last round alone is evaluated, and counts.
+LAST_ROUND = {'eval_views': (), 'eval_every': 1_000_000, 'select': 'last'}
 Fields = Mapping[str, Any]
 
 
 class Form(NamedTuple):
-  """What is trained, by one protocol; see configs/leaderboard.py."""
+  """What is trained, by one protocol; configs/leaderboard.py has five."""
 
   name: str
   base: Fields  # of every run
   partitions: Mapping[str, Fields]  # by the name that is shown
-  methods: tuple[str, ...]  # BASELINES are the first
-  own: Mapping[str, Fields]  # fields of a method that differ, as its budget
-  rates: tuple[float, ...]  # the grid of learning rates
-  rate_fields: Mapping[str, tuple[str, ...]]  # that it replaces, if not RATE
+  methods: tuple[str, ...]
+  baselines: tuple[str, ...]  # methods that all others are compared with
+  own: Mapping[str, Mapping[str, Fields]]  # [partition][method]: what differs
+  candidates: Mapping[str, tuple[Fields, ...]]  # of a method: equally many
+  rate_fields: Mapping[str, tuple[str, ...]]  # of learning_rate, if not RATE
   own_views: Mapping[str, str]  # after personalisation, of methods that say so
   seeds: tuple[int, ...]  # of every number
-  tuning_seeds: int  # how many of them, from the first, choose the rate
-  minutes: float  # of all trainings on two cores, estimated
+  tuning_seeds: tuple[int, ...]  # of the choice
+
+  def units(self) -> Iterator[tuple[str, str]]:
+    """Yield (partition, method) of everything that is tuned and trained."""
+    for partition in self.partitions:
+      for method in self.methods:
+        yield partition, method
 
   @property
-  def num_trainings(self) -> int:
-    """Return how many trainings the form has, if none diverges."""
-    tuning = (len(self.rates) - 1) * self.tuning_seeds
-    cells = sum(
-      1 if 'partition' in self.own.get(method, {}) else len(self.partitions)
-      for method in self.methods
-    )
-    return cells * (tuning + len(self.seeds))
+  def trainings(self) -> int:
+    """Return how many trainings a method has, if none diverges."""
+    number = len(next(iter(self.candidates.values())))
+    more = {*self.seeds} - {*self.tuning_seeds}
+    return number * len(self.tuning_seeds) + len(more)
 
 
 def make_form(**fields: Any) -> Form:
-  """Return the form; refuse seeds that are no numbers, one, or one twice."""
-  seeds = fields['seeds']
-  are_numbers = all(
-    isinstance(seed, int) and 0 <= seed <= MAX_SEED for seed in seeds
-  )
-  if not are_numbers or not 2 <= len(seeds) == len(set(seeds)):
-    raise bad_input(
-      'seeds',
-      got=','.join(map(str, seeds)),
-      expected='two or more different whole numbers, 0 or more',
-      choices=['0,1,2', '3,4,5'],
-      cause='a number of seeds instead of the seeds, or one twice; one seed '
-      'says nothing about others',
-    )
-  tuning = min(fields['tuning_seeds'], len(seeds))
-  return Form(**{**fields, 'seeds': tuple(seeds), 'tuning_seeds': tuning})
+  """Return the form; refuse one whose methods cannot be compared."""
+  form = Form(**fields)
+  baselines = one_of(form.methods, 'a method of this comparison')
+  for name in form.baselines:
+    baselines.check('--baseline', name)
+  wrong = [
+    (
+      len(form.seeds) < 2,
+      *('--seeds', form.seeds, 'two or more, as --seeds=3 or --seeds=3:6'),
+      'one seed says nothing about others, and names no best method',
+    ),
+    (
+      len({*form.methods}) < max(2, len(form.methods)),
+      *('--methods', form.methods, 'two or more, each once'),
+      'a method that is compared with itself',
+    ),
+    (
+      len({len(own) for own in form.candidates.values()}) > 1,
+      *('--random', form.candidates, 'as many settings for each method'),
+      'a range of few whole numbers',
+    ),
+  ]
+  for is_wrong, name, got, expected, cause in wrong:
+    if is_wrong:
+      raise bad_input(name, got=got, expected=expected, cause=cause)
+  return form
+
+
+def check(form: Form) -> None:
+  """Refuse what could not be trained or chosen, before the first training."""
+  for partition, method in form.units():
+    views = views_of(form, method, partition)
+    for candidate in form.candidates[method]:
+      args = form, method, partition, candidate, form.seeds[0]
+      settings = settings_of(*args, views)
+    if not settings.data.validation_fraction:
+      raise bad_input(
+        'validation_fraction',
+        got=0,
+        expected='a share of the training examples that is kept for choosing',
+        choices=['--config.validation_fraction=0.2'],
+        cause='the field was forgotten; the tests choose nothing',
+      )
 
 
 def settings_of(
   form: Form,
   method: str,
   partition: str,
-  rate: float,
+  candidate: Fields,
   seed: int,
   views: Sequence[str] = (),
 ) -> Settings:
   """Return the settings of one training; `views` are those of `views_of`."""
-  own = dict(form.own.get(method, {}))
-  fields = {**form.base, 'finetune': dict(form.base['finetune'])}
+  own = dict(form.own.get(partition, {}).get(method, {}))
+  fields = {**form.base}
   if 'partition' not in own:
     fields |= form.partitions[partition]
   fields |= own
+  fields['finetune'] = dict(fields.get('finetune', {}))
   hp = dict(fields.pop('hp', {}))
-  for name in form.rate_fields.get(method, RATE):
-    group, _, last = name.rpartition('.')
-    place = {'hp': hp, 'finetune': fields['finetune']}.get(group, fields)
-    place[last] = rate
+  for name, value in candidate.items():
+    names = (name,)
+    if name == 'learning_rate':
+      names = form.rate_fields.get(method, RATE)
+    for one in names:
+      if one == name or one not in candidate:
+        group, _, last = one.rpartition('.')
+        place = {'hp': hp, 'finetune': fields['finetune']}.get(group, fields)
+        place[last] = value
   if views and 'views' not in own:
     fields['views'] = tuple(views)
+  epochs = fields['finetune'].get('epochs', ())
+  if views and INITIAL not in views:  # nothing has no epoch of fine-tuning
+    fields['finetune']['epochs'] = tuple(one for one in epochs if one)
   return parse_config({**fields, 'algorithm': method, 'hp': hp, 'seed': seed})
 
 
-def views_of(form: Form, method: str) -> tuple[str, ...]:
+def views_of(form: Form, method: str, partition: str) -> tuple[str, ...]:
   """Return the views in which a method is shown: before, then after.
 
   They are those that its `personalize` returns. Before personalisation is
   'initial', if the method has it; after it the method's `own_views`, else
   'finetuned', else the first of the others with its family (mix_0.0 to
-  mix_1.0). Only shapes are computed.
+  mix_1.0), or 'initial' where there is no other. Only shapes are computed.
   """
-  settings, shape, stages = _outline(form, method)
+  settings, stages = outline(form, method, partition)
+  shape = peek_shape(settings.data)
   data = shapes_of_clients(shape, settings.data.num_seen_clients)
   *_, (last, *states) = stage_shapes(stages, data)
   names = view_names(last.algorithm, *states, data)
-  others = [name for name in names if name != INITIAL]
+  others = [name for name in names if name != INITIAL] or [INITIAL]
   default = FINETUNED if FINETUNED in names else others[0]
   after = [form.own_views.get(method, default)]
   for family in families(others).values():
     if after[0] in family:
       after = family
-  return *(name for name in names if name == INITIAL), *after
+  before = [name for name in names if name == INITIAL]
+  return tuple(dict.fromkeys([*before, *after]))
 
 
-def whole_stages(form: Form, method: str) -> list[str]:
-  """Return the stages in whose rounds all clients take part."""
-  _, _, stages = _outline(form, method)
-  return [stage.name for stage in stages if stage.full_participation]
-
-
-def _outline(form, method):
-  """Return any settings of a method, the shape of an example, its stages."""
-  partition = next(iter(form.partitions))
-  settings = settings_of(form, method, partition, form.rates[0], form.seeds[0])
-  return settings, peek_shape(settings.data), outline_stages(settings)
-
-
-def is_reference(form: Form, settings: Settings) -> bool:
-  """Return whether clients are not those of the form: no row to compare."""
-  return settings.data.num_clients != form.base['num_clients']
+def outline(form: Form, method: str, partition: str) -> tuple[Settings, tuple]:
+  """Return any settings of a method, and its stages without arrays."""
+  candidate, seed = form.candidates[method][0], form.seeds[0]
+  settings = settings_of(form, method, partition, candidate, seed)
+  return settings, outline_stages(settings)

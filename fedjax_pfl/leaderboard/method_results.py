@@ -1,12 +1,14 @@
 """What a method did in a partition: its choice, its clients, its costs."""
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.federated.sampling import cohort_size
+from fedjax_pfl.leaderboard.form import INITIAL, Fields
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
 from fedjax_pfl.runs import run_dir
@@ -15,101 +17,130 @@ from fedjax_pfl.training.views import candidate_views
 from fedjax_pfl.tuning.train_all import is_diverged
 
 Paths = Sequence[str | os.PathLike]
+METHOD, REFERENCE = 'method', 'reference'  # the second has other clients
 
 
 class Tuned(NamedTuple):
-  """The learning rate, and the view after personalisation, by validation."""
+  """The settings, and the view after personalisation, by validation."""
 
-  rate: float
+  fields: Fields  # of the candidate
   view: str  # among the numbers of epochs, or SuPerFed's mixtures
   accuracy: float  # on validation examples, in percent
-  is_edge: bool  # whether the rate is the lowest or the highest of the grid
+  ends: tuple[
+    str, ...
+  ]  # fields with the lowest or highest value that was tried
 
 
 class Costs(NamedTuple):
-  """Of one training, the mean over seeds; all but time of its rounds alone."""
+  """Of one training; all but time of its rounds alone."""
 
   gradients: float  # steps of a client, each on one batch
   bytes_up: float
   bytes_down: float
-  seconds: float  # with all evaluations; the median: the first seed compiles
+  seconds: float  # with all evaluations
+
+
+class Counts(NamedTuple):
+  """Right answers and tests of every client, [S, K]; 0 tests: no number."""
+
+  correct: np.ndarray
+  total: np.ndarray
+
+  @property
+  def accuracy(self) -> np.ndarray:
+    """Return [S, K] in percent; NaN without tests."""
+    share = 100 * self.correct / np.maximum(self.total, 1)
+    return np.where(self.total > 0, share, np.nan)
 
 
 class Entry(NamedTuple):
   """A method in a partition; without numbers where it diverged."""
 
   method: str
-  is_reference: bool  # of other clients: it is compared with nothing
+  kind: str  # METHOD or REFERENCE
   choice: Tuned | None
-  before: np.ndarray | None = None  # [S, K] in percent; None without this view
-  after: np.ndarray | None = None  # [S, K]
-  costs: Costs | None = None
-  fewest_tests: int = 0  # of a client that has any
+  seeds: tuple[int, ...] = ()
+  before: Counts | None = None  # None without this view
+  after: Counts | None = None
+  costs: tuple[Costs, ...] = ()  # one a seed
   obstacle: str = ''  # why there are no numbers
 
 
-def choose(runs: Mapping[float, Paths]) -> Tuned | None:
-  """Return the rate and the view with the best accuracy on validation.
+def choose(
+  candidates: Sequence[Fields], groups: Sequence[Paths]
+) -> Tuned | None:
+  """Return the candidate and the view with the best accuracy on validation.
 
-  `runs` has, for each rate from the lowest, a run for every tuning seed; the
+  Each group has the runs of a candidate, one for every tuning seed; the
   accuracy is that of the last round, the mean over clients, then over seeds. Of
-  equal ones the lowest rate, then the first view. A rate with which a seed
+  equal ones the first candidate, then its first view. One with which a seed
   diverged is no candidate; None if all did.
   """
-  ends = {min(runs), max(runs)} if len(runs) > 1 else ()
-  candidates = []
-  for rate, paths in runs.items():
+  found = []
+  for fields, paths in zip(candidates, groups, strict=True):
     if any(map(is_diverged, paths)):
       continue
     lines = [run_dir.load_metrics(path)[-1] for path in paths]
     config = run_dir.load_config(paths[0])['config']
     for view in candidate_views(parse_config(config)):
       accuracy = np.mean([line[f'validation/{view}'] for line in lines])
-      candidates.append(Tuned(rate, view, float(accuracy), rate in ends))
-  return max(candidates, key=lambda one: one.accuracy, default=None)
+      ends = tuple(name for name in fields if _is_end(name, fields, candidates))
+      found.append(Tuned(fields, view, float(accuracy), ends))
+  return max(found, key=lambda one: one.accuracy, default=None)
+
+
+def _is_end(name: str, fields: Fields, candidates: Sequence[Fields]) -> bool:
+  values: set[Any] = {own[name] for own in candidates}
+  are_numbers = len(values) > 1 and all(map(is_number, values))
+  return are_numbers and fields[name] in (min(values), max(values))
 
 
 def read_entry(
   method: str,
+  kind: str,
   choice: Tuned | None,
+  seeds: Sequence[int],
   paths: Paths,
-  *,
-  is_reference: bool,
   whole: Sequence[str],
 ) -> Entry:
   """Return the entry of a method from a run for every seed."""
-  entry = Entry(method, is_reference, choice)
+  entry = Entry(method, kind, choice)
   if choice is None:
-    words = 'diverged with every learning rate of the grid'
-    return entry._replace(obstacle=words)
+    return entry._replace(obstacle='diverged with every setting that was tried')
   if number := sum(map(is_diverged, paths)):
-    words = f'diverged with the learning rate {choice.rate:g} in {number}'
-    return entry._replace(obstacle=f'{words} of {len(paths)} seeds')
+    words = (
+      f'diverged with the chosen setting in {number} of {len(paths)} seeds'
+    )
+    return entry._replace(obstacle=words)
   runs = [finished_runs.read(path) for path in paths]
-  first, before = runs[0].views[0], None
-  if first not in candidate_views(parse_config(runs[0].config)):
-    before = np.stack([run.accuracy(first) for run in runs])
-  after = np.stack([run.accuracy(choice.view) for run in runs])
-  counts = [run.clients.scores[choice.view].count for run in runs]
-  fewest = min(int(own[own > 0].min()) for own in counts)
-  numbers = {'before': before, 'after': after, 'fewest_tests': fewest}
-  return entry._replace(**numbers, costs=costs_of(runs, whole))
+  return entry._replace(
+    seeds=tuple(seeds),
+    before=_counts(runs, INITIAL) if INITIAL in runs[0].views else None,
+    after=_counts(runs, choice.view),
+    costs=tuple(costs_of(run, whole) for run in runs),
+  )
 
 
-def costs_of(runs: Sequence[FinishedRun], whole: Sequence[str]) -> Costs:
+def _counts(runs: Sequence[FinishedRun], view: str) -> Counts:
+  """Return the counts of a view; clients without training data have none."""
+  scores = [run.clients.scores[view] for run in runs]
+  has_data = np.stack([run.clients.train_count for run in runs]) > 0
+  total = np.where(has_data, np.stack([one.count for one in scores]), 0)
+  correct = np.where(has_data, np.stack([one.correct for one in scores]), 0)
+  return Counts(correct.astype(int), total.astype(int))
+
+
+def costs_of(run: FinishedRun, whole: Sequence[str]) -> Costs:
   """Return the costs; all clients take part in the stages `whole`."""
-  settings = parse_config(runs[0].config)
+  settings = parse_config(run.config)
   clients = settings.data.num_clients
   drawn = cohort_size(clients, settings.training.client_fraction)
-  totals = []  # [S, 3]
-  for run in runs:
-    rounds, steps, up, down = (
-      np.array([line[name] for line in run.metrics])
-      for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
-    )
-    stages = [line['stage'] for line in run.metrics]
-    cohort = np.where(np.isin(stages, whole), clients, drawn)
-    gradients = np.sum(steps * np.diff(rounds, prepend=0) * cohort)
-    totals.append((gradients, up.sum(), down.sum()))
-  seconds = float(np.median([run.result['seconds'] for run in runs]))
-  return Costs(*map(float, np.mean(totals, 0)), seconds)
+  rounds, steps, up, down = (
+    np.array([line[name] for line in run.metrics])
+    for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
+  )
+  stages = [line['stage'] for line in run.metrics]
+  cohort = np.where(np.isin(stages, whole), clients, drawn)
+  gradients = np.sum(steps * np.diff(rounds, prepend=0) * cohort)
+  seconds = run.result['seconds']
+  return Costs(*map(float, (gradients, up.sum(), down.sum(), seconds)))

@@ -1,4 +1,4 @@
-"""The page of a leaderboard: verdicts, tables and intervals in one HTML file.
+"""The page of a comparison: verdicts, tables and intervals in one HTML file.
 
 Its style, its tables and its script are those of the report's page.
 """
@@ -14,14 +14,15 @@ from fedjax_pfl.leaderboard.board import (
   BASELINE,
   BELOW,
   OPEN,
-  REFERENCE,
+  WITHIN,
   Board,
   Row,
   baseline_name,
   compared_with,
   sentences,
 )
-from fedjax_pfl.leaderboard.form import BASELINES, Form
+from fedjax_pfl.leaderboard.method_results import REFERENCE
+from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.report.charts import rows as charts
 from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.page.render import DATASETS, load_template
@@ -40,7 +41,7 @@ from fedjax_pfl.report.page.sortable_cells import (
 from fedjax_pfl.report.styles import display_name, style_of
 
 TEMPLATE = 'leaderboard.html.jinja'
-SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', OPEN: '', None: ''}
+SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', WITHIN: '= ', OPEN: '', None: ''}
 
 
 def _as(form: str):
@@ -49,7 +50,7 @@ def _as(form: str):
 
 # What a method was given, computed and sent: the column, and a value's cell.
 COSTS = {
-  'learning_rate': (Column('Learning rate', 'by validation'), _as('{:g}')),
+  'settings': (Column('Settings', 'by validation', is_number=False), word),
   'view': (Column('View', 'by validation', is_number=False), word),
   'validation': (Column('Validation', '%'), _as('{:.1f}')),
   'gradients': (
@@ -60,158 +61,78 @@ COSTS = {
   'bytes_down': (Column('Sent down', 'all rounds', best='min'), size),
   'seconds': (Column('Time', 'of a training', best='min'), duration),
 }
-MEANS = (
-  'Test accuracy in percent. ▲ above FedAvg + fine-tuning, ▼ below it, where '
-  'that is distinguishable.'
-)
 VIEWS = (
   'Before: the global model, or the method’s own view before a client adapts. '
-  'A difference with its 95 % interval over seeds, '
-  'of this comparison alone.'
+  '▲ above, ▼ below, where that is distinguishable; = within one point.'
 )
 OF_COSTS = (
   'Gradients and bytes are of the rounds of one training; fine-tuning adds its '
-  'epochs. Time is of the whole training with its evaluations, fine-tuning '
-  'included: the median of the seeds, as measured; the first of runs that '
-  'share a program compiles it.'
+  'epochs. Time is of the whole training, the median of the seeds; the '
+  'first of runs that share a program compiles it.'
 )
-
+RULE = (
+  'Numbers are test accuracies of the last round: means over clients, then '
+  'over seeds. A difference is paired by client and seed; its 95 % interval '
+  '(Student, over seeds) is of this comparison alone. It is distinguishable if '
+  'p, by Holm over all comparisons with the baselines in a partition, is below '
+  '0.05. The worst tenth is shown where each client has 50 tests. The choice '
+  'of the settings is not covered; other seeds repeat it.'
+)
 Css = Mapping[str, str]  # {method: class of its colour}
 
 
-def render(
-  form: Form, boards: Sequence[Board], changes: Sequence[str] = ()
-) -> str:
-  """Return the page; `changes` are verdicts that other seeds do not repeat."""
-  css = {method: f'c{place}' for place, method in enumerate(form.methods)}
-  dataset = form.base['dataset']
-  boards = [one._replace(rows=ranked(one.rows)) for one in boards]
+def render(about: About, boards: Sequence[Board]) -> str:
+  """Return the page."""
+  css = {method: f'c{place}' for place, method in enumerate(about.methods)}
+  dataset = DATASETS.get(about.dataset, about.dataset)
   return load_template(TEMPLATE, pathlib.Path(__file__).parent).render(
-    title=f'Leaderboard on {DATASETS.get(dataset, dataset)}',
-    lead=_lead(form, boards),
-    facts=_facts(form),
-    methods={css[method]: style_of(method) for method in form.methods},
-    overview=_overview(boards, css),
+    title=f'{len(about.methods)} methods on {dataset}',
+    lead=_lead(about, boards),
+    facts=about.facts,
+    methods={css[method]: style_of(method) for method in about.methods},
     boards=[_section(board, css) for board in boards],
-    protocol=_protocol(form),
-    changes=changes,
+    protocol=[*about.protocol, RULE],
   )
-
-
-def ranked(rows: Sequence[Row]) -> list[Row]:
-  """Return the highest first, then those that are not compared."""
-
-  def key(row):
-    after = row['after']
-    return after is None, row['kind'] == REFERENCE, -(after or 0.0)
-
-  return sorted(rows, key=key)
 
 
 def _section(board: Board, css: Css) -> dict[str, Any]:
   return {
     'title': board.partition,
     'sentences': sentences(board),
-    'accuracy': _accuracy(board.rows, css),
+    'accuracy': _accuracy(board, css),
     'costs': _costs(board.rows, css),
     'charts': [
       Panel(f'Minus {baseline_name(base)}', plot(base, board.rows, css))
-      for base in BASELINES
+      for base in board.baselines
     ],
   }
 
 
-def _lead(form: Form, boards: Sequence[Board]) -> str:
-  """Return how many methods are distinguishably above each baseline.
-
-  And what is not trained yet.
-  """
-  parts = []
-  for base in BASELINES:
-    words = []
-    for board in boards:
-      rows = compared_with(base, board.rows)
-      above = sum(row[f'vs_{base}_verdict'] == ABOVE for row in rows)
-      words.append(f'{above} of {len(rows)} at {board.partition}')
-    parts.append(f'above {baseline_name(base)}: {", ".join(words)}')
-  text = f'Methods that are distinguishably {"; ".join(parts)}.'
-  done = {board.partition: len(board.rows) for board in boards}
-  missing = [
-    f'{name} has {done.get(name, 0)} of {len(form.methods)} methods'
-    for name in form.partitions
-    if done.get(name, 0) < len(form.methods)
+def _lead(about: About, boards: Sequence[Board]) -> str:
+  """Return the best of each partition, and what is not trained yet."""
+  words = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
+  done, whole = {one.partition: len(one.rows) for one in boards}, about.methods
+  words += [
+    f'Not finished: {name} has {done.get(name, 0)} of {len(whole)} methods.'
+    for name in about.partitions
+    if done.get(name, 0) < len(whole)
   ]
-  return f'{text} Not finished: {"; ".join(missing)}.' if missing else text
-
-
-def _facts(form: Form) -> list[tuple[str, Any]]:
-  base = form.base
-  return [
-    ('model', base['model']),
-    ('clients', base['num_clients']),
-    ('client fraction', base['client_fraction']),
-    ('rounds', base['rounds']),
-    ('local epochs', base['local_epochs']),
-    ('learning rates', ', '.join(f'{rate:g}' for rate in form.rates)),
-    ('seeds', ', '.join(map(str, form.seeds))),
-    ('trainings', form.num_trainings),
-  ]
-
-
-def _protocol(form: Form) -> list[str]:
-  base, epochs = form.base, form.base['finetune']['epochs']
-  tuning = ', '.join(map(str, form.seeds[: form.tuning_seeds]))
-  return [
-    f'Every method has {base["rounds"]} rounds of the same cohorts, and a '
-    f'client goes {base["local_epochs"]} times over its data in a round. A '
-    'method with two models does so with each, so gradients are not equal: '
-    'the table of costs has them. Local only has as many epochs as a client '
-    'of the others trains, on average, and fine-tunes at most.',
-    f'{base["validation_fraction"]:.0%} of the training examples of each '
-    f'client are kept for choosing. On those of the seeds {tuning} each method '
-    'gets its learning rate, also that of its fine-tuning, and the epochs of '
-    f'fine-tuning ({" or ".join(map(str, epochs))}) or the mixture. Its other '
-    'hyperparameters have their defaults. No test reaches a choice, and '
-    'nothing is trained again with the validation examples.',
-    'Numbers are test accuracies of the last round: means over clients, then '
-    'over seeds. A difference is paired by seed (Student). It is '
-    'distinguishable if p, by Holm over all comparisons with both baselines in '
-    'a partition, is below 0.05; its interval is of this comparison alone. '
-    'The worst tenth is shown where each client has 50 tests. '
-    'The choice of the learning rate is not covered; other seeds repeat it.',
-  ]
+  return ' '.join(words)
 
 
 # ---- Tables ------------------------------------------------------------------
 
 
-def _overview(boards: Sequence[Board], css: Css) -> Table:
-  """Return a row for each method, with its mean in every partition."""
-  found = {
-    board.partition: {row['method']: row for row in board.rows}
-    for board in boards
-  }
-  rows = []
-  for first in boards[0].rows:
-    cells = {METHOD: _name(first, css)}
-    for partition, known in found.items():
-      row, cell = known.get(first['method']), Cell(NONE)
-      if row and row['after'] is not None and row['kind'] != REFERENCE:
-        words = f'{SIGNS[row["vs_fedavg_verdict"]]}{row["after"]:.2f}'
-        cell = Cell(words, row['after'], _below_local(row))
-      cells[Column(partition, best='max')] = cell
-    rows.append(cells)
-  return table_of('After personalisation', rows, [MEANS])
-
-
-def _accuracy(rows: Sequence[Row], css: Css) -> Table:
+def _accuracy(board: Board, css: Css) -> Table:
   """Return a row for each method, the highest first."""
   shown, notes = [], [VIEWS]
-  for row in rows:
+  # Nowhere, where a client has few tests.
+  has_worst = any(row['after_worst_tenth'] is not None for row in board.rows)
+  for row in board.rows:
     name = _name(row, css)
     marks = [row['kind']] * (row['kind'] in (BASELINE, REFERENCE))
     marks += [row['obstacle']] * bool(row['obstacle'])
-    cells = {METHOD: name._replace(below=(*_below_local(row), *marks))}
+    cells = {METHOD: name._replace(below=tuple(marks))}
     if row['kind'] == REFERENCE:
       if row['after'] is not None:
         notes.append(
@@ -227,8 +148,9 @@ def _accuracy(rows: Sequence[Row], css: Css) -> Table:
       cells[column] = number(row[view], below=below)
     for view, best in (('before', ''), ('after', 'max')):
       worst = row[f'{view}_worst_tenth']
-      cells[Column('Worst tenth', view, best=best)] = number(worst)
-    for base in BASELINES:
+      if has_worst:
+        cells[Column('Worst tenth', view, best=best)] = number(worst)
+    for base in board.baselines:
       cells[Column(f'− {baseline_name(base)}', 'points')] = _gap(row, base)
     shown.append(cells)
   return table_of('Accuracy, %', shown, notes)
@@ -241,8 +163,8 @@ def _costs(rows: Sequence[Row], css: Css) -> Table:
     cells = {METHOD: _name(row, css)}
     for name, (column, make) in COSTS.items():
       cell = Cell(NONE) if row[name] is None else make(row[name])
-      if name == 'learning_rate' and row['is_end_of_grid']:
-        cell = cell._replace(below=('end of the grid',))
+      if name == 'settings' and row['ends']:
+        cell = cell._replace(below=(f'{row["ends"]}: an end of the grid',))
       cells[column] = cell
     shown.append(cells)
   return table_of('Choice and cost', shown, [OF_COSTS])
@@ -255,14 +177,6 @@ def _gap(row: Row, baseline: str) -> Cell:
     return Cell(NONE)
   words = f'{low:+.2f} to {high:+.2f}'
   return Cell(f'{SIGNS[verdict]}{mean:+.2f}', mean, (words,))
-
-
-def _below_local(row: Row) -> tuple[str, ...]:
-  """Return the mark of a method whose mean is below that of local-only."""
-  mean, verdict = row['vs_local_only_mean'], row['vs_local_only_verdict']
-  if mean is None or mean >= 0:
-    return ()
-  return (f'▼ below local-only{", within noise" * (verdict == OPEN)}',)
 
 
 def _name(row: Row, css: Css) -> Cell:
@@ -286,7 +200,7 @@ def plot(baseline: str, rows: Sequence[Row], css: Css) -> Markup:
     mean, low, high = ends
     verdict = row[f'vs_{baseline}_verdict']
     title = f'{name}: {mean:+.2f} points, {low:+.2f} to {high:+.2f}: {verdict}'
-    kind = 'hollow' if verdict == OPEN else 'mark'
+    kind = 'mark' if verdict in (ABOVE, BELOW) else 'hollow'
     mark = charts.Mark(*ends, kind=kind)
     words = (f'{round(mean, 1) + 0.0:+.1f}',)
     lines.append(charts.Row(name, [mark], words, css[row['method']], title))

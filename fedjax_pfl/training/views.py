@@ -32,12 +32,15 @@ def candidate_views(settings: Settings) -> tuple[str, ...]:
   """Return the views among which validation chooses, in order of preference.
 
   The main one, which is 'finetuned' or else the last of `views`; with it the
-  shorter fine-tunings, or the others of its family (mix_0.0 to mix_1.0).
+  shorter fine-tunings, of which 0 epochs are 'initial', or the others of its
+  family (mix_0.0 to mix_1.0).
   """
   views = settings.evaluation.views
   main = main_view(views)
   if main == FINETUNED:  # of all epochs, the shortest first
-    return tuple(names_of(tuple(sorted({*settings.finetune.epochs}))))
+    epochs = {*settings.finetune.epochs}
+    fewest = ['initial'] * (0 in epochs and 'initial' in views)
+    return (*fewest, *names_of(tuple(sorted(epochs - {0}))))
   return next(
     (tuple(own) for own in families(views).values() if main in own), (main,)
   )

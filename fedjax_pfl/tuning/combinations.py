@@ -48,6 +48,11 @@ def parse_seeds(text: str) -> range:
   >>> parse_seeds('3'), parse_seeds('3:6')
   (range(0, 3), range(3, 6))
   """
+  listed = text.split(',')  # as `leaderboard.py` took them: 3,4,5
+  if len(listed) > 1 and all(re.fullmatch('[0-9]{1,9}', one) for one in listed):
+    numbers = [*map(int, listed)]
+    if numbers == [*range(numbers[0], numbers[0] + len(numbers))]:
+      text = f'{numbers[0]}:{numbers[-1] + 1}'
   first, colon, end = text.partition(':')
   if not colon:
     first, end = '0', text
@@ -90,6 +95,37 @@ def combine(
   ]
   each_once = [one for at, one in enumerate(draws) if one not in draws[:at]]
   return [row | drawn for row in rows for drawn in each_once]
+
+
+def make_candidates(
+  methods: Sequence[str],
+  grids: Mapping[str, Sequence[str]],
+  ranges: Mapping[str, Range],
+  own: Mapping[str, Mapping[str, Range]],
+  number: int,
+) -> dict[str, tuple[dict[str, Any], ...]]:
+  """Return the settings that are tried for each method: {method: settings}.
+
+  All combinations of the grids, each with `number` random ones of the ranges,
+  which are those of all methods and the method's own.
+  """
+  return {
+    name: tuple(
+      {field: _typed(text, where.get(field)) for field, text in one.items()}
+      for one in combine(grids, where, number)
+    )
+    for name in methods
+    for where in [{**ranges, **own.get(name, {})}]
+  }
+
+
+def _typed(text: str, drawn: Range | None) -> Any:
+  if drawn is not None:
+    return int(text) if drawn.is_whole else float(text)
+  try:
+    return ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    return text
 
 
 # ---- From flags to fields and values -----------------------------------------

@@ -3,9 +3,10 @@
 import pytest
 import small_cells
 import small_runs
+from helpers import read_rows
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import board, fill_form
+from fedjax_pfl.leaderboard import fill_form, price
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import loop
 from fedjax_pfl.tuning import train_all as module
@@ -19,16 +20,17 @@ def form(monkeypatch):
   small = {
     **{'num_clients': 5, 'client_fraction': 0.4, 'max_train_examples': 100},
     **{'rounds': 1, 'local_epochs': 1, 'batch_size': 8},
-    'finetune': {'epochs': (1, 2), 'batch_size': 8},
+    'finetune': {'epochs': (0, 1, 2), 'batch_size': 8},
   }
   form = load_form('digits', (0, 1))
+  rates = ({'learning_rate': 0.01}, {'learning_rate': 0.1})
   return form._replace(
     base={**form.base, **small},
     partitions={'s=2': form.partitions['s=2']},
     methods=('fedavg', 'local_only'),
-    own={'local_only': {'client_fraction': 1.0}},
-    rates=(0.01, 0.1),
-    tuning_seeds=1,
+    own={'s=2': {'local_only': {'client_fraction': 1.0}}},
+    candidates=dict.fromkeys(form.methods, rates),
+    tuning_seeds=(0,),
   )
 
 
@@ -48,20 +50,21 @@ def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
     return train(experiment, workdir, program)
 
   monkeypatch.setattr(loop, 'train', counted)
+  about = price.about(form)
   with pytest.raises(KeyboardInterrupt):
-    fill_form.run(form, tmp_path)
-  assert 'no partition has both baselines' in capsys.readouterr().out
+    fill_form.run(form, about, tmp_path)
+  assert 'no partition has all baselines' in capsys.readouterr().out
   assert not [*tmp_path.glob('*.html')]
-  page = fill_form.run(form, tmp_path)
+  page = fill_form.run(form, about, tmp_path)
   # Two rates with seed 0, then the better one with seed 1, of two methods.
-  assert len(trained) == len({*trained}) == 6 == form.num_trainings
+  assert len(trained) == len({*trained}) == 6 == 2 * form.trainings
   assert len([*(tmp_path / fill_form.RUNS).iterdir()]) == 6
   assert page.name == 'digits_seeds_0_1.html' and page.is_file()
-  fedavg, local = written = board.read(page.with_suffix('.csv'), 'digits')
-  assert (fedavg['method'], local['method']) == ('fedavg', 'local_only')
+  rows = read_rows(page.with_suffix('.csv'))
+  fedavg, local = sorted(rows, key=lambda row: row['method'])
   assert local['before'] == '' and local['vs_fedavg_verdict']
-  assert fedavg['view'] in ('finetuned_1', 'finetuned')
+  assert fedavg['view'] in ('initial', 'finetuned_1', 'finetuned')
   before = small_runs.snapshot(tmp_path / fill_form.RUNS)
-  fill_form.run(form, tmp_path, others=written)
+  shard = fill_form.run(form, about, tmp_path, (2, 2))
+  assert 'local_only' in (text := shard.read_text()) and 'fedavg' not in text
   assert small_runs.snapshot(tmp_path / fill_form.RUNS) == before
-  assert 'verdicts are those of seeds 0 1' in capsys.readouterr().out

@@ -1,28 +1,39 @@
 """The budget of the leaderboard, and the settings that follow from it."""
 
 import pytest
+from helpers import refused
 
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.leaderboard.form import is_reference, settings_of, views_of
+from fedjax_pfl.leaderboard.form import (
+  INITIAL,
+  settings_of,
+  views_of,
+)
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.training.build_method import (
   build_stages,
   build_task,
   peek_shape,
 )
+from fedjax_pfl.training.views import candidate_views
 
 BATCHES = {'digits': 4, 'cifar10': 12, 'demo': 2}  # of a pass of a client
 
 
 def stages_of(form, method):
   partition = next(iter(form.partitions))
-  settings = settings_of(form, method, partition, form.rates[0], 0)
+  candidate = form.candidates[method][0]
+  settings = settings_of(form, method, partition, candidate, 0)
   task = outline(build_task(settings, peek_shape(settings.data)))
   return settings, build_stages(settings, task)
 
 
-@pytest.mark.parametrize('name', FORMS)
+def is_reference(form, settings):
+  return settings.data.num_clients != form.base['num_clients']
+
+
+@pytest.mark.parametrize('name', BATCHES)
 def test_every_method_has_the_same_passes_over_the_data(name):
   """Rounds, epochs of a round and cohort; who differs has as many in all."""
   form = load_form(name)
@@ -54,7 +65,9 @@ def test_the_grid_replaces_every_rate_that_sees_the_data():
   form = load_form('digits')
 
   def settings(method):
-    return settings_of(form, method, 's=5', 0.07, 1, views_of(form, method))
+    views = views_of(form, method, 's=5')
+    rate = {'learning_rate': 0.07}
+    return settings_of(form, method, 's=5', rate, 1, views)
 
   fedavg, pfedme, lg_fedavg = map(settings, ('fedavg', 'pfedme', 'lg_fedavg'))
   assert fedavg.training.learning_rate == fedavg.finetune.learning_rate == 0.07
@@ -65,6 +78,35 @@ def test_the_grid_replaces_every_rate_that_sees_the_data():
   assert fedavg.data.validation_fraction > 0
   # The reference has no clients to divide: one run for all partitions.
   one, other = (
-    settings_of(form, 'centralized', name, 0.07, 1) for name in ('s=2', 's=5')
+    settings_of(form, 'centralized', name, {'learning_rate': 0.07}, 1)
+    for name in ('s=2', 's=5')
   )
   assert one == other
+
+
+def test_lite_draws_as_many_settings_for_each_method_apart_from_the_tests():
+  form = load_form('lite')
+  assert len(form.methods) == 10 and {*form.tuning_seeds}.isdisjoint(form.seeds)
+  assert {len({*map(repr, own)}) for own in form.candidates.values()} == {6}
+  rates = [one['learning_rate'] for one in form.candidates['fedavg']]
+  assert 0.001 <= min(rates) < max(rates) <= 0.3
+  assert all('hp.lam' in one for one in form.candidates['ditto'])
+  for partition in form.partitions:
+    views = views_of(form, 'fedavg', partition)
+    assert views[0] == INITIAL
+    one = settings_of(form, 'fedavg', partition, {}, 0, views)
+    assert candidate_views(one)[0] == INITIAL  # no fine-tuning
+    local = views_of(form, 'local_only', partition)
+    one = settings_of(form, 'local_only', partition, {}, 0, local)
+    assert one.finetune.epochs == (1, 5)
+
+
+def test_methods_of_the_user_stand_beside_the_baselines(tmp_path):
+  (tmp_path / 'mine.py').write_text(
+    'from fedjax_pfl.algorithms.fedavg import *'
+  )
+  form = load_form('demo', methods=[f'{tmp_path}/mine.py:Mine', 'fedavg'])
+  assert form.methods[:2] == form.baselines == ('fedavg', 'local_only')
+  assert ':Mine#' in form.methods[2]
+  message = refused(load_form, 'demo', range(1))
+  assert message.startswith('--seeds: got ')

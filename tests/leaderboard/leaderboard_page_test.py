@@ -1,25 +1,32 @@
-"""The page and the CSV of boards that were made of numbers."""
+"""The page and the tables of boards that were made of numbers."""
 
 import re
 from html import unescape
 
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import read_rows, refused
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import fill_form, page
-from fedjax_pfl.leaderboard.board import (
-  changed_verdicts,
-  make_board,
-  read,
-  sentences,
-  write,
+from fedjax_pfl.leaderboard import fill_form, page, price, stored_counts, tables
+from fedjax_pfl.leaderboard.board import make_board, sentences
+from fedjax_pfl.leaderboard.method_results import (
+  METHOD,
+  REFERENCE,
+  Costs,
+  Counts,
+  Entry,
+  Tuned,
 )
-from fedjax_pfl.leaderboard.method_results import Costs, Entry, Tuned
 
-S, K = 3, 20
-COSTS = Costs(1200.0, 3e6, 4e6, 2.5)
+S, K, TESTS = 3, 20, 5000
+COSTS = (Costs(1200.0, 3e6, 4e6, 2.5),) * S
+
+
+def counts(percent):
+  """Return counts of these accuracies, to a fiftieth of a point."""
+  correct = np.rint(percent * TESTS / 100).astype(int)
+  return Counts(correct, np.full(correct.shape, TESTS))
 
 
 def make_entry(method, mean, *, spread=0.0, before=None, **changes):
@@ -30,50 +37,53 @@ def make_entry(method, mean, *, spread=0.0, before=None, **changes):
   pattern = 10 * np.cos(np.arange(S * K)).reshape(S, K)
   pattern -= pattern.mean()
   own = np.random.default_rng(len(method)).normal(size=(S, K))
-  after = mean + pattern + spread * (own - own.mean())
-  first = None if before is None else before + pattern
-  choice = Tuned(0.03, 'finetuned', 91.0, is_edge=False)
-  fields = {'choice': choice, 'before': first, 'after': after, 'costs': COSTS}
-  return Entry(method, is_reference=False, **fields)._replace(**changes)
+  after = counts(mean + pattern + spread * (own - own.mean()))
+  first = None if before is None else counts(before + pattern)
+  choice = Tuned({'learning_rate': 0.03}, 'finetuned', 91.0, ())
+  return Entry(method, METHOD, choice, (0, 1, 2), first, after, COSTS)._replace(
+    **changes
+  )
 
 
 def make_entries():
   return [
     make_entry('fedavg', 80, before=55),
     make_entry('local_only', 78, spread=1),
-    make_entry('fedrep', 84, spread=1, before=70),
+    make_entry('fedrep', 84, spread=1, before=70)._replace(
+      choice=Tuned(
+        {'learning_rate': 0.003}, 'finetuned', 9.5, ('learning_rate',)
+      )
+    ),
     make_entry('fedbabu', 84.1, spread=2, before=60),
     make_entry('ditto', 77.9, spread=6, before=55),
     make_entry('per_fedavg', 60, spread=1, before=50),
     make_entry(
-      'centralized', 0, is_reference=True, after=np.full((S, 1), 97.5)
+      'centralized', 1, kind=REFERENCE, after=counts(np.full((S, 1), 97.5))
     ),
-    make_entry(
-      'pfedme', 0, after=None, costs=None, obstacle='diverged with every rate'
-    ),
+    Entry('pfedme', METHOD, None, obstacle='diverged with every rate'),
   ]
 
 
 @pytest.fixture(scope='module')
-def form():
-  return load_form('digits')
+def about():
+  return price.about(load_form('digits'))
 
 
 @pytest.fixture(scope='module')
-def boards(form):
-  return [make_board(form, name, make_entries()) for name in ('s=2', 's=5')]
+def boards(about):
+  return [make_board(about, name, make_entries()) for name in ('s=2', 's=5')]
 
 
 @pytest.fixture(scope='module')
-def html(form, boards):
-  return page.render(form, boards, ['1 of 2 verdicts <are> the same.'])
+def html(about, boards):
+  return page.render(about, boards)
 
 
 def test_sentences_name_who_is_where(boards):
-  best, fedavg, local, obstacle = sentences(boards[0])
+  best, fedavg, local, obstacle, ends = sentences(boards[0])
   assert best == (
     'Highest: FedBABU, 84.1 % on average over clients after personalisation; '
-    'not distinguishable from it: FedAvg, FedRep, Ditto.'
+    'not distinguishable from it: FedRep, Ditto.'
   )
   assert fedavg == (
     'Against FedAvg + fine-tuning, above: FedBABU (+4.1), FedRep (+4.0); '
@@ -82,87 +92,133 @@ def test_sentences_name_who_is_where(boards):
   )
   assert local.startswith('Against Local only, above: FedBABU (+6.1), ')
   assert obstacle == 'pFedMe diverged with every rate.'
+  assert ends == (
+    'The choice is the lowest or the highest value that was tried for 1 of 8 '
+    'methods: FedRep (learning_rate).'
+  )
 
 
-def test_page_is_whole_and_says_what_the_numbers_say(form, boards, html):
-  all_ = len(form.methods)
+def test_page_is_whole_and_says_what_the_numbers_say(about, boards, html):
+  all_ = len(about.methods)
   text = ' '.join(unescape(re.sub(r'<[^>]+>', ' ', html)).split())
   for words in (
-    'Leaderboard on digits',
+    f'{all_} methods on digits',
     # What was made is less than the form has.
-    f'Not finished: s=2 has 8 of {all_} methods; s=5 has 8 of {all_} methods; '
-    f'Dir(0.1) has 0 of {all_} methods.',
+    f'Not finished: s=2 has 8 of {all_} methods. Not finished: s=5 has 8 of '
+    f'{all_} methods. Not finished: Dir(0.1) has 0 of {all_} methods.',
     'Highest: FedBABU, 84.1 %',
     'FedAvg + fine-tuning',
-    'below local-only, within noise',  # Ditto
     'Minus Local only',
-    'above FedAvg + fine-tuning: 2 of 5 at s=2, 2 of 5 at s=5; above',
+    'learning_rate: an end of the grid',
     'one client has all data; 97.5 %',
     'pFedMe diverged with every rate',
-    '1 of 2 verdicts <are> the same.',
+    'tuned with the same number of trainings: 3 settings',
     'No test reaches a choice',
   ):
     assert words in text, words
   row = boards[0].rows[4]
   ends = f'{row["vs_fedavg_low"]:+.2f} to {row["vs_fedavg_high"]:+.2f}'
   assert text.count(ends) == 4  # of two partitions, in table and chart
-  # Ditto and Per-FedAvg, of two partitions, in two tables.
-  assert text.count('▼ below local-only') == 8
   assert 'http' not in re.sub(r'http-equiv', '', html)
 
 
 @pytest.fixture
-def written(boards, tmp_path):
-  """Return the rows of the CSV, as texts."""
-  path = tmp_path / 'board.csv'
-  write([row for one in boards for row in one.rows], path)
-  assert refused(read, path, 'demo').startswith('against: got ')
-  assert 'the seeds 0 1 2, and' in refused(read, path, 'digits', (5, 2))
-  return read(path, 'digits', (3, 4))
+def written(about, tmp_path):
+  """Return the page that was written of two partitions."""
+  path = tmp_path / 'a' / 'digits_seeds_0_1_2.html'
+  place = about.methods.index
+  entries = sorted(make_entries(), key=lambda one: place(one.method))
+  found = dict.fromkeys(('s=2', 's=5'), entries)
+  fill_form.write(found, about, path)
+  return path
 
 
-def test_csv_has_every_number(written):
-  assert len(written) == 2 * 8
-  row = next(row for row in written if row['method'] == 'fedrep')
+def test_the_table_has_every_number(written):
+  rows = read_rows(written.with_suffix('.csv'))
+  assert len(rows) == 2 * 8
+  row = next(row for row in rows if row['method'] == 'fedrep')
   shown = {
     **{'partition': 's=2', 'kind': 'method', 'seeds': '0 1 2'},
     **{'before': '70', 'after': '84', 'vs_fedavg_verdict': 'above'},
-    **{'gradients': '1200', 'bytes_up': '3000000', 'learning_rate': '0.03'},
+    **{'gradients': '1200', 'bytes_up': '3000000', 'learning_rate': '0.003'},
   }
-  assert {name: row[name] for name in shown} == shown
+  for name, value in shown.items():
+    assert row[name] == value or float(row[name]) == pytest.approx(
+      float(value), abs=0.01
+    )
   assert float(row['vs_fedavg_low']) < 4 < float(row['vs_fedavg_high'])
-  kinds = {row['method']: row['kind'] for row in written}
+  kinds = {row['method']: row['kind'] for row in rows}
   assert kinds['local_only'] == 'baseline'
   assert kinds['centralized'] == 'reference'
-  assert written[-1]['method'] == 'pfedme' and written[-1]['after'] == ''
+  diverged = next(row for row in rows if row['method'] == 'pfedme')
+  assert diverged['after'] == '' and 'diverged' in diverged['obstacle']
 
 
-def test_a_stopped_repetition_replaces_no_longer_leaderboard(form, tmp_path):
+def test_all_files_come_again_from_the_counts_alone(written, tmp_path):
+  (counts_file,) = stored_counts.files_of(written.parent)
+  again = tmp_path / 'b' / written.name
+  about, found = stored_counts.read([counts_file])
+  fill_form.write(found, about, again)
+  names = {path.name for path in written.parent.iterdir()}
+  assert {f'{written.stem}{one}' for one in fill_form.FORMATS} < names
+  for name in names - {f'{written.stem}.png'}:
+    one, other = (path.parent / name for path in (written, again))
+    assert one.read_bytes() == other.read_bytes(), name
+
+
+def test_shards_together_are_the_whole(about, written, tmp_path):
+  entries = make_entries()
+  for at in (0, 1):
+    found = dict.fromkeys(('s=2', 's=5'), entries[at::2])
+    name = f'{written.stem}_counts_{at + 1}_of_2.csv'
+    fill_form.write(found, about, tmp_path / 'b' / name)
+  files = stored_counts.files_of(tmp_path / 'b')
+  _, found = stored_counts.read(files)
+  _, whole = stored_counts.read(stored_counts.files_of(written.parent))
+  assert repr(found) == repr(whole)
+
+
+@pytest.mark.parametrize(
+  ('old', 'new', 'words'),
+  [
+    (',method,0,', ',method,1,', 'a seed twice'),
+    (' 5000', ' 3', 'right answers are not from 0 to the number'),
+    ('partition,', 'part,', 'KeyError'),
+  ],
+)
+def test_counts_that_do_not_fit_are_refused(written, old, new, words):
+  (path,) = stored_counts.files_of(written.parent)
+  path.write_text(path.read_text().replace(old, new, 1))
+  assert words in refused(stored_counts.read, [path])
+
+
+def test_tables_mark_the_best_and_its_peers(boards):
+  text = tables.as_latex(boards[:1], ['100 % alike'])
+  assert text.count(r'\textbf') == 3  # FedBABU, FedRep and Ditto
+  line = next(line for line in text.splitlines() if line.startswith('Per-Fed'))
+  assert line.count(' & ') == 8 and line.endswith(r' \\') and '$-$20.00' in line
+  assert r'\toprule' in text and '% 100 % alike' in text
+  shown = tables.as_markdown(boards[:1], [])
+  assert shown.count('**') == 6 and '| Local only | - |' in shown
+
+
+def test_a_stopped_repetition_replaces_no_longer_table(about, tmp_path):
   entries, path = make_entries(), tmp_path / 'board.html'
   methods = tuple(entry.method for entry in entries)
 
   def write(*names, of=('s=2', 's=5')):
-    own = form._replace(methods=methods, partitions=dict.fromkeys(of))
-    fill_form.write(own, dict.fromkeys(names, entries), path)
-    return len(read(path.with_suffix('.csv'), 'digits'))
+    own = about._replace(methods=methods, partitions=of)
+    fill_form.write(dict.fromkeys(names, entries), own, path)
+    return len(read_rows(path.with_suffix('.csv')))
 
   assert write('s=2') == 8 and write('s=2', 's=5') == 16
   assert write('s=2') == 16
   assert write('s=2', of=('s=2',)) == 8  # all of another form
 
 
-def test_changed_verdicts_are_named(boards, written):
-  ours = boards[0].rows
-  others = [{**row, 'seeds': '3 4 5'} for row in written[:8]]
-  (line,) = changed_verdicts(ours, others)
-  assert line.startswith('10 of 10 verdicts are those of seeds 3 4 5; 0 are')
-  fedrep = next(row for row in others if row['method'] == 'fedrep')
-  fedrep['vs_fedavg_verdict'] = 'below'
-  fedrep['vs_local_only_verdict'] = 'not distinguishable'
-  first, *lines = changed_verdicts(ours, others)
-  assert '8 of 10' in first and '1 are the contrary, 1 are' in first
-  assert lines == [
-    's=2, FedRep against FedAvg + fine-tuning: above, there below.',
-    's=2, FedRep against Local only: above, there not distinguishable.',
-  ]
-  assert changed_verdicts(ours, []) == []
+def test_equivalent_means_are_said_to_be_within_a_point(about):
+  entries = make_entries()[:2]
+  near = make_entry('fedprox', 80.3, spread=0.5, before=55)
+  board = make_board(about, 's=2', [*entries, near])
+  words = 'within one point of it: FedProx; not distinguishable'
+  assert words in sentences(board)[1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.leaderboard.method_results import (
+  METHOD,
   Tuned,
   choose,
   costs_of,
@@ -46,34 +47,36 @@ def diverge(path):
 
 
 def test_the_choice_is_the_best_mean_on_validation(make):
-  runs = {
-    0.01: [make('a', 90.0, 91.0), make('b', 94.0, 89.0, seed=1)],
-    0.03: [make('c', 92.0, 92.0), make('d', 92.0, 93.0, seed=1)],
-    0.1: [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
-  }
-  assert choose(runs) == Tuned(0.03, 'finetuned', 92.5, is_edge=False)
-  # Equal: the lowest rate, then the fewest epochs.
-  del runs[0.03]
-  assert choose(runs) == Tuned(0.01, 'finetuned_1', 92.0, is_edge=True)
-  assert choose({0.1: runs[0.1]}) is None
+  runs = [
+    [make('a', 90.0, 91.0), make('b', 94.0, 89.0, seed=1)],
+    [make('c', 92.0, 92.0), make('d', 92.0, 93.0, seed=1)],
+    [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
+  ]
+  own = [{'learning_rate': rate, 'hp.mu': 1} for rate in (0.01, 0.03, 0.1)]
+  assert choose(own, runs) == Tuned(own[1], 'finetuned', 92.5, ())
+  # Equal: the first setting, then the fewest epochs.
+  ends = ('learning_rate',)
+  first = Tuned(own[0], 'finetuned_1', 92.0, ends)
+  assert choose(own[::2], runs[::2]) == first
+  assert choose(own[2:], runs[2:]) is None
 
 
-CHOICE = Tuned(0.03, 'finetuned_1', 92.0, is_edge=False)
+CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())
 
 
 def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
   paths = [make('a'), make('b', seed=1)]
-  entry = read_entry('fedavg', CHOICE, paths, is_reference=False, whole=())
-  np.testing.assert_array_equal(entry.before, [[10, 20, 30, 40]] * 2)
-  np.testing.assert_array_equal(entry.after, [[40, 40, 40, 40]] * 2)
+  entry = read_entry('fedavg', METHOD, CHOICE, (0, 1), paths, whole=())
+  np.testing.assert_array_equal(entry.before.accuracy, [[10, 20, 30, 40]] * 2)
+  np.testing.assert_array_equal(entry.after.accuracy, [[40, 40, 40, 40]] * 2)
   assert not entry.obstacle
 
 
 def test_costs_are_those_of_all_rounds_and_the_cohort(make):
-  costs = costs_of([finished_runs.read(make('a'))], whole=[])
+  costs = costs_of(finished_runs.read(make('a')), whole=[])
   # Two clients a round: two rounds of 6 steps, then one of 9.
   assert costs.gradients == 2 * (2 * 6 + 9)
   assert (costs.bytes_up, costs.bytes_down, costs.seconds) == (15, 27, 90)
   # All four in the first stage.
-  costs = costs_of([finished_runs.read(make('b'))], whole=['a'])
+  costs = costs_of(finished_runs.read(make('b')), whole=['a'])
   assert costs.gradients == 4 * 2 * 6 + 2 * 9

@@ -5,6 +5,7 @@ over: its features depend on the mask (like BatchNorm's), its training inputs
 and its loss are random, and its body and its head are learnt.
 """
 
+import csv
 import functools
 
 import jax
@@ -267,3 +268,9 @@ def with_failures(stage, dropout_rate=0.0, **how):
   how = Around(failures=Failures(dropout_rate, **how))
   (failing,) = around((stage,), how)
   return failing
+
+
+def read_rows(path) -> list[dict[str, str]]:
+  """Return the rows of a CSV."""
+  with open(path, newline='') as file:
+    return list(csv.DictReader(file))

@@ -1,0 +1,166 @@
+"""Compare your method with others, each tuned alike:
+
+  python experiments/compare.py --config=configs/digits.py:fedavg \\
+      --methods=mine.py:Mine,fedavg,fedbabu,ditto --seeds=5 \\
+      --config.validation_fraction=0.2 --grid learning_rate=0.003,0.01,0.03
+
+on any config and data. Each method is trained with every setting of the grid on
+the first seed; validation examples choose; the choice is trained with the other
+seeds. --random=6 draws as many settings for each method instead, of fields of
+all (--range learning_rate=0.001..0.3) and of one more (--range
+ditto:hp.lam=0.05..5). A method has the fields of the config and its own
+defaults; that of the config has the config's hyperparameters.
+
+  python experiments/compare.py --form=digits    (make leaderboard)
+
+is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite or full;
+--methods are yours beside its baselines. Writes a page, a table (CSV, Markdown,
+LaTeX), a figure, and the counts of every client, from which --again=FOLDER
+computes all of them again. The same command continues; --shard=2/8 is the
+second of eight jobs that share --workdir; --dry-run prints the price alone.
+"""
+
+import commandline
+from absl import flags
+
+CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
+FORM = flags.DEFINE_string('form', None, 'a frozen form instead of a config')
+METHODS = flags.DEFINE_list('methods', [], 'names of methods, or FILE.py:NAME')
+BASELINE = flags.DEFINE_list(
+  'baseline', [], 'with which others are compared; the first of --methods'
+)
+GRID = flags.DEFINE_multi_string(
+  'grid', [], 'a field and its values: learning_rate=0.1,0.03'
+)
+RANGE = flags.DEFINE_multi_string(
+  'range', [], 'a field, or METHOD:FIELD, and the range of --random'
+)
+RANDOM = flags.DEFINE_integer(
+  'random', None, 'number of random settings of each method', lower_bound=1
+)
+SEEDS = flags.DEFINE_string(
+  'seeds', None, 'number of seeds, from 0 on; or 3:6 for the seeds 3, 4, 5'
+)
+TUNING = flags.DEFINE_string(
+  'tuning_seeds', None, 'seeds that choose, as --seeds; the first of --seeds'
+)
+WORKDIR = flags.DEFINE_string(
+  'workdir', 'runs/compare', 'where runs, page and tables go'
+)
+SHARD = flags.DEFINE_string('shard', '1/1', 'WHICH/OF for one of several jobs')
+DRY_RUN = flags.DEFINE_bool('dry-run', False, 'print the price, and stop')
+AGAIN = flags.DEFINE_string(
+  'again', None, 'a file of counts, or a folder: all tables from it alone'
+)
+
+
+def main(overrides):
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.leaderboard import fill_form, price
+  from fedjax_pfl.leaderboard.form import check
+  from fedjax_pfl.training import compile_cache
+
+  if AGAIN.value:
+    compute_again()
+    return
+  shard = read_shard()
+  form = read_form(overrides)
+  check(form)
+  progress.log(price.price(form))
+  if not DRY_RUN.value:
+    compile_cache.cache_programs(progress.log)
+    fill_form.run(form, price.about(form), WORKDIR.value, shard)
+
+
+def compute_again():
+  from pathlib import Path
+
+  from fedjax_pfl.leaderboard import fill_form, stored_counts
+
+  files = stored_counts.files_of(AGAIN.value)
+  about, found = stored_counts.read(files)
+  if BASELINE.value:
+    about = about._replace(baselines=tuple(BASELINE.value))
+  name = stored_counts.about_path(files[0]).with_suffix('.html').name
+  fill_form.write(found, about, Path(WORKDIR.value) / name)
+
+
+def read_form(overrides):
+  """Return the form that the flags describe."""
+  from configs.leaderboard import OWN_VIEWS, RATE_FIELDS, load_form
+  from fedjax_pfl.leaderboard.form import LAST_ROUND, make_form
+  from fedjax_pfl.tuning.combinations import parse_seeds
+
+  seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
+  if FORM.value:
+    return load_form(FORM.value, seeds, METHODS.value)
+  commandline.require('config')
+  commandline.require('methods')
+  base = commandline.read_settings(CONFIG.value, overrides)
+  methods = [
+    commandline.read_settings(CONFIG.value, overrides | {'algorithm': name})
+    for name in METHODS.value
+  ]
+  methods = tuple(one['algorithm'] for one in methods)
+  fields = {name: base[name] for name in base if name not in ('hp', 'views')}
+  label = f'{base["dataset"]}, {base["partition"]}'
+  seeds = tuple(seeds or range(3))
+  tuning = parse_seeds(TUNING.value) if TUNING.value else seeds[:1]
+  return make_form(
+    name='compare',
+    base=fields | LAST_ROUND,
+    partitions={label: {}},
+    methods=methods,
+    baselines=tuple(BASELINE.value) or methods[:1],
+    own={label: {base['algorithm']: {'hp': base['hp']}}},
+    candidates=read_candidates(methods, overrides),
+    rate_fields=RATE_FIELDS,
+    own_views=OWN_VIEWS,
+    seeds=seeds,
+    tuning_seeds=tuple(tuning),
+  )
+
+
+def read_candidates(methods, overrides):
+  """Return the settings of each method that the flags ask for."""
+  from fedjax_pfl.core.rules import one_of
+  from fedjax_pfl.core.user_code import without_digest
+  from fedjax_pfl.tuning import combinations
+
+  grids = combinations.parse_grids(GRID.value)
+  shared = [text for text in RANGE.value if ':' not in text.partition('=')[0]]
+  ranges, own = combinations.parse_ranges(shared), {}
+  for text in RANGE.value:
+    field, _, rest = text.partition('=')
+    method, colon, field = field.rpartition(':')
+    if colon:
+      known = {without_digest(one): one for one in methods}
+      one_of(known, 'a method of --methods').check('--range', method)
+      new = combinations.parse_ranges([f'{field}={rest}'])
+      own.setdefault(known[method], {}).update(new)
+  combinations.check_fixed(overrides, {*grids, *ranges})
+  combinations.check_together(grids, ranges, RANDOM.value)
+  return combinations.make_candidates(
+    methods, grids, ranges, own, RANDOM.value or 0
+  )
+
+
+def read_shard():
+  """Return (which, of how many)."""
+  from fedjax_pfl.core.errors import bad_input
+
+  which, _, number = SHARD.value.partition('/')
+  are_numbers = which.isdecimal() and number.isdecimal()
+  if not are_numbers or not 1 <= int(which) <= int(number):
+    raise bad_input(
+      '--shard',
+      got=SHARD.value,
+      expected='WHICH/OF, from 1/OF to OF/OF',
+      choices=['2/8'],
+      cause='a job number that begins with 0',
+    )
+  return int(which), int(number)
+
+
+if __name__ == '__main__':
+  commandline.run(main, packages=['jinja2', 'matplotlib'])

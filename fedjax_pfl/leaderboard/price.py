@@ -1,0 +1,96 @@
+"""What a comparison is, in words, and what it costs."""
+
+import numpy as np
+
+from fedjax_pfl.federated.sampling import cohort_size
+from fedjax_pfl.leaderboard.form import Form, outline
+from fedjax_pfl.leaderboard.stored_counts import About
+from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.report.text_table import align, duration
+from fedjax_pfl.runs.identity import provenance
+from fedjax_pfl.training.blank import build_blank
+
+SPEED = 5000  # images a second: small models on two cores, docs/leaderboard.md
+
+
+def about(form: Form) -> About:
+  """Return what the form compares, and by which protocol."""
+  base, made = form.base, provenance()
+  partitions = form.partitions.values()
+
+  def value(name):
+    found = {str((base | {**one}).get(name)) for one in partitions}
+    return ', '.join(sorted(found))
+
+  names = 'model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs'
+  facts = [(name.replace('_', ' '), value(name)) for name in names]
+  facts += [
+    ('seeds', ', '.join(map(str, form.seeds))),
+    ('trainings', sum(form.trainings for _ in form.units())),
+  ]
+  return About(
+    form.name,
+    value('dataset'),
+    form.methods,
+    tuple(form.partitions),
+    form.baselines,
+    form.seeds,
+    tuple(facts),
+    tuple(_protocol(form)),
+    made['version'],
+    made['commit'] or '',
+  )
+
+
+def _protocol(form: Form) -> list[str]:
+  base, first = form.base, form.candidates[form.methods[0]]
+  seeds = ', '.join(map(str, form.tuning_seeds))
+  apart = {*form.tuning_seeds}.isdisjoint(form.seeds)
+  tried = '; '.join(
+    f'{name} {", ".join(dict.fromkeys(str(one[name]) for one in first))}'
+    for name in first[0]
+  )
+  epochs = ' or '.join(map(str, base.get('finetune', {}).get('epochs', ())))
+  return [
+    'Every method has the same rounds, cohorts and local epochs. One with two '
+    'models trains each, so gradients are not equal: the table has them.',
+    f'Every method is tuned with the same number of trainings: {len(first)} '
+    f'settings with seed {seeds}, {"not" * apart}{"also" * (not apart)} in the '
+    f'numbers. Of {display_name(form.methods[0])}: {tried}; the learning rate '
+    'is that of fine-tuning, too.',
+    f'{base["validation_fraction"]:.0%} of the training examples of each '
+    f'client are kept for the choice of the setting, of {epochs} epochs of '
+    'fine-tuning and of mixtures. No test reaches a choice, and nothing is '
+    'trained again with these examples.',
+  ]
+
+
+def price(form: Form) -> str:
+  """Return what is trained, in images of local training, as text.
+
+  A training is counted as one of the first baseline.
+  """
+  name, number = form.baselines[0], form.trainings * len(form.methods)
+  rows, total = [('', 'trainings', 'images of one', 'images')], 0.0
+  for partition in form.partitions:
+    settings, stages = outline(form, name, partition)
+    clients, share = (
+      settings.data.num_clients,
+      settings.training.client_fraction,
+    )
+    cohort = cohort_size(clients, share)
+    passes = cohort * settings.train.epochs * sum(one.rounds for one in stages)
+    images = passes * float(np.mean(build_blank(settings).train.count))
+    total += number * images
+    words = (f'{x:,.0f}' for x in (number, images, number * images))
+    rows.append((partition, *words))
+  return '\n'.join(
+    [
+      align(rows),
+      f'{len(form.methods)} methods, each tuned and trained in '
+      f'{form.trainings} trainings: {total / 1e6:,.1f} M images of local '
+      f'training, {duration(total / SPEED)} at {SPEED:,} images a second '
+      '(small models on two cores), were all methods like '
+      f'{display_name(name)}. Evaluations and fine-tuning come on top.',
+    ]
+  )

@@ -1,0 +1,162 @@
+"""The file from which a table is computed again: counts of every client.
+
+A row is a partition, a method and a seed: what validation chose, right answers
+and tests of each client before and after personalisation, and costs. Beside it
+a JSON (`About`) says what was compared, and how. Nothing else is read.
+"""
+
+import csv
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
+
+MARK = '_counts'  # in the name of the file
+COLUMNS = (
+  *('partition', 'method', 'kind', 'seed', 'choice', 'obstacle'),
+  *('before_correct', 'before_total', 'after_correct', 'after_total'),
+  *Costs._fields,
+)
+Found = Mapping[str, Sequence[Entry]]  # by partition
+
+
+class About(NamedTuple):
+  """What was compared, in words and numbers."""
+
+  name: str
+  dataset: str
+  methods: tuple[str, ...]
+  partitions: tuple[str, ...]
+  baselines: tuple[str, ...]
+  seeds: tuple[int, ...]
+  facts: tuple[tuple[str, Any], ...]  # name and value
+  protocol: tuple[str, ...]  # sentences
+  version: str = ''
+  commit: str = ''
+
+
+def write(found: Found, about: About, path: pathlib.Path) -> None:
+  """Write the counts and what they are of."""
+  rows = [
+    row
+    for partition, entries in found.items()
+    for entry in entries
+    for row in _rows(partition, entry)
+  ]
+  atomic_files.write_csv(path, COLUMNS, rows)
+  atomic_files.write_json(about_path(path), about._asdict())
+
+
+def about_path(path: pathlib.Path) -> pathlib.Path:
+  return path.with_name(path.name.partition(MARK)[0] + '.json')
+
+
+def _rows(partition: str, entry: Entry):
+  row = dict.fromkeys(COLUMNS, '')
+  row |= {name: getattr(entry, name) for name in ('method', 'kind', 'obstacle')}
+  row['partition'] = partition
+  if entry.choice is not None:
+    row['choice'] = json.dumps(atomic_files.plain(entry.choice._asdict()))
+  if not entry.seeds:
+    yield row
+  for at, seed in enumerate(entry.seeds):
+    own = {**row, 'seed': seed}
+    for view, counts in (('before', entry.before), ('after', entry.after)):
+      for name, value in counts._asdict().items() if counts else ():
+        own[f'{view}_{name}'] = ' '.join(map(str, value[at]))
+    costs = entry.costs[at]._asdict()
+    yield own | {name: f'{value:.6g}' for name, value in costs.items()}
+
+
+def files_of(place: str | os.PathLike) -> list[pathlib.Path]:
+  """Return the files of counts in a folder, or the one that is named."""
+  path = pathlib.Path(place)
+  found = sorted(path.glob(f'*{MARK}*.csv')) if path.is_dir() else [path]
+  if not found or not all(MARK in one.name for one in found):
+    raise _unfit(place, 'the table instead of the counts, or another folder')
+  # The whole, where the shards of it are there, too.
+  return [one for one in found if one.stem.endswith(MARK)] or found
+
+
+def read(paths: Sequence[pathlib.Path]) -> tuple[About, dict[str, list[Entry]]]:
+  """Return what one or more files hold together; refuse what does not fit."""
+  abouts, groups = [], {}
+  for path in paths:
+    try:
+      content = json_text.parse_object(about_path(path).read_bytes())
+      abouts.append(About(**{name: _tuple(x) for name, x in content.items()}))
+      with open(path, newline='') as file:
+        rows = list(csv.DictReader(file))
+      for row in rows:
+        groups.setdefault((row['partition'], row['method']), []).append(row)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+      raise _unfit(path, f'{type(error).__name__}: {error}') from error
+  if len({about.name for about in abouts}) > 1:
+    raise _unfit(paths[-1], 'a comparison of another name')
+  found: dict[str, list[Entry]] = {}
+  for (partition, method), rows in groups.items():
+    try:
+      found.setdefault(partition, []).append(_entry(rows))
+    except (ValueError, TypeError, KeyError, IndexError) as error:
+      raise _unfit(f'{partition}, {method}', f'{error}') from error
+  place = {name: at for at, name in enumerate(abouts[0].methods)}
+  for entries in found.values():
+    entries.sort(key=lambda entry: place.get(entry.method, len(place)))
+  return abouts[0], found
+
+
+def _tuple(value: Any) -> Any:
+  return tuple(map(_tuple, value)) if isinstance(value, list) else value
+
+
+def _unfit(got: Any, cause: str) -> Exception:
+  return bad_input(
+    '--again',
+    got=str(got),
+    expected=f'the counts of a comparison, *{MARK}.csv, and its JSON beside it',
+    cause=cause,
+  )
+
+
+def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
+  """Return the entry of one method in one partition."""
+  first, choice = rows[0], None
+  if first['choice']:
+    choice = Tuned(**json_text.parse_object(first['choice']))
+    choice = choice._replace(ends=tuple(choice.ends))
+  entry = Entry(
+    first['method'], first['kind'], choice, obstacle=first['obstacle']
+  )
+  if entry.obstacle:
+    return entry
+  rows = sorted(rows, key=lambda row: int(row['seed']))
+  seeds = tuple(int(row['seed']) for row in rows)
+  if len({*seeds}) < len(seeds) or len({row['choice'] for row in rows}) > 1:
+    raise ValueError('a seed twice, or seeds with different settings')
+  before, after = (_counts(rows, view) for view in ('before', 'after'))
+  costs = tuple(Costs(*(float(row[x]) for x in Costs._fields)) for row in rows)
+  return entry._replace(seeds=seeds, before=before, after=after, costs=costs)
+
+
+def _counts(rows: Sequence[Mapping[str, str]], view: str) -> Counts | None:
+  if not rows[0][f'{view}_total']:
+    return None
+  correct, total = (
+    np.array(
+      [np.fromstring(row[f'{view}_{part}'], int, sep=' ') for row in rows]
+    )
+    for part in Counts._fields
+  )
+  if (
+    correct.shape != total.shape
+    or not ((correct >= 0) & (correct <= total)).all()
+  ):
+    raise ValueError('right answers are not from 0 to the number of tests')
+  return Counts(correct, total)

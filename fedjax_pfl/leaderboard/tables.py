@@ -1,0 +1,81 @@
+"""The table of a partition for a paper: Markdown, and LaTeX with booktabs.
+
+The best mean and those that are not distinguishable from it are bold.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from fedjax_pfl.leaderboard.board import Board, Row, baseline_name
+from fedjax_pfl.leaderboard.method_results import REFERENCE
+from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.report.text_table import decimal, markdown
+
+LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$'}
+
+
+def head(board: Board) -> list[str]:
+  gaps = [f'minus {baseline_name(base)}' for base in board.baselines]
+  words = ['method', 'before', 'after', 'worst tenth', *gaps]
+  return [*words, 'gradients', 'MB up', 'MB down']
+
+
+def rows_of(board: Board) -> Iterator[tuple[Row, list[str]]]:
+  """Yield each method that is compared, and its cells."""
+  for row in board.rows:
+    if row['after'] is None or row['kind'] == REFERENCE:
+      continue
+    views = 'before', 'after', 'after_worst_tenth'
+    cells = [display_name(row['method']), *(decimal(row[x]) for x in views)]
+    for base in board.baselines:
+      mean, low, high = (row[f'vs_{base}_{x}'] for x in ('mean', 'low', 'high'))
+      interval = (
+        '' if mean is None else f'{mean:+.2f} ({low:+.2f} to {high:+.2f})'
+      )
+      cells.append(interval or '-')
+    cells.append(f'{row["gradients"]:,.0f}')
+    cells += [f'{row[x] / 1e6:,.1f}' for x in ('bytes_up', 'bytes_down')]
+    yield row, cells
+
+
+def is_bold(board: Board, row: Row) -> bool:
+  return row['method'] == board.best or row['method'] in board.peers
+
+
+def as_markdown(boards: Sequence[Board], sentences: Sequence[str]) -> str:
+  parts = [*sentences]
+  for board in boards:
+    rows = []
+    for row, cells in rows_of(board):
+      if is_bold(board, row):
+        cells[2] = f'**{cells[2]}**'
+      rows.append(cells)
+    numbers = range(1, len(head(board)))
+    parts += [f'## {board.partition}', markdown(head(board), rows, numbers)]
+  return '\n\n'.join(parts) + '\n'
+
+
+def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
+  parts = [f'% {line}' for line in ['needs \\usepackage{booktabs}', *sentences]]
+  for board in boards:
+    columns = 'l' + 'r' * (len(head(board)) - 1)
+    rows = []
+    for row, cells in rows_of(board):
+      cells = [*map(_escaped, cells)]
+      if is_bold(board, row):
+        cells[2] = rf'\textbf{{{cells[2]}}}'
+      rows.append(' & '.join(cells) + r' \\')
+    parts += [
+      rf'\begin{{tabular}}{{{columns}}}  % {board.partition}',
+      r'\toprule',
+      ' & '.join(map(_escaped, head(board))) + r' \\',
+      r'\midrule',
+      *rows,
+      r'\bottomrule',
+      r'\end{tabular}',
+    ]
+  return '\n'.join(parts) + '\n'
+
+
+def _escaped(text: str) -> str:
+  text = ''.join(LATEX.get(one, one) for one in text)
+  return text.replace('-', '$-$') if text[:1] in '+-' else text

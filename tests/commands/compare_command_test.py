@@ -1,0 +1,95 @@
+"""The flags of `compare`, up to the form of what is trained."""
+
+import pytest
+import user_commands
+from helpers import refused
+
+from experiments import commandline
+from fedjax_pfl.leaderboard import price
+
+WORDS = (
+  '--config=configs/digits.py:ditto,quick',
+  '--config.hp.lam=0.5',
+  '--config.validation_fraction=0.2',
+)
+
+
+@pytest.fixture
+def form(monkeypatch):
+  """Return flags -> the form."""
+
+  def make(*words):
+    main, file = user_commands.load_command(monkeypatch, 'compare.py')
+    overrides, _ = commandline.parse_words([file, *WORDS, *words])
+    return main.__globals__['read_form'](overrides)
+
+  return make
+
+
+def test_each_method_has_the_config_and_as_many_settings(form, tmp_path):
+  text = 'from fedjax_pfl.algorithms.fedavg import *'
+  (tmp_path / 'mine.py').write_text(text)
+  names = f'fedavg,{tmp_path}/mine.py:Mine,ditto'
+  made = form(
+    f'--methods={names}',
+    '--random=4',
+    '--range=learning_rate=0.001..0.3',
+    '--range=ditto:hp.lam=0.1..5.0',
+    '--seeds=3:6',
+  )
+  _, mine, ditto = made.methods
+  assert made.baselines == ('fedavg',) and mine.value.build
+  (own,) = made.own.values()
+  assert own == {'ditto': {'hp': {'lam': 0.5}}}
+  assert (made.seeds, made.tuning_seeds) == ((3, 4, 5), (3,))
+  assert [len(made.candidates[name]) for name in made.methods] == [4] * 3
+  assert {*made.candidates[ditto][0]} == {'learning_rate', 'hp.lam'}
+  assert made.base['num_clients'] == 10 and 'views' not in made.base
+
+
+def test_the_price_counts_images_of_local_training(form):
+  words = '--methods=fedavg,ditto', '--grid=rounds=3', '--seeds=2'
+  text = price.price(form(*words))
+  # Two trainings of two methods, of 3 rounds of 2 clients of 80 images.
+  assert '4 ' in text and ' 480 ' in text and ' 1,920' in text
+  assert '2 methods, each tuned and trained in 2 trainings' in text
+
+
+def test_a_grid_is_of_typed_values(form):
+  words = '--methods=fedavg,ditto', '--baseline=ditto'
+  made = form(*words, '--grid=local_epochs=1,2', '--grid=learning_rate=0.1,0.2')
+  assert made.baselines == ('ditto',)
+  one = {'local_epochs': 1, 'learning_rate': 0.1}
+  assert made.candidates['fedavg'][0] == made.candidates['ditto'][0] == one
+
+
+@pytest.mark.parametrize(
+  ('words', 'sentence'),
+  [
+    ('--methods=fedavg --grid=learning_rate=1,2', '--methods: got '),
+    ('--methods=fedavg,moon --grid=seed=1,2', '--grid: got '),
+    ('--methods=fedavg,moon --seeds=1 --grid=rounds=1,2', '--seeds: got '),
+    ('--methods=fedavg,moon --baseline=mon --grid=rounds=1,2', 'mean moon'),
+    ('--methods=fedavg,moon --random=2 --range=mon:hp.mu=1..2', 'mean moon'),
+    ('--methods=fedavg,moon --random=9 --range=rounds=1..9', None),
+    ('--form=litte', 'did you mean lite?'),
+  ],
+)
+def test_what_cannot_be_compared_is_a_sentence(form, words, sentence):
+  if sentence is None:  # draws of few whole numbers, but as many for each
+    assert form(*words.split()).trainings > 2
+  else:
+    assert sentence in refused(form, *words.split())
+
+
+def test_without_examples_for_choosing_nothing_is_trained(tmp_path):
+  done = user_commands.run(
+    'compare',
+    WORDS[0],
+    '--methods=fedavg,ditto',
+    '--grid=learning_rate=0.1,0.2',
+    f'--workdir={tmp_path}/c',
+  )
+  sentence = user_commands.refusal(done)
+  assert sentence.startswith('validation_fraction: got 0, expected a share')
+  assert not [*tmp_path.iterdir()]
