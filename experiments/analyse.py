@@ -1,7 +1,7 @@
 """Accuracy on a client's own classes and on others (Table 20 of FedBABU):
 
   python experiments/analyse.py --run=runs/a --run=runs/b \\
-      --output=runs/id_ood.pdf
+      --out=runs/id_ood.pdf
 
 before and after personalisation: a figure, its CSV and a table. A field of the
 runs' configs can be replaced: --config.data_dir=/data. Run directories are
@@ -12,7 +12,7 @@ import commandline
 from absl import flags
 
 RUN = flags.DEFINE_multi_string('run', [], 'a run directory')
-OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
+OUT = flags.DEFINE_string('out', None, 'the figure: .png, .pdf or .svg')
 CLIENTS = flags.DEFINE_integer(
   'clients', 0, 'the first clients; 0 = all', lower_bound=0
 )
@@ -25,9 +25,9 @@ def main(overrides):
 
   compile_cache.cache_programs(progress.log)
   edit, log = commandline.make_edit(overrides), progress.log
-  path = analyse(RUN.value, OUTPUT.value, CLIENTS.value, log, edit)
+  path = analyse(RUN.value, OUT.value, CLIENTS.value, log, edit)
   log(f'Figure: {path}   numbers: {path.with_suffix(".csv")}')
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['run', 'output'], packages=['matplotlib'])
+  commandline.run(main, required=['run', 'out'], packages=['matplotlib'])

@@ -16,7 +16,7 @@ import commandline
 from absl import flags
 
 CLAIMS = flags.DEFINE_string('claims', 'results/claims.toml', 'the claims')
-RESULTS = flags.DEFINE_string('results', 'results', 'what was run')
+WORKDIR = flags.DEFINE_string('workdir', 'results', 'what was run')
 WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
 
 
@@ -25,7 +25,7 @@ def main():
   from fedjax_pfl.core import progress
   from fedjax_pfl.reproduction.claims import claims_page, write
 
-  results = Path(RESULTS.value)
+  results = Path(WORKDIR.value)
   verdicts = write.judge(
     Path(CLAIMS.value), results, load_table, load_configs()
   )

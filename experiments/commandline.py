@@ -28,6 +28,11 @@ ROOT = Path(__file__).parents[1]
 CONFIG = 'a config file, e.g. configs/digits.py:fedbabu[,quick]'  # the flag
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
 # A ~ that the shell leaves there; other fields have theirs replaced later.
+# Names of flags before version 0.3, accepted in it with a warning.
+RENAMED = {
+  **dict.fromkeys(('output', 'page'), 'out'),
+  **dict.fromkeys(('runs', 'results', 'folder'), 'workdir'),
+}
 HOME = re.compile(r'^(--?\w+=)~(?=/|$)')
 if str(ROOT) not in sys.path:
   sys.path.insert(0, str(ROOT))
@@ -97,6 +102,7 @@ def parse_words(
   overrides, rest = {}, []
   try:
     for arg in flags.FLAGS.read_flags_from_files([*argv], force_gnu=False):
+      arg = _with_new_name(arg)
       arg = HOME.sub(lambda flag: flag[1] + os.path.expanduser('~'), arg)
       match = OVERRIDE.fullmatch(arg) if _takes_fields() else None
       if match is None:
@@ -117,6 +123,18 @@ def parse_words(
   for name in required:
     require(name)
   return overrides, given
+
+
+def _with_new_name(arg: str) -> str:
+  """Return a flag by its present name; print that the old one will go."""
+  match = re.fullmatch(r'--?(\w+)(=.*)?', arg, re.DOTALL)
+  new = RENAMED.get(match[1]) if match else None
+  if new is None or match[1] in flags.FLAGS or new not in flags.FLAGS:
+    return arg
+  print(
+    f'--{match[1]} is now --{new}; version 0.4 takes no other.', file=sys.stderr
+  )
+  return f'--{new}{match[2] or ""}'
 
 
 def require(name: str) -> None:

@@ -1,7 +1,7 @@
 """Draw how a config divides its images among clients; nothing is trained:
 
   python experiments/draw_partition.py --config=configs/digits.py:fedbabu \\
-      --config.partition=dirichlet --output=runs/dirichlet.png
+      --config.partition=dirichlet --out=runs/dirichlet.png
 
 As in the FedBABU paper's Figures 10, 11 and 14. The numbers go to a CSV file
 beside it.
@@ -11,7 +11,7 @@ import commandline
 from absl import flags
 
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
-OUTPUT = flags.DEFINE_string('output', None, 'the figure: .png, .pdf or .svg')
+OUT = flags.DEFINE_string('out', None, 'the figure: .png, .pdf or .svg')
 
 
 def main(overrides):
@@ -20,9 +20,9 @@ def main(overrides):
   from fedjax_pfl.core import progress
   from fedjax_pfl.settings import parse_config
 
-  path = draw_partition.save(parse_config(config), OUTPUT.value, progress.log)
+  path = draw_partition.save(parse_config(config), OUT.value, progress.log)
   progress.log(f'Figure: {path}')
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['config', 'output'], packages=['matplotlib'])
+  commandline.run(main, required=['config', 'out'], packages=['matplotlib'])

@@ -1,6 +1,6 @@
 """Write one model of a finished run to a plain .npz file:
 
-  python experiments/export.py --run=runs/a --client=3 --output=model.npz
+  python experiments/export.py --run=runs/a --client=3 --out=model.npz
 
 --client=server is the server's model. --view is a model of the client before or
 after personalisation, by default the one that the result counts. The file has
@@ -17,7 +17,7 @@ RUN = flags.DEFINE_string('run', None, 'the directory of a finished run')
 CLIENT = flags.DEFINE_string('client', None, 'its number, or server')
 PRIVATE = flags.DEFINE_bool('private', False, 'what may be released, no more')
 VIEW = flags.DEFINE_string('view', '', 'initial, finetuned, ...')
-OUTPUT = flags.DEFINE_string('output', None, 'the file: .npz, a new one')
+OUT = flags.DEFINE_string('out', None, 'the file: .npz, a new one')
 
 
 def main(overrides):
@@ -30,7 +30,7 @@ def main(overrides):
     RUN.value,
     CLIENT.value or 'server' * PRIVATE.value,
     VIEW.value,
-    OUTPUT.value,
+    OUT.value,
     progress.log,
     commandline.make_edit(overrides),
     private=PRIVATE.value,
@@ -38,4 +38,4 @@ def main(overrides):
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['run', 'output'])
+  commandline.run(main, required=['run', 'out'])

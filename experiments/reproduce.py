@@ -5,7 +5,7 @@
 
 Missing trainings are run, stopped ones continue, finished ones are reused;
 cells share a training where their configs agree. One that diverges ends alone:
-the others go on. The table is printed, and written below --results with the
+the others go on. The table is printed, and written below --workdir with the
 runs and their numbers:
 
   results/tables/fedbabu_13.csv, .md   ours, published, difference
@@ -27,10 +27,10 @@ WHERE = flags.DEFINE_string(
   '',
   'which cells: fields and values, e.g. shards_per_client=10,local_epochs=4',
 )
-SEEDS = flags.DEFINE_integer(
-  'seeds', 1, 'number of seeds, from 0 on', lower_bound=1
+SEEDS = flags.DEFINE_string(
+  'seeds', '1', 'number of seeds, from 0 on; or 3:6 for the seeds 3, 4, 5'
 )
-RESULTS = flags.DEFINE_string('results', 'results', 'where results go')
+WORKDIR = flags.DEFINE_string('workdir', 'results', 'where results go')
 DRY_RUN = flags.DEFINE_bool(
   'dry-run', False, 'list the cells, their time and memory; train nothing'
 )
@@ -47,12 +47,13 @@ def main():
   from fedjax_pfl.reproduction.plan import plan
   from fedjax_pfl.reproduction.results import Results
   from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.tuning.combinations import parse_seeds
 
   compile_cache.cache_programs(progress.log)
   # Every mistake is found before the first file is written.
-  table, seeds = load_table(TABLE.value), range(SEEDS.value)
+  table, seeds = load_table(TABLE.value), parse_seeds(SEEDS.value)
   cells = filter_cells(table.cells, WHERE.value)
-  results = Results(RESULTS.value)
+  results = Results(WORKDIR.value)
   if DRY_RUN.value:
     list_costs(table, cells, seeds, results)
     return

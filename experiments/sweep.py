@@ -6,14 +6,14 @@
 
 Or random ones: --random=20 --range learning_rate=0.001..0.3, on a log scale
 where both ends are positive; with a grid, so many for each of its combinations.
-Every one is an ordinary run in --runs. The same command continues a sweep that
-was stopped, and trains nothing twice; a larger grid adds to a smaller one.
+Every one is an ordinary run in --workdir. The same command continues a sweep
+that was stopped, and trains nothing twice; a larger grid adds to a smaller one.
 Several jobs may give it at once, with --seeds=0:3 and --seeds=3:6 or with the
 same seeds: a run that one of them trains is left to it by the others.
 
 --tune=validation ends with the setting that is best on the examples of
 validation_fraction, its lead over the next, whether that may be noise, and the
-command of the best. --page=sweep.html writes the report of all runs.
+command of the best. --out=sweep.html writes the report of all runs.
 """
 
 import shlex
@@ -37,8 +37,8 @@ SEEDS = flags.DEFINE_string(
 TUNE = flags.DEFINE_enum(
   'tune', None, ['validation'], 'choose the best combination on validation'
 )
-RUNS = flags.DEFINE_string('runs', 'runs', 'where the run directories go')
-PAGE = flags.DEFINE_string('page', None, 'the report of all runs, a .html file')
+WORKDIR = flags.DEFINE_string('workdir', 'runs', 'where the run directories go')
+OUT = flags.DEFINE_string('out', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
@@ -49,11 +49,11 @@ def main(overrides):
   from fedjax_pfl.tuning.combinations import parse_seeds
   from fedjax_pfl.tuning.train_all import train_groups
 
-  if PAGE.value:
-    errors.check_installed('--page', 'jinja2')  # before its import
+  if OUT.value:
+    errors.check_installed('--out', 'jinja2')  # before its import
     from fedjax_pfl.report import page
 
-    page.check_output(PAGE.value)
+    page.check_output(OUT.value)
   seeds = parse_seeds(SEEDS.value)
   combinations = read_combinations(overrides)
   configs = [
@@ -62,7 +62,7 @@ def main(overrides):
   ]
   compile_cache.cache_programs(progress.log)
   settings = sweeps.plan_sweep(configs, seeds, tunes=bool(TUNE.value))
-  groups = train_groups(settings, RUNS.value, progress.log)
+  groups = train_groups(settings, WORKDIR.value, progress.log)
   choice = best_on_validation(groups) if TUNE.value else None
   progress.log(sweeps.as_table(combinations, groups, choice))
   if choice:
@@ -70,10 +70,10 @@ def main(overrides):
     best = {**overrides, **combinations[choice.best]}
     progress.log(f'Its runs: {shlex.join(map(str, groups[choice.best]))}')
     progress.log(f'Its command:\n{command_of(best)}')
-  if PAGE.value:
+  if OUT.value:
     runs = sweeps.runs_of_whole_settings(groups)
     if runs:
-      progress.log(f'Report: {page.save(runs, PAGE.value)}')
+      progress.log(f'Report: {page.save(runs, OUT.value)}')
     else:
       progress.log('No report: a run of every setting diverged.')
 

@@ -122,7 +122,7 @@ def check_output(output: str | os.PathLike) -> pathlib.Path:
   for cause, is_so in causes.items():
     if is_so:
       expected = 'a new file *.npz in a folder that exists'
-      raise bad_input('output', got=str(path), expected=expected, cause=cause)
+      raise bad_input('out', got=str(path), expected=expected, cause=cause)
   return path
 
 
@@ -164,7 +164,7 @@ def export_model(
   else:
     model, scores = client_model(experiment, states, choice)
   about = header(experiment, pathlib.Path(workdir), choice, model, scores)
-  with atomic_files.writing(path, 'output'):
+  with atomic_files.writing(path, 'out'):
     save_model(path, model, about)
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
   tested = 'there are no test examples for it'

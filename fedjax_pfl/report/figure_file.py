@@ -18,7 +18,7 @@ def check_output(out: str | os.PathLike) -> pathlib.Path:
   out = pathlib.Path(out)
   if out.suffix not in FORMATS:
     raise bad_input(
-      'output',
+      'out',
       got=str(out),
       expected=f'a name that ends in {" or ".join(FORMATS)}',
       choices=FORMATS,
@@ -40,7 +40,7 @@ def save(
   out, image = check_output(out), io.BytesIO()
   figure.savefig(image, format=out.suffix[1:], dpi=160)
   lines = [dict(zip(header, row, strict=True)) for row in rows]
-  with atomic_files.writing(out, 'output'):
+  with atomic_files.writing(out, 'out'):
     atomic_files.write_csv(out.with_suffix('.csv'), header, lines)
     atomic_files.write_bytes(out, image.getvalue())
   return out

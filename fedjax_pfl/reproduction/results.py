@@ -311,7 +311,7 @@ def _check_data(
       'data',
       got=f'{given} in {new.origin}',
       expected=f'{known}, on which {old.origin} has the same settings and seed',
-      choices=['leave one of the two out', 'another --results for it'],
+      choices=['leave one of the two out', 'another --workdir for it'],
       cause='other image files, synthetic images in their place, or a '
       'partition that has changed',
     )

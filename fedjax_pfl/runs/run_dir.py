@@ -60,7 +60,7 @@ This folder is private, and not for release. No noise hides
   checkpoints/    the states of all clients
   secret          while the run is unfinished: who has it can remove the noise
 To write the model that may be released, and nothing else:
-  {command('export')} --run=THIS_FOLDER --private --output=model.npz
+  {command('export')} --run=THIS_FOLDER --private --out=model.npz
 """
 
 

@@ -105,7 +105,7 @@ ended "$(sbatch --parsable --array=0-2 --output="$folder/array%a.log" \
 count 3 array "$folder"/runs/seed*/result.json
 jobs=$(for seeds in 0:4 3:6; do
   sbatch --parsable --output="$folder/sweep%j.log" \
-    "$one/sweep.py $quick --grid=learning_rate=0.02 --seeds=$seeds --runs=$folder/sweep"
+    "$one/sweep.py $quick --grid=learning_rate=0.02 --seeds=$seeds --workdir=$folder/sweep"
 done)
 for job in $jobs; do ended "$job"; done
 count 6 sweep "$folder"/sweep/*/result.json

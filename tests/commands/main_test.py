@@ -105,6 +105,13 @@ def test_a_bad_flag_is_a_sentence(parse, arguments, words):
   assert words in message
 
 
+def test_an_old_name_of_a_flag_is_taken_with_a_warning(parse, capsys):
+  parse('--config=a', '--folder=b')
+  assert flags.FLAGS.workdir == 'b'
+  assert '--folder is now --workdir' in capsys.readouterr().err
+  assert "got '--output'" in refused(lambda: parse('--config=a', '--output=b'))
+
+
 # ---- configs and their fields
 
 

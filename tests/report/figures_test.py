@@ -56,7 +56,7 @@ def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
   dots = partition.partition('Training', np.eye(2, dtype=int), [0, 1])
   figure = picture.draw('', [dots], {})
   for name, message in (
-    ('file/a.png', r'output: got .*file/a.png.*, expected a'),
+    ('file/a.png', r'out: got .*file/a.png.*, expected a'),
     ('a', r'Choices: \.png, \.pdf, \.svg'),
   ):
     with pytest.raises(BadInput, match=message):
@@ -123,13 +123,13 @@ def command(monkeypatch):
   given = f'--config={commandline.ROOT}/configs/digits.py:fedbabu'
   words = [file, given, '--config.partition=dirichlet']
   return lambda *more: main(
-    commandline.parse_words([*words, *more], ['config', 'output'])[0]
+    commandline.parse_words([*words, *more], ['config', 'out'])[0]
   )
 
 
 def test_the_command_draws_both_splits(command, tmp_path, capsys):
   picture = tmp_path / 'new' / 'x.png'
-  command('--config.dirichlet_beta=0.02', f'--output={picture}')
+  command('--config.dirichlet_beta=0.02', f'--out={picture}')
   lines = capsys.readouterr().out.splitlines()
   assert lines[-1] == f'Figure: {picture}'
   assert any('Clients without training' in line for line in lines)
@@ -141,5 +141,5 @@ def test_the_command_draws_both_splits(command, tmp_path, capsys):
 
 def test_a_mistake_leaves_no_file(command, tmp_path):
   with pytest.raises(BadInput, match='did you mean shards_per_client'):
-    command(f'--output={tmp_path}/x.png', '--config.shards_per_cleint=2')
+    command(f'--out={tmp_path}/x.png', '--config.shards_per_cleint=2')
   assert not [*tmp_path.iterdir()]

@@ -183,7 +183,7 @@ def test_without_results_every_claim_is_not_run(tmp_path, monkeypatch, capsys):
   monkeypatch.setattr('configs.tables.common.load_table', load_table)
   main, file = load_command(monkeypatch, 'claims.py')
   claims = f'--claims={RESULTS / "claims.toml"}'
-  commandline.parse_words([file, claims, f'--results={tmp_path}'])
+  commandline.parse_words([file, claims, f'--workdir={tmp_path}'])
   main()
   lines = capsys.readouterr().out.splitlines()
   assert sum(line.endswith(': not run') for line in lines) == 7
