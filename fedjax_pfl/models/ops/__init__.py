@@ -10,6 +10,7 @@ convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The setting
   fused   XLA's convolutions with few passes over memory around them, for
           accelerators; a TPU has XLA's separable ones, too
   lax     XLA's convolutions, and max-pooling by comparisons
+  pallas  for a GPU: pallas_conv.py for k x k of stride 1, else as gemm
 
 On a CPU, images [B, H, W, C] unless C is named first:
 
