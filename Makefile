@@ -10,6 +10,7 @@
 #   make docs      this site: site/index.html; make docs-serve shows it
 #   make audit     known weaknesses of the pinned packages; needs a network
 #   make bench     speed against this machine's limits, PyTorch, and the bars
+#   make gpu       what only a GPU can say: tests, bars, cells; gpu.jsonl
 #   make faults    kills, damage, full disks, wrong settings: how many ended well
 #   make accelerators  compilers for a TPU and an H100: compile_for.py needs them
 #   make browser   Chromium, for the tests of the report page (Debian; root)
@@ -29,7 +30,7 @@ PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses=4 --dist=loadfile \
 # files. pip would compile all of them, for two thirds of the installation.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo compare leaderboard test test-all faults audit bench wheel \
+.PHONY: demo compare leaderboard test test-all faults audit bench gpu wheel \
   docs docs-serve accelerators browser clean
 demo: $(VENV)/installed
 	$(BIN)/python experiments/demo.py
@@ -72,6 +73,10 @@ bench: $(VENV)/installed
 	-$(BIN)/python -c 'import torch' 2>/dev/null || $(BIN)/python -m pip \
 	  install --quiet --retries=1 -c constraints.txt $(TORCH) -e '.[bench]'
 	$(BIN)/python experiments/bench.py --bars=all
+
+# With the python that has jax for the GPU; ten minutes, then type it again.
+gpu:
+	$(PYTHON) experiments/gpu.py
 
 accelerators: $(VENV)-accelerators/installed
 

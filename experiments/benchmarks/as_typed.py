@@ -2,8 +2,9 @@
 
   echo | python experiments/benchmarks/as_typed.py convnet4 10 10 50 0.9
 
-Model, clients, batches of a client, batch size, momentum. For every line that
-it reads it runs a round, and prints its seconds.
+Model, clients, batches of a client, batch size, momentum; if wanted precision,
+conv_impl, epochs. For every line that it reads it runs a round, and prints its
+seconds.
 """
 
 import sys
@@ -19,8 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import fedjax_pfl as pfl
 from experiments.benchmarks.plain_models import PLAIN
 
-model, *numbers, momentum = sys.argv[1:]
+model, *numbers, momentum = sys.argv[1:6]
 num_clients, steps, batch_size = map(int, numbers)
+names = 'precision', 'conv_impl', 'epochs'
+given = dict(zip(names, sys.argv[6:], strict=False))
+epochs = int(given.pop('epochs', 1))
 
 rng = np.random.default_rng(0)
 shape = (num_clients, steps * batch_size, 32, 32, 3)
@@ -33,9 +37,9 @@ images = {'image_shape': (32, 32, 3), 'num_classes': 10, 'normalise': normalise}
 if model in PLAIN:  # not augmented, in the benchmarks that they are from
   task = pfl.task_from_module(PLAIN[model](10), augment=normalise, **images)
 else:
-  task = pfl.make_task(model, augment=augment, **images)
+  task = pfl.make_task(model, augment=augment, **images, **given)
 train = pfl.LocalTraining(
-  epochs=1, batch_size=batch_size, momentum=float(momentum)
+  epochs=epochs, batch_size=batch_size, momentum=float(momentum)
 )
 fedavg = pfl.algorithm('fedavg')
 (stage,) = fedavg.build(task, fedavg.HParams(train=train))

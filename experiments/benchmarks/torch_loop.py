@@ -25,18 +25,23 @@ TEST_BATCH = 128  # as ours: fedjax_pfl/evaluation/metrics.py
 PATIENCE = 300  # seconds for a first call, which compiles
 
 Totals = list[torch.Tensor]
+GRAPHS = {'graph': 1, 'streams': 4}  # networks that are trained side by side
 
 
 class Side(NamedTuple):
   """A case as PyTorch runs it: equal clients with random images."""
 
   case: Case
-  form: str  # 'eager', 'channels_last' or 'compiled'
+  form: str  # 'eager', 'channels_last', 'compiled', or of GRAPHS
   device: str = 'cpu'
+
+  @property
+  def is_last(self) -> bool:
+    return self.form == 'channels_last' or self.form in GRAPHS
 
   def images(self, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random images [..., 3, 32, 32] and labels."""
-    if self.form == 'channels_last':
+    if self.is_last:
       x = torch.randn(*shape, 32, 32, 3, device=self.device).movedim(-1, -3)
     else:
       x = torch.randn(*shape, 3, 32, 32, device=self.device)
@@ -45,7 +50,7 @@ class Side(NamedTuple):
   def network(self) -> nn.Module:
     torch.manual_seed(0)
     net = MODELS[self.case.model](self.case.num_classes).to(self.device)
-    if self.form == 'channels_last':
+    if self.is_last:
       return net.to(memory_format=torch.channels_last)
     return net
 
@@ -60,6 +65,8 @@ def make_work(side: Side, work: str) -> Callable[[], Totals]:
   classified tests after fine-tuning.
   """
   case, zeros = side.case, make_totals(side, work)
+  if side.form in GRAPHS:
+    return _make_graphs(side, zeros)
   if work == 'training':
     _, fitted = _make_fit(side, learning_rate=0.1, epochs=1)
   else:
@@ -113,6 +120,85 @@ def _make_fit(
     return net
 
   return forward, fitted
+
+
+def _make_graphs(side: Side, zeros: Totals) -> Callable[[], Totals]:
+  """Return the training of a round: a step with SGD is one CUDA graph.
+
+  In TF32, channels last; of several networks each has its graph and stream.
+  """
+  torch.set_float32_matmul_precision('high')
+  case, server = side.case, side.network()
+  x, y = side.images(case.clients, case.steps, case.batch)
+  lanes = [_Lane(side, x[0, 0], y[0, 0]) for _ in range(GRAPHS[side.form])]
+
+  def run():
+    torch.cuda.synchronize()
+    for first in range(0, case.clients, len(lanes)):
+      turn = [*zip(lanes, range(first, case.clients), strict=False)]
+      for lane, _ in turn:
+        lane.begin(server)
+      for step in range(case.steps):
+        for lane, client in turn:
+          lane.step(x[client, step], y[client, step])
+      for lane, _ in turn:
+        lane.add()
+    torch.cuda.synchronize()
+    totals = [zero.to(side.device, copy=True) for zero in zeros]
+    for lane in lanes:
+      for total, own in zip(totals, lane.total, strict=True):
+        total += own
+        own.zero_()
+    return totals
+
+  return run
+
+
+class _Lane:
+  """A network, its optimiser, and its step as a CUDA graph on a stream."""
+
+  def __init__(self, side, x, y):
+    self.net, self.stream = side.network().train(), torch.cuda.Stream()
+    self.x, self.y = x.clone(), y.clone()
+    self.sgd = torch.optim.SGD(
+      self.net.parameters(), lr=0.1, momentum=side.case.momentum
+    )
+    self.total = [torch.zeros_like(leaf) for leaf in parameters(self.net)]
+    self.stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(self.stream):
+      for _ in range(3):  # makes momenta, and chooses kernels
+        self._train()
+    torch.cuda.synchronize()
+    self.graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(self.graph, stream=self.stream):
+      self._train()
+
+  def _train(self):
+    self.sgd.zero_grad(set_to_none=True)
+    nn.functional.cross_entropy(self.net(self.x), self.y).backward()
+    self.sgd.step()
+
+  @torch.no_grad()
+  def begin(self, server):
+    with torch.cuda.stream(self.stream):
+      for own, first in zip(
+        parameters(self.net), parameters(server), strict=True
+      ):
+        own.copy_(first)
+      for state in self.sgd.state.values():
+        if state.get('momentum_buffer') is not None:
+          state['momentum_buffer'].zero_()
+
+  def step(self, x, y):
+    with torch.cuda.stream(self.stream):
+      self.x.copy_(x)
+      self.y.copy_(y)
+      self.graph.replay()
+
+  def add(self):
+    with torch.cuda.stream(self.stream):
+      for total, own in zip(self.total, parameters(self.net), strict=True):
+        total += own
 
 
 @torch.no_grad()
