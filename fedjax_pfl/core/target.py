@@ -16,6 +16,7 @@ import contextlib
 import contextvars
 import functools
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import jax
 from jax import lax
@@ -38,6 +39,24 @@ UNTUNED = {
   'xla_gpu_autotune_level': 0,
   'xla_gpu_enable_triton_gemm': False,
   'xla_gpu_experimental_enable_fusion_autotuner': False,
+}
+
+
+class Card(NamedTuple):
+  """What `auto` is on a kind of device; the precision is float32 on all."""
+
+  conv_impl: str  # of a module that models/registry.py says nothing else of
+  full_step: float  # FLOPs of a client's step above which it runs alone
+
+
+# On a GPU by counts, not yet measured: 20 GFLOP take 0.4 ms at 50 TFLOP/s, as
+# long as 150 launches, and XLA has no grouped kernel gradients; at batch 50
+# ResNet-18 has 185 GFLOP, MobileNet 13, 4convNet 1.3 (by tiles). On a CPU one
+# client fills the cores; a TPU's compiler gains nothing from several.
+CARDS = {
+  'cpu': Card('gemm', 0),
+  'gpu': Card('fused', 20e9),
+  'tpu': Card('fused', 0),
 }
 # The platform and its memory that `compiling_for` says; None: this machine's.
 _TARGET = contextvars.ContextVar('target', default=(None, None))
@@ -78,6 +97,11 @@ def compiler_options(*, runs: bool = True) -> dict[str, int | bool] | None:
   if target() == 'gpu':
     return dict(UNTUNED)
   return None if runs else dict(NEVER_RUN[target()])
+
+
+def card() -> Card:
+  """Return the defaults of the target."""
+  return CARDS[target()]
 
 
 @contextlib.contextmanager

@@ -3,7 +3,7 @@
   clients_per_chunk = n   n clients
   'auto'                  as many as fit into free memory, where each kernel is
                           launched by itself (core/target.py); else 1; also 1
-                          if a step of one client fills a GPU, FULL_STEP
+                          if a step of one client fills the device
 
 A launch takes as long for one client as for ten: on a GPU a step of one client
 consists of little else, by the number of its kernels. Where one program runs
@@ -32,6 +32,7 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.rules import Rule, is_int
 from fedjax_pfl.core.target import (
+  card,
   compiler_options,
   launches_kernels,
   target_memory,
@@ -40,10 +41,6 @@ from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.step_work import Work, work_of
 
-# FLOPs of a client's step, above which it runs alone: at 50 TFLOP/s they take
-# 0.4 ms, as long as 150 launches, and XLA has no grouped kernel gradients. At
-# batch 50 ResNet-18 has 185 GFLOP, MobileNet 13, 4convNet 1.3 (by tiles).
-FULL_STEP = 20e9
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
 MAX_OVERHEAD = 0.1  # of all steps, for an 'auto' chunk
 NUM_COHORTS = 20  # drawn for the expected overhead
@@ -113,7 +110,7 @@ def chunk_size(
   most = most if limit is None else min(most, limit)
   args = algorithm, server, clients, cohort, data, key
   work = client_work(*args)
-  if work.flops > FULL_STEP:
+  if work.flops > card().full_step:
     return 1
   free = free_memory((server, clients, data))
   if free is None or most * work.activations < free / 2:

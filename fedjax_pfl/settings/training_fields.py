@@ -36,7 +36,7 @@ class ModelSettings:
       running: averages over training batches, which clients send;
       running_local: averages that clients keep (SiloBN)
     conv_impl: how convolutions are computed; auto: gemm on a CPU; on a GPU in
-      float32 gemm for convnet4, lax for mobilenet; else fused
+      float32 gemm for most models; else fused
     precision: float32 on every device; tf32: products with rounded inputs;
       mixed: bfloat16 activations, float32 parameters
     lora_rank: rank of adapters beside the kernels (LoRA); 0: none

@@ -21,13 +21,12 @@ from absl import logging
 from jax.extend import core
 
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import card
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.fuse import Layer, compute
 from fedjax_pfl.models.ops.replacements import WAYS, Way
 
 CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm', 'pallas')
-AUTO = {'cpu': 'gemm', 'gpu': 'fused', 'tpu': 'fused'}
 # Equations that run jaxprs of their own, in these parameters.
 INNER = {
   'scan': ('jaxpr',),
@@ -84,7 +83,7 @@ def resolve(conv_impl: str) -> str:
   """Return the implementation; 'auto' is that of the target."""
   known = 'a known implementation of convolutions'
   one_of(CONV_IMPLS, known).check('conv_impl', conv_impl)
-  return AUTO[target()] if conv_impl == 'auto' else conv_impl
+  return card().conv_impl if conv_impl == 'auto' else conv_impl
 
 
 def _evaluate(way: Way, jaxpr: core.Jaxpr, consts, *args) -> list:
