@@ -222,7 +222,7 @@ def export_private(
     'privacy': budget,
     'version': run_dir.load_config(workdir).get('version'),
   }
-  with atomic_files.writing(path, 'output'):
+  with atomic_files.writing(path, 'out'):
     save_model(path, model, about)
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
   more = ''
