@@ -121,7 +121,7 @@ def items_of(part: str, is_small: bool) -> Iterator[Item]:
 
 def tests(is_small: bool) -> Iterator[Item]:
   for room in TESTS[:1] if is_small else TESTS:
-    how = ('-m', 'pytest', '-v', '--short', '-p', 'no:cacheprovider')
+    how = ('-m', 'pytest', '-vv', '--short', '-p', 'no:cacheprovider')
     command = (sys.executable, *how, f'tests/{room}')
     yield Item(f'tests {room}', command, 240 if is_small else 120)
 
