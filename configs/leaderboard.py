@@ -18,7 +18,6 @@ import math
 
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.leaderboard.form import LAST_ROUND, make_form
 from fedjax_pfl.tuning.combinations import Range, make_candidates
 
@@ -241,7 +240,7 @@ TUNING_SEED = 0  # of random settings: in no number
 def load_form(name, seeds=(), methods=()):
   """Return the form `name`, of other seeds or methods if given.
 
-  A method may be the user's own, 'FILE.py:NAME'; baselines come first.
+  A method may be the user's own, loaded; baselines come first.
   """
   known = one_of(FORMS, 'a frozen form of `compare`, in configs/leaderboard.py')
   known.check('form', name)
@@ -249,7 +248,6 @@ def load_form(name, seeds=(), methods=()):
   left_out = {*BASELINES, *form['without']}
   chosen = methods or form['methods'] or available()
   others = [one for one in chosen if one not in left_out]
-  others = [load_code({'algorithm': one})['algorithm'] for one in others]
   methods = (*BASELINES, *others)
   base = PROTOCOL | form['base']
   own = {

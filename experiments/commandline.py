@@ -203,6 +203,13 @@ def replace_fields(
   settings.update(load_code(given))
 
 
+def load_methods(names: Sequence[str]) -> list[str]:
+  """Return the names of methods; code that they name is loaded."""
+  from fedjax_pfl.core.user_code import load_code
+
+  return [load_code({'algorithm': name})['algorithm'] for name in names]
+
+
 def make_edit(overrides: Overrides) -> Callable[[dict[str, Any]], None] | None:
   """Return what puts the fields into a run's config; None without fields."""
   return partial(replace_fields, overrides=overrides) if overrides else None

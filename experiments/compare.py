@@ -93,7 +93,8 @@ def read_form(overrides):
 
   seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
   if FORM.value:
-    return load_form(FORM.value, seeds, METHODS.value)
+    methods = commandline.load_methods(METHODS.value)
+    return load_form(FORM.value, seeds, methods)
   commandline.require('config')
   commandline.require('methods')
   base = commandline.read_settings(CONFIG.value, overrides)

@@ -5,6 +5,7 @@ from helpers import refused
 
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
+from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.leaderboard.form import (
   INITIAL,
   settings_of,
@@ -105,7 +106,8 @@ def test_methods_of_the_user_stand_beside_the_baselines(tmp_path):
   (tmp_path / 'mine.py').write_text(
     'from fedjax_pfl.algorithms.fedavg import *'
   )
-  form = load_form('demo', methods=[f'{tmp_path}/mine.py:Mine', 'fedavg'])
+  mine = load_code({'algorithm': f'{tmp_path}/mine.py:Mine'})['algorithm']
+  form = load_form('demo', methods=[mine, 'fedavg'])
   assert form.methods[:2] == form.baselines == ('fedavg', 'local_only')
   assert ':Mine#' in form.methods[2]
   message = refused(load_form, 'demo', range(1))

@@ -39,6 +39,7 @@ CLOCKS = ('time', 'images_per_second')
 TASK = helpers.make_task(shape=(8, 8, 1), classes=10)
 SETTINGS = {
   'num_clients': 10,
+  'shards_per_client': 2,
   'max_train_examples': 200,
   'client_fraction': 0.3,
   'rounds': ROUNDS,
