@@ -72,7 +72,7 @@ def _rows(partition: str, entry: Entry):
       for name, value in counts._asdict().items() if counts else ():
         own[f'{view}_{name}'] = ' '.join(map(str, value[at]))
     costs = entry.costs[at]._asdict()
-    yield own | {name: f'{value:.6g}' for name, value in costs.items()}
+    yield own | {name: str(value) for name, value in costs.items()}
 
 
 def files_of(place: str | os.PathLike) -> list[pathlib.Path]:
