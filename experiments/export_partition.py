@@ -1,7 +1,7 @@
 """Write how a config divides its examples among clients, for other programs:
 
   python experiments/export_partition.py --config=configs/digits.py:fedbabu \\
-      --format=pfllib --output=DIR/Digits
+      --format=pfllib --out=DIR/Digits
 
 --format=pfllib is a folder as PFLlib and HtFLlib read it: train/0.npz ..,
 test/0.npz .., config.json. --format=indices is one JSON of the rows of every
@@ -13,7 +13,7 @@ from absl import flags
 
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 FORMAT = flags.DEFINE_string('format', 'indices', 'indices or pfllib')
-OUTPUT = flags.DEFINE_string('output', None, 'a new file, or a new folder')
+OUT = flags.DEFINE_string('out', None, 'a new file, or a new folder')
 
 
 def main(overrides):
@@ -28,9 +28,9 @@ def main(overrides):
   dataset = load_images(data, quick, progress.log)
   division = divide(data, settings.seed, dataset)
   how = dataset, division, data.test_partition
-  path = partition_files.write(FORMAT.value, OUTPUT.value, *how)
+  path = partition_files.write(FORMAT.value, OUT.value, *how)
   progress.log(f'{len(division["train"])} clients of {dataset.name}: {path}')
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['config', 'output'])
+  commandline.run(main, required=['config', 'out'])

@@ -176,7 +176,7 @@ def images_of(case: tuple) -> int:
 def cells(is_small: bool) -> Iterator[Item]:
   script, left = str(HERE / 'reproduce.py'), 60 * MINUTES.value
   for table in TABLES[:1] if is_small else TABLES:
-    command = sys.executable, script, f'--table={table}', '--results=results'
+    command = sys.executable, script, f'--table={table}', '--workdir=results'
     command += ('--dry-run',) * is_small
     yield Item(f'cells {table}', command, 120 if is_small else min(left, 580))
 
