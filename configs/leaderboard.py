@@ -33,7 +33,8 @@ RATE_FIELDS = {
 }
 
 # The rule by which these predict, where it is not the first view that is found.
-OWN_VIEWS = {'fedproto': 'prototypes', 'knn_per': 'neighbours'}
+OWN_VIEWS = dict.fromkeys(('fedproto', 'fedtgp'), 'prototypes')
+OWN_VIEWS |= {'knn_per': 'neighbours'}
 FIVE_SHARDS = {'s=5': {'partition': 'shards', 'shards_per_client': 5}}
 
 

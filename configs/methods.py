@@ -29,10 +29,18 @@ from configs import common
 
 BOTH = {'views': ('initial', 'personal')}
 ALONE = {'views': ('personal',), 'eval_views': ('personal',)}
+NEAREST = {
+  'views': ('personal', 'prototypes'),
+  'eval_views': ('prototypes',),
+}
 # By any protocol; a method that is not here changes nothing but its name.
 METHODS = {
-  **dict.fromkeys(('apfl', 'ditto', 'fedala', 'feddbe', 'fedrod'), BOTH),
-  **dict.fromkeys(('fedamp', 'fedas', 'fedcp', 'fedfomo', 'gpfl'), ALONE),
+  **dict.fromkeys(
+    ('apfl', 'ditto', 'fedala', 'feddbe', 'fedkd', 'fedrod', 'fml'), BOTH
+  ),
+  **dict.fromkeys(
+    ('fedamp', 'fd', 'fedas', 'fedcp', 'fedfomo', 'gpfl', 'pfedgraph'), ALONE
+  ),
   'centralized': {
     'hp': {'trainable': 'full'},  # or 'body', 'head'
     'partition': 'iid',
@@ -44,10 +52,7 @@ METHODS = {
     'weight_decay': 5e-4,
     'views': ('initial',),
   },
-  'fedproto': {
-    'views': ('personal', 'prototypes'),
-    'eval_views': ('prototypes',),
-  },
+  **dict.fromkeys(('fedproto', 'fedtgp'), NEAREST),
   'knn_per': {'views': ('initial', 'neighbours')},
   'local_only': {
     'client_fraction': 1.0,

@@ -51,6 +51,33 @@ def class_sums(
   return fold_examples(add, zeros, data, task.normalise, rng, batch_size)
 
 
+def class_means(
+  task: Task, params: Params, data: ClientData, rng: Key, batch_size: int
+) -> tuple[Array, Array]:
+  """Return the means [Y, F] of features, and 1 of each class that is there.
+
+  In batches of random order, which matters to BatchNorm.
+  """
+  data = shuffled(data, jax.random.fold_in(rng, 1))
+  sums, counts = class_sums(task, params, data, rng, batch_size)
+  means = sums / jnp.maximum(counts, 1)[:, None]
+  return means, (counts > 0).astype(means.dtype)
+
+
+def of_means(means: Array, present: Array, ids: Array) -> ClientData:
+  """Return the means [C, Y, F] of clients as examples, for a server's fit.
+
+  Of the classes that are there, in the order of the clients' ids: the places of
+  the examples, from which batches are drawn, do not depend on the cohort's.
+  """
+  number, classes, width = means.shape
+  places = ids[:, None] * classes + jnp.arange(classes)
+  order = jnp.lexsort((places.ravel(), ~present.ravel()))
+  labels = jnp.tile(jnp.arange(classes), number)
+  count = jnp.sum(present, dtype=jnp.int32)
+  return ClientData(means.reshape(-1, width), labels, order, count)
+
+
 def mean_losses(
   task: Task, models: Params, data: ClientData, rng: Key, batch_size: int
 ) -> Array:

@@ -177,7 +177,7 @@ def test_state_in_is_state_out(name):
     uploads = jax.tree.map(
       lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), one.up
     )
-    senders = all_send(jnp.arange(3), jnp.arange(3), DATA)
+    senders = all_send(jnp.arange(3), jnp.arange(3), DATA)._replace(rng=RNG)
     aggregate = functools.partial(
       one.stage.algorithm.aggregate, senders=senders
     )

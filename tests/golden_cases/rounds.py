@@ -73,7 +73,8 @@ def replay(case, algorithm: Algorithm, how: Replay, each=None) -> Round:
   each: Round -> None, what a case compares besides.
   """
   train, test = case.data()
-  uploaded = [algorithm.init_server(KEY(0)).params] * case['clients']
+  first = getattr(algorithm.init_server(KEY(0)), 'params', None)
+  uploaded = [first] * case['clients']
   losses = {}
   for done in run_rounds(algorithm, train, case['participants'], how.run):
     number = done.number
@@ -126,7 +127,7 @@ def run_rounds(
       jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
       for rows in (kept, uploads)
     )
-    senders = all_send(ids, train.count[ids], train)
+    senders = all_send(ids, train.count[ids], train)._replace(rng=KEY(0))
     server = algorithm.aggregate(server, uploads, senders)
     if algorithm.respond:
       kept = algorithm.respond(server, kept, uploads, senders)

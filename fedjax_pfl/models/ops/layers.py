@@ -61,16 +61,20 @@ def he_normal(shape: tuple[int, ...]) -> tuple[Init, Init]:
   return kernel, pytorch(shape)[1]
 
 
-def dense_and_norm(key: Key, inputs: int, outputs: int) -> dict[str, Array]:
-  """Return a dense layer and a LayerNorm as PyTorch begins them."""
+def dense(key: Key, inputs: int, outputs: int) -> dict[str, Array]:
+  """Return a dense layer as PyTorch begins it."""
   limit, shape = inputs**-0.5, (inputs, outputs)
   kernel, bias = jax.random.split(key)
   return {
     'kernel': jax.random.uniform(kernel, shape, float, -limit, limit),
     'bias': jax.random.uniform(bias, shape[1:], float, -limit, limit),
-    'scale': jnp.ones(outputs),
-    'shift': jnp.zeros(outputs),
   }
+
+
+def dense_and_norm(key: Key, inputs: int, outputs: int) -> dict[str, Array]:
+  """Return a dense layer and a LayerNorm as PyTorch begins them."""
+  norm = {'scale': jnp.ones(outputs), 'shift': jnp.zeros(outputs)}
+  return dense(key, inputs, outputs) | norm
 
 
 class Network(nn.Module):

@@ -1,0 +1,129 @@
+"""Methods of which no message has the shape of a client's model."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.algorithms import load
+from golden_cases.inputs import steps_of
+from golden_cases.methods import check_method
+from golden_cases.rounds import Replay, build, replay
+
+BOTH = {'prototypes': 'prototypes', 'personal': 'personal'}
+
+
+def beginning_with(case, algorithm, prefix='init_server/', **fields):
+  """Return the algorithm whose server begins with arrays of the case.
+
+  fields: of the server, with the names that the case has for them.
+  """
+  server = algorithm.init_server(jax.random.key(0))
+  names = [name for name in case.arrays if name.startswith(prefix)]
+  case.given(*names)
+
+  def given(path, leaf):
+    name = '/'.join(key.key for key in path)
+    return jnp.asarray(case.arrays[prefix + name]).reshape(leaf.shape)
+
+  begun = {
+    field: jax.tree_util.tree_map_with_path(given, getattr(server, field))
+    for field in fields
+  }
+  server = server._replace(**begun)
+  return algorithm._replace(init_server=lambda key: server)
+
+
+def check_fedtgp(case):
+  names = 'lam', 'tau', 'server_epochs', 'server_learning_rate', 'protocol'
+  algorithm = build(case, 'fedtgp', **{name: case[name] for name in names})
+  how = Replay(
+    trained=lambda update: update.client.params,
+    server=lambda server: {
+      'server': server.trained,
+      'prototypes_sent': load('fedtgp').prototypes(server.trained),
+    },
+    kept=lambda client, up: sent(up, 'means'),
+    views=BOTH,
+  )
+  replay(case, beginning_with(case, algorithm, trained=''), how)
+
+
+def sent(up, field):
+  """Return what a client sent last; at first there is nothing."""
+  return {'up/{0}/{1}': getattr(up, field, None)}
+
+
+FEDGH = partial(
+  check_method,
+  name='fedgh',
+  fields=('server_epochs', 'server_learning_rate'),
+  server=lambda server: {'head': server.head},
+  kept=lambda client, up: sent(up, 'means'),
+  views={'initial': 'initial'},
+)
+FD = partial(
+  check_method,
+  name='fd',
+  fields=('gamma',),
+  server=lambda server: {},
+  kept=lambda client, up: sent(up, 'outputs'),
+  views={'personal': 'personal'},
+)
+
+
+def check_pair(case, name, hp, how):
+  """Check a shared model, which begins as one of the inputs, beside an own."""
+  algorithm = build(case, name, **hp)
+  server = algorithm.init_server(jax.random.key(0))
+  server = server._replace(
+    params=case.params('init_local/client1', case.common)
+  )
+  how = how._replace(
+    trained=lambda update: update.client.own,
+    server=lambda server: {'global': server.params},
+    views={'personal': 'personal', 'initial': 'initial'},
+  )
+
+  def init_client(server, data, rng):
+    client = algorithm.init_client(server, data, rng)
+    if name == 'fedkd':
+      client = client._replace(map=case_map)
+    return client
+
+  if name == 'fedkd':
+    case_map = {'kernel': jnp.asarray(case.given('init_map/kernel')[0])}
+  begun = algorithm._replace(
+    init_server=lambda key: server, init_client=init_client
+  )
+  replay(case, begun, how)
+
+
+def check_fml(case):
+  def steps(update):
+    (fit,) = update.fits
+    reports = fit[1].reports
+    return {
+      f'step_{name}': steps_of(fit, reports[f'{name}_losses'])
+      for name in ('own', 'meme')
+    }
+
+  hp = {name: case[name] for name in ('alpha', 'beta')}
+  how = Replay(steps, kept=lambda client, up: {'meme/{0}/{1}': up})
+  check_pair(case, 'fml', hp, how)
+
+
+def check_fedkd(case):
+  hp = {name: case[name] for name in ('energy_start', 'energy_end')}
+  hp['train'] = case.training(clip_norm=case['clip_norm'])
+  kept = lambda client, up: {'map/{0}/{1}': client.map, 'up/{0}/{1}': up}
+  check_pair(case, 'fedkd', hp, Replay(kept=kept))
+
+
+CHECKS = {
+  'fedtgp': check_fedtgp,
+  'fedgh': FEDGH,
+  'fd': FD,
+  'fml': check_fml,
+  'fedkd': check_fedkd,
+}
