@@ -117,6 +117,8 @@ class Task(NamedTuple):
   num_labels: int = 1  # of an example: 1, or L where each token has one
   # Tasks of other groups of clients, if their models differ.
   others: tuple['Task', ...] = ()
+  # name -> the task of that model for the same inputs; None: unknown.
+  sibling: Callable[[str], 'Task'] | None = None
 
   @property
   def is_norm(self) -> Mask:

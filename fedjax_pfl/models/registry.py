@@ -109,22 +109,50 @@ def make_task(
   one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)
+  how = {
+    'image_shape': image_shape,
+    'num_classes': num_classes,
+    'augment': augment,
+    'normalise': normalise,
+    'loss': loss,
+    'precision': precision,
+    'running_statistics': running_statistics,
+  }
+  sibling = lambda name: make_task(name, conv_impl=asked, **how)
   # Tiles of numbers that are rounded, as in tf32, lose two bits.
+  asked = conv_impl
   if conv_impl == 'auto' and target() == 'gpu' and precision == 'float32':
     conv_impl = model.on_gpu
-  return task_from_module(
+  task = task_from_module(
     wrap(model.make(image_shape, num_classes)),
-    image_shape=image_shape,
-    num_classes=num_classes,
     input_dtype=int if model.tokens else float,
-    augment=augment,
-    normalise=normalise,
-    loss=loss,
     batch_independent=model.batch_independent,
     conv_impl=conv_impl,
-    precision=precision,
-    running_statistics=running_statistics,
+    **how,
   )
+  return task._replace(sibling=sibling)
+
+
+def student_of(task: Task, name: str) -> Task:
+  """Return the task of a shared student beside a client's own model.
+
+  name: its architecture, one of the list of models; '': as the task's.
+  """
+  if not name:
+    return task
+  cause = 'a typing error'
+  one_of(MODELS, "a known model, or '': as the client's", cause).check(
+    'hp.student', name
+  )
+  if task.sibling is None:
+    raise bad_input(
+      'hp.student',
+      got=name,
+      expected="'' with a model of your own: its student has its architecture",
+      choices=["hp.student=''", 'model=convnet3, or another of the list'],
+      cause='a model that is a file, or a task of task_from_module',
+    )
+  return task.sibling(name)
 
 
 def _check_images(name: str, model: Model, image_shape) -> None:

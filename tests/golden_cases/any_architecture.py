@@ -1,7 +1,6 @@
 """Methods of which no message has the shape of a client's model."""
 
 from functools import partial
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -122,32 +121,10 @@ def check_fedkd(case):
   check_pair(case, 'fedkd', hp, Replay(kept=kept))
 
 
-def check_fedgen(case):
-  """Labels and noise are the same in every batch."""
-  names = 'lam', 'noise', 'hidden', 'server_steps', 'server_learning_rate'
-  algorithm = build(case, 'fedgen', **{name: case[name] for name in names})
-  how = Replay(
-    server=lambda server: {
-      'head': server.head,
-      'generator': server.generator,
-      'shares': server.shares,
-    },
-    views={'initial': 'initial'},
-  )
-
-  def drawn(rng, shares, size, noise):
-    sines = jnp.abs(jnp.sin(jnp.arange(size * noise, dtype=float)))
-    return 3 * jnp.arange(size) % 10, sines.reshape(size, noise)
-
-  with mock.patch('fedjax_pfl.algorithms.fedgen.drawn', drawn):
-    replay(case, beginning_with(case, algorithm, generator=''), how)
-
-
 CHECKS = {
   'fedtgp': check_fedtgp,
   'fedgh': FEDGH,
   'fd': FD,
   'fml': check_fml,
   'fedkd': check_fedkd,
-  'fedgen': check_fedgen,
 }

@@ -1,0 +1,132 @@
+"""FML (Shen et al. 2020): an own model and a shared one teach each other.
+
+  w_i <- SGD_tau(alpha L_i(w_i) + (1 - alpha) KL(sg(p_m) || p_w)), from w_i
+  m_i <- SGD_tau(beta L_i(m_i) + (1 - beta) KL(sg(p_w) || p_m))    from m
+  m   <- sum_i a_i m_i / sum_i a_i       i in the cohort S, a_i = 1 or n_i
+
+Both take their steps together, on the same batches; p_w and p_m are their
+softmax there, KL the mean over examples. No gradient passes sg. A client keeps
+its model w_i; all begin as the same, m as another one. The view `personal` is
+w_i, the view `initial` is m.
+
+m, the "meme", has the architecture `student`, one of the list of models; '': as
+w_i. No message has the shape of w_i.
+
+New client: w_i begins as that of all others and learns beside m for one round,
+of which nothing is sent.
+
+Differs from the paper: momentum, of both models, begins anew in every round; in
+the authors' code that of w_i goes on.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+
+from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.core import losses, rules
+from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.types import Array, Batch, Params, Task
+from fedjax_pfl.models.registry import student_of
+
+
+class HParams(NamedTuple):
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  alpha: float = 0.5
+  beta: float = 0.5
+  student: str = ''  # the architecture of m; '': that of w_i
+
+
+SHARE = rules.share('a weight of KL, not of the cross-entropy beside it')
+RULES = {'alpha': SHARE, 'beta': SHARE}
+FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2006.16765'
+FEDAVG_EQUIVALENT = {'beta': 1.0}
+FEDAVG_WHERE = 'its shared model'
+PRIVATE_LEAVES = ('own',)
+
+
+class Server(NamedTuple):
+  round: Array
+  params: Params  # m
+  key: Array | tuple[()] = ()  # [2] bits of the key of the first w_i
+
+
+class Client(NamedTuple):
+  own: Params  # w_i
+
+
+class Meme(NamedTuple):
+  """The view that predicts by m."""
+
+  params: Params
+  rule = 'logits = network(x), of the architecture hp.student'
+
+
+def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
+  """Return the one stage of FML."""
+  rules.check(hp, RULES)
+  student = student_of(task, hp.student)
+
+  def init_server(rng):
+    bits = jax.random.key_data(jax.random.fold_in(rng, 1))
+    return Server(jnp.zeros((), jnp.int32), student.init(rng), bits)
+
+  def init_client(server, data, rng):
+    return Client(task.init(jax.random.wrap_key_data(server.key)))
+
+  def local_update(down, client, data, rng):
+    def loss(models, batch, rng):
+      own, meme = models['own'], models['meme']
+      second = jax.random.fold_in(rng, 1)
+      w = task.train_outputs(own, batch, second).logits
+      m = student.train_outputs(meme, batch, rng).logits
+      cross_entropies = [
+        losses.batch_loss(z, batch, task.example_loss) for z in (w, m)
+      ]
+      from_meme = divergence(m, w, batch)
+      from_own = divergence(w, m, batch)
+      of_own = hp.alpha * cross_entropies[0] + (1 - hp.alpha) * from_meme
+      of_meme = hp.beta * cross_entropies[1] + (1 - hp.beta) * from_own
+      reports = {'own_losses': of_own, 'meme_losses': of_meme}
+      return of_own + of_meme, reports  # gradients of both share no leaf
+
+    steps = {part: hp.train.sgd(down.round) for part in ('own', 'meme')}
+    tx = optax.partition(steps, {part: part for part in steps})
+    start = {'own': client.own, 'meme': down.params}
+    args = data, rng, down.round
+    models, info = hp.train.fit(task, start, *args, loss, tx)
+    return Client(models['own']), models['meme'], info.metrics()
+
+  def predict(view, x, mask):
+    if isinstance(view, Meme):
+      return student.logits(view.params, x, mask)
+    return task.logits(view, x, mask)
+
+  algorithm = global_model.federated_averaging(task, hp, local_update)
+  averaged = algorithm.aggregate
+  algorithm = algorithm._replace(
+    init_server=init_server,
+    init_client=init_client,
+    download=lambda server, client: server._replace(key=()),
+    aggregate=lambda server, up, senders: Server(
+      *averaged(server, up, senders), server.key
+    ),
+    personalize=lambda server, client, data, rng: {
+      'initial': Meme(server.params),
+      'personal': client.own,
+    },
+    predict=predict,
+    global_model=lambda server: Meme(server.params),
+  )
+  return (Stage('fml', hp.train.rounds, algorithm),)
+
+
+def divergence(teacher: Array, pupil: Array, batch: Batch) -> Array:
+  """Return the mean KL(sg(softmax(teacher)) || softmax(pupil)) of logits."""
+  q = jax.nn.log_softmax(lax.stop_gradient(teacher))
+  p = jax.nn.log_softmax(pupil)
+  return losses.masked_mean(jnp.sum(jnp.exp(q) * (q - p), axis=1), batch)
