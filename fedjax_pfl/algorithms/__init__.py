@@ -40,8 +40,8 @@ def _names_in(folders: tuple[str, ...]) -> tuple[str, ...]:
 def across_models() -> list[str]:
   """Return the methods for clients of different models, and what these need.
 
-  >>> across_models()[:2]
-  ['fedproto', 'lg_fedavg with hp.train_fedavg=False']
+  >>> across_models()[:3]
+  ['fd', 'fedgh', 'fedkd with hp.student=NAME, a model of all']
   """
   needs = {
     name: getattr(load(name), 'ACROSS_MODELS', None) for name in available()

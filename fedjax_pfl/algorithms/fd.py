@@ -44,6 +44,7 @@ RULES = {
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/1811.11479'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
+ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server divides by counts, which noise may bring near 0'
 
 

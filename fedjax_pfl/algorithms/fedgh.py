@@ -52,6 +52,7 @@ RULES = {
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2303.13137'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('body',)
+ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server trains on the class means of each client'
 
 

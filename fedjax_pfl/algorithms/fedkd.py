@@ -53,6 +53,7 @@ RULES = {'energy_start': ENERGY, 'energy_end': ENERGY}
 FAMILY, PAPER = 'distillation', 'doi.org/10.1038/s41467-022-29763-x'
 FEDAVG_EQUIVALENT = None  # never: gradients pass between the models
 PRIVATE_LEAVES = ('own', 'map')
+ACROSS_MODELS = 'hp.student=NAME, a model of all'
 
 
 class Server(NamedTuple):

@@ -70,6 +70,7 @@ RULES = {
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2401.03230'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
+ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server trains on the class means of each client'
 
 

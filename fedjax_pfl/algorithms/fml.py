@@ -47,6 +47,7 @@ FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2006.16765'
 FEDAVG_EQUIVALENT = {'beta': 1.0}
 FEDAVG_WHERE = 'its shared model'
 PRIVATE_LEAVES = ('own',)
+ACROSS_MODELS = 'hp.student=NAME, a model of all'
 
 
 class Server(NamedTuple):

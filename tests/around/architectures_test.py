@@ -23,11 +23,16 @@ from helpers import (
 from fedjax_pfl.around.architectures import message_forms, mixed
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Outputs
-from fedjax_pfl.federated.cohort import all_send, client_key
+from fedjax_pfl.federated.cohort import (
+  all_send,
+  by_size,
+  client_key,
+  server_update,
+)
 from fedjax_pfl.federated.placement import OnHost
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
-METHODS = 'fedproto', 'lg_fedavg', 'local_only'
+METHODS = 'fd', 'fedgh', 'fedproto', 'fedtgp', 'lg_fedavg', 'local_only'
 OF_CLIENT = np.arange(len(COUNTS)) % 2
 DATA = make_data()
 
@@ -99,8 +104,9 @@ def test_every_group_aggregates_what_all_send(name):
   stage = mixed_stage(name, make_task(), deeper())
   server, clients, _ = play([stage], DATA, cohort=COHORT, rounds=1)
   start, rows, _ = play([stage], DATA, cohort=COHORT, rounds=0)
-  ids, sent = sorted(COHORT), []
-  for client in ids:
+  cohort, sent = jnp.array(COHORT), []
+  ids = cohort[by_size(cohort, DATA.count)]
+  for client in ids.tolist():
     group = OF_CLIENT[client]
     method, above = stages[group].algorithm, start.of_groups[group]
     own = trees.gather(rows.of_groups[group], client)
@@ -113,12 +119,12 @@ def test_every_group_aggregates_what_all_send(name):
     sent.append(up)
   leaves = zip(*map(jax.tree.leaves, sent), strict=True)
   leaves = [jnp.stack(rows) for rows in leaves]
-  senders = all_send(jnp.array(ids), DATA.count[jnp.array(ids)], DATA)
+  senders = all_send(ids, DATA.count[ids], DATA)
   for group, (one, above) in enumerate(
     zip(stages, start.of_groups, strict=True)
   ):
     up = jax.tree.structure(sent[group]).unflatten(leaves)
-    want = one.algorithm.aggregate(above, up, senders)
+    want = server_update(one.algorithm, above, up, senders, KEY(2))
     assert_close(server.of_groups[group], want)
 
 
