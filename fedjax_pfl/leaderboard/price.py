@@ -3,7 +3,12 @@
 import numpy as np
 
 from fedjax_pfl.federated.sampling import cohort_size
-from fedjax_pfl.leaderboard.form import Form, outline
+from fedjax_pfl.leaderboard.form import (
+  Form,
+  outline,
+  settings_of,
+  views_of,
+)
 from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, duration
@@ -80,7 +85,11 @@ def price(form: Form) -> str:
     )
     cohort = cohort_size(clients, share)
     passes = cohort * settings.train.epochs * sum(one.rounds for one in stages)
-    images = passes * float(np.mean(build_blank(settings).train.count))
+    # Of its own views: a baseline may have no model before personalisation.
+    views = views_of(form, name, partition)
+    candidate, seed = form.candidates[name][0], form.seeds[0]
+    one = settings_of(form, name, partition, candidate, seed, views)
+    images = passes * float(np.mean(build_blank(one).train.count))
     total += number * images
     words = (f'{x:,.0f}' for x in (number, images, number * images))
     rows.append((partition, *words))

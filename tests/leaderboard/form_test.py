@@ -6,6 +6,7 @@ from helpers import refused
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.user_code import load_code
+from fedjax_pfl.leaderboard import price
 from fedjax_pfl.leaderboard.form import (
   INITIAL,
   settings_of,
@@ -112,3 +113,8 @@ def test_methods_of_the_user_stand_beside_the_baselines(tmp_path):
   assert ':Mine#' in form.methods[2]
   message = refused(load_form, 'demo', range(1))
   assert message.startswith('--seeds: got ')
+
+
+def test_a_baseline_without_a_common_model_has_a_price():
+  form = load_form('demo')._replace(baselines=('local_only',))
+  assert 'were all methods like Local only' in price.price(form)
