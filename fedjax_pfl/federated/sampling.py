@@ -128,9 +128,28 @@ def checked(sampler: Sampler, num_clients: int) -> Sampler:
         f'distinct clients from 0 to {num_clients - 1}',
         cause='clients drawn with replacement, or rows taken for columns',
       )
+    if first == 0 and not _is_of_round(sampler.draw, key):
+      raise bad_input(
+        'sampling',
+        got='another cohort of round 1 from `draw(key, 0, 2)` than from '
+        '`draw(key, 1, 1)`',
+        expected='a cohort that follows from key and round alone: a run may '
+        'stop and continue anywhere',
+        choices=['jax.random.fold_in(key, round)'],
+        cause='`first` that is not used, or numbers of numpy',
+      )
     return jnp.asarray(ids, jnp.int32)
 
   return sampler._replace(draw=draw)
+
+
+def _is_of_round(draw: Callable[[Key, int, int], Array], key: Key) -> bool:
+  """Return whether the cohort of round 1 does not depend on the call."""
+  try:
+    both, alone = draw(key, 0, 2)[1], draw(key, 1, 1)[0]
+  except IndexError:  # cohorts of a file that has one
+    return True
+  return np.array_equal(both, alone)
 
 
 # ---- Cohorts without replacement ---------------------------------------------

@@ -57,3 +57,16 @@ def test_what_is_no_cohort_is_refused(rows):
   wrong = sampling.Sampler(lambda key, first, rounds: jnp.array(rows), 2)
   message = refused(sampling.checked(wrong, 5).draw, None, 0, 1)
   assert message.startswith('sampling: got ')
+
+
+def test_a_draw_that_does_not_ask_for_the_round_is_refused():
+  key = jax.random.key(0)
+
+  def draw(key, first, rounds):  # other cohorts, but for whatever `first`
+    order = jax.random.permutation(key, 5 * rounds).reshape(rounds, 5) % 5
+    return jnp.argsort(order, 1)[:, :2]
+
+  one = sampling.checked(sampling.Sampler(draw, 2), 5)
+  assert 'fold_in(key, round)' in refused(one.draw, key, 0, 1)
+  known = sampling.Sampler(lambda key, first, rounds: jnp.array([[0, 4]]), 2)
+  assert sampling.checked(known, 5).draw(key, 0, 1).tolist() == [[0, 4]]
