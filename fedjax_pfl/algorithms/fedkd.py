@@ -33,6 +33,7 @@ import jax.numpy as jnp
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task, matmul
@@ -56,22 +57,9 @@ PRIVATE_LEAVES = ('own', 'map')
 ACROSS_MODELS = 'hp.student=NAME, a model of all'
 
 
-class Server(NamedTuple):
-  round: Array
-  params: Params  # m
-  key: Array | tuple[()] = ()  # [2] bits of the key of the first w_i and V_i
-
-
 class Client(NamedTuple):
   own: Params  # w_i
   map: dict  # V_i, a kernel [F of m, F of w_i]
-
-
-class Student(NamedTuple):
-  """The view that predicts by m."""
-
-  params: Params
-  rule = 'logits = network(x), of the architecture hp.student'
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
@@ -79,12 +67,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   student = student_of(task, hp.student)
 
-  def init_server(rng):
-    bits = jax.random.key_data(jax.random.fold_in(rng, 1))
-    return Server(jnp.zeros((), jnp.int32), student.init(rng), bits)
-
   def init_client(server, data, rng):
-    key = jax.random.wrap_key_data(server.key)
+    key = first_key(server)
     own = task.init(key)
     widths = (len(of['head']['kernel']) for of in (server.params, own))
     dense = layers.dense(jax.random.fold_in(key, 1), *widths)
@@ -120,29 +104,14 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     up, sent_share = truncated(models['student'], down.params, limit)
     return models['own'], up, {**info.metrics(), 'sent_share': sent_share}
 
-  def predict(view, x, mask):
-    if isinstance(view, Student):
-      return student.logits(view.params, x, mask)
-    return task.logits(view, x, mask)
-
   def aggregate(server, up, senders):
     mean = senders.mean(up, hp.train.weights(senders.counts))
     params, _ = truncated(mean, server.params, energy(server.round))
-    return Server(server.round + 1, params, server.key)
+    return server._replace(round=server.round + 1, params=params)
 
-  algorithm = global_model.federated_averaging(task, hp, local_update)
-  algorithm = algorithm._replace(
-    init_server=init_server,
-    init_client=init_client,
-    download=lambda server, client: server._replace(key=()),
-    aggregate=aggregate,
-    personalize=lambda server, client, data, rng: {
-      'initial': Student(server.params),
-      'personal': client.own,
-    },
-    predict=predict,
-    global_model=lambda server: Student(server.params),
-  )
+  averaging = global_model.federated_averaging(task, hp, local_update)
+  algorithm = with_student(averaging, task, student)
+  algorithm = algorithm._replace(init_client=init_client, aggregate=aggregate)
   return (Stage('fedkd', hp.train.rounds, algorithm),)
 
 

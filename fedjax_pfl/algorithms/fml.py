@@ -27,6 +27,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Batch, Params, Task
@@ -50,41 +51,24 @@ PRIVATE_LEAVES = ('own',)
 ACROSS_MODELS = 'hp.student=NAME, a model of all'
 
 
-class Server(NamedTuple):
-  round: Array
-  params: Params  # m
-  key: Array | tuple[()] = ()  # [2] bits of the key of the first w_i
-
-
 class Client(NamedTuple):
   own: Params  # w_i
-
-
-class Meme(NamedTuple):
-  """The view that predicts by m."""
-
-  params: Params
-  rule = 'logits = network(x), of the architecture hp.student'
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FML."""
   rules.check(hp, RULES)
-  student = student_of(task, hp.student)
-
-  def init_server(rng):
-    bits = jax.random.key_data(jax.random.fold_in(rng, 1))
-    return Server(jnp.zeros((), jnp.int32), student.init(rng), bits)
+  meme_task = student_of(task, hp.student)
 
   def init_client(server, data, rng):
-    return Client(task.init(jax.random.wrap_key_data(server.key)))
+    return Client(task.init(first_key(server)))
 
   def local_update(down, client, data, rng):
     def loss(models, batch, rng):
       own, meme = models['own'], models['meme']
       second = jax.random.fold_in(rng, 1)
       w = task.train_outputs(own, batch, second).logits
-      m = student.train_outputs(meme, batch, rng).logits
+      m = meme_task.train_outputs(meme, batch, rng).logits
       cross_entropies = [
         losses.batch_loss(z, batch, task.example_loss) for z in (w, m)
       ]
@@ -102,27 +86,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     models, info = hp.train.fit(task, start, *args, loss, tx)
     return Client(models['own']), models['meme'], info.metrics()
 
-  def predict(view, x, mask):
-    if isinstance(view, Meme):
-      return student.logits(view.params, x, mask)
-    return task.logits(view, x, mask)
-
-  algorithm = global_model.federated_averaging(task, hp, local_update)
-  averaged = algorithm.aggregate
-  algorithm = algorithm._replace(
-    init_server=init_server,
-    init_client=init_client,
-    download=lambda server, client: server._replace(key=()),
-    aggregate=lambda server, up, senders: Server(
-      *averaged(server, up, senders), server.key
-    ),
-    personalize=lambda server, client, data, rng: {
-      'initial': Meme(server.params),
-      'personal': client.own,
-    },
-    predict=predict,
-    global_model=lambda server: Meme(server.params),
-  )
+  averaging = global_model.federated_averaging(task, hp, local_update)
+  algorithm = with_student(averaging, task, meme_task)
+  algorithm = algorithm._replace(init_client=init_client)
   return (Stage('fml', hp.train.rounds, algorithm),)
 
 

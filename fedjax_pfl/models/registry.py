@@ -140,10 +140,8 @@ def student_of(task: Task, name: str) -> Task:
   """
   if not name:
     return task
-  cause = 'a typing error'
-  one_of(MODELS, "a known model, or '': as the client's", cause).check(
-    'hp.student', name
-  )
+  known = one_of(MODELS, "a known model, or '': as the client's")
+  known.check('hp.student', name)
   if task.sibling is None:
     raise bad_input(
       'hp.student',
@@ -203,4 +201,5 @@ def outline(task: Task) -> Task:
     train_outputs=lambda params, batch, key: zeros(batch.x),
     loss=lambda params, batch, key: jnp.zeros((), dtype),
     others=tuple(map(outline, task.others)),
+    sibling=task.sibling and (lambda name: outline(task.sibling(name))),
   )
