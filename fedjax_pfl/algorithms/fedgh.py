@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fedjax_pfl.client import (
   global_model,
@@ -35,7 +34,6 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task
-from fedjax_pfl.data.batching import Batching
 
 
 class HParams(NamedTuple):
@@ -47,7 +45,7 @@ class HParams(NamedTuple):
 
 RULES = {
   'server_epochs': rules.count('epochs', '0: the head would never learn'),
-  'server_learning_rate': rules.above(0, 'a sign, or a zero too many'),
+  'server_learning_rate': rules.above(0),
 }
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2303.13137'
 FEDAVG_EQUIVALENT = None  # never
@@ -96,19 +94,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       logits = task.classify({'head': head}, batch.x)
       return losses.batch_loss(logits, batch, task.example_loss)
 
-    head, _ = local_training.fit(
-      loss,
-      server.head,
-      own_examples.of_means(up.means, up.present > 0, senders.ids),
-      senders.rng,
-      tx=optax.sgd(hp.server_learning_rate),
-      batching=Batching(
-        hp.train.batch_size,
-        hp.server_epochs,
-        lambda x, rng: x,
-        hp.train.shuffle,
-      ),
-    )
+    head = own_examples.fit_to_means(loss, server.head, up, senders, hp)
     return server._replace(round=server.round + 1, head=head)
 
   algorithm = global_model.federated_averaging(task, hp, local_update)

@@ -35,7 +35,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from fedjax_pfl.client import (
   global_model,
@@ -46,7 +45,6 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Senders, Stage
 from fedjax_pfl.core.types import Array, Key, Params, Task, matmul
-from fedjax_pfl.data.batching import Batching
 from fedjax_pfl.models.ops import layers
 
 
@@ -62,10 +60,10 @@ class HParams(NamedTuple):
 
 RULES = {
   'protocol': rules.protocol(),
-  'lam': rules.at_least(0, 'a sign: it pulls features to their class'),
-  'tau': rules.at_least(0, 'a sign: it bounds a distance'),
+  'lam': rules.at_least(0),
+  'tau': rules.at_least(0),
   'server_epochs': rules.count('epochs', '0: the means would never learn'),
-  'server_learning_rate': rules.above(0, 'a sign, or a zero too many'),
+  'server_learning_rate': rules.above(0),
 }
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2401.03230'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
@@ -187,18 +185,7 @@ def train_prototypes(
     own = jax.nn.one_hot(batch.y, far.shape[1], dtype=far.dtype)
     return losses.masked_cross_entropy(-(far + delta * own), batch)
 
-  batching = Batching(
-    hp.train.batch_size, hp.server_epochs, lambda x, rng: x, hp.train.shuffle
-  )
-  trained, _ = local_training.fit(
-    loss,
-    trained,
-    own_examples.of_means(up.means, up.present > 0, senders.ids),
-    senders.rng,
-    tx=optax.sgd(hp.server_learning_rate),
-    batching=batching,
-  )
-  return trained
+  return own_examples.fit_to_means(loss, trained, up, senders, hp)
 
 
 def margin(hp: HParams, up: Up, senders: Senders) -> Array:

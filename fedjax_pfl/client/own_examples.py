@@ -7,10 +7,18 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import optax
 
+from fedjax_pfl.client import local_training
 from fedjax_pfl.core import losses
+from fedjax_pfl.core.algorithm import Senders
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.batching import fold_examples, num_labels, random_order
+from fedjax_pfl.data.batching import (
+  Batching,
+  fold_examples,
+  num_labels,
+  random_order,
+)
 
 
 def shuffled(data: ClientData, rng: Key) -> ClientData:
@@ -76,6 +84,32 @@ def of_means(means: Array, present: Array, ids: Array) -> ClientData:
   labels = jnp.tile(jnp.arange(classes), number)
   count = jnp.sum(present, dtype=jnp.int32)
   return ClientData(means.reshape(-1, width), labels, order, count)
+
+
+def fit_to_means(
+  loss: Callable,
+  start: Params,
+  up: tuple[Array, Array],
+  senders: Senders,
+  hp: tuple,
+) -> Params:
+  """Return what a server trains on the means [C, Y, F] of a cohort's clients.
+
+  By SGD with `server_learning_rate`, in `server_epochs` over the means, in
+  batches of the clients' size. `up` are the results of `class_means`.
+  """
+  means, present = up
+  as_they_are = lambda x, rng: x
+  epochs, shuffle = hp.server_epochs, hp.train.shuffle
+  trained, _ = local_training.fit(
+    loss,
+    start,
+    of_means(means, present > 0, senders.ids),
+    senders.rng,
+    tx=optax.sgd(hp.server_learning_rate),
+    batching=Batching(hp.train.batch_size, epochs, as_they_are, shuffle),
+  )
+  return trained
 
 
 def mean_losses(
