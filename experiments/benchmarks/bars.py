@@ -39,7 +39,7 @@ from experiments.benchmarks.timing import in_turn, ratios, spread
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.cohort import gather
-from fedjax_pfl.federated.host_offload import compiled_round
+from fedjax_pfl.federated.host_offload import compile_round
 from fedjax_pfl.federated.sampling import sample_cohorts
 from fedjax_pfl.training import memory_estimate
 from fedjax_pfl.training.build import build_experiment
@@ -256,7 +256,7 @@ def _bytes_on_host(number: int) -> int:
   server, cohort = algorithm.init_server(key), gather((), ids, data)
   position, shape = np.arange(len(ids)), data.index.shape
   args = server, cohort, position, data.x, data.y, key
-  lowered = compiled_round.lower(algorithm, 1, shape, *args)
+  lowered = compile_round(algorithm, None, 1).lower(shape, *args)
   return memory_estimate.program_bytes(lowered.compile())
 
 

@@ -1,6 +1,6 @@
 """Host offload: the states and rows of clients are numpy arrays on the host.
 
-  rows on the host -> those of the cohort -> compiled_round -> written back
+  rows on the host -> those of the cohort -> compile_round -> written back
 
 The memory of a device does not grow with the number of registered clients: it
 holds the images, the server, and one cohort. The rows of the next cohort are
@@ -17,10 +17,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Client, Metrics, Server
+from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
+from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import client_update, end_round, gather
+from fedjax_pfl.federated.cohort import (
+  Watch,
+  client_update,
+  end_round,
+  gather,
+)
 
 
 def host_rounds(
@@ -58,20 +64,24 @@ def host_rounds(
   return server, clients, stacked
 
 
-@partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def compiled_round(
-  algorithm, watch, chunk, shape, server, cohort, position, x, y, key
-) -> tuple[Server, Client, Metrics]:
-  """Return (server, rows in the order of training, metrics in that of ids).
+def compile_round(
+  algorithm: Algorithm, watch: Watch | None, chunk: int
+) -> jax.stages.Wrapped:
+  """Return the round of one cohort: one program for every cohort.
 
-  One program for every cohort. `shape` [K, N] is that of the indices of all
-  clients; `position` [C] is where each id of the cohort is trained.
+  (shape, server, cohort, position, x, y, key) -> (server, rows in the order of
+  training, metrics in that of ids). `shape` [K, N] is that of the indices of
+  all clients; `position` [C] is where each id of the cohort is trained.
   """
   integers = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
-  data = ClientData(x, y, integers(shape), integers(shape[:1]))
-  update = client_update(algorithm, server, data, key, watch)
-  results = chunking.map_chunks(update, cohort, chunk)
-  return end_round(algorithm, server, cohort, position, results, data, key)
+
+  def run(shape, server, cohort, position, x, y, key):
+    data = ClientData(x, y, integers(shape), integers(shape[:1]))
+    update = client_update(algorithm, server, data, key, watch)
+    results = chunking.map_chunks(update, cohort, chunk)
+    return end_round(algorithm, server, cohort, position, results, data, key)
+
+  return jax.jit(run, static_argnums=0, compiler_options=compiler_options())
 
 
 def write_rows(clients: Client, places: np.ndarray, rows: Client) -> None:

@@ -35,7 +35,7 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_on_mesh
 from fedjax_pfl.federated.cohort import Watch, run_round
-from fedjax_pfl.federated.host_offload import compiled_round, host_rounds
+from fedjax_pfl.federated.host_offload import compile_round, host_rounds
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
@@ -222,7 +222,7 @@ def compile_rounds(
 
   def make(chunk):
     if placement.on_host:
-      return partial(compiled_round, algorithm, watch, chunk)
+      return compile_round(algorithm, watch, chunk)
 
     def rounds(numbers, server, clients, ids, data, key):
       own, mesh = algorithm_of(numbers), placement.mesh

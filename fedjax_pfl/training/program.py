@@ -17,7 +17,7 @@ import numpy as np
 
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import FINITE, Algorithm, Server, Stage
-from fedjax_pfl.core.target import target
+from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
@@ -139,7 +139,6 @@ class Program:
     task, metrics = self.experiment.task, self.experiment.metrics
     score_fn = with_metrics(score_view, metrics)
 
-    @jax.jit
     def evaluate(numbers, server, test):
       algorithm = self.stages(numbers)[place].algorithm
       model = algorithm.global_model(server)
@@ -147,7 +146,7 @@ class Program:
         algorithm.predict, model, test, task.normalise, TEST_BATCH
       )
 
-    return evaluate
+    return jax.jit(evaluate, compiler_options=compiler_options())
 
 
 def block_size(cohort_size: int) -> int:

@@ -37,10 +37,14 @@ def sizes(num_clients):
   """Return the bytes of a compiled round: arguments and temporaries."""
   algorithm, ids = counting(), jnp.arange(3)
   server, clients = rounds.init_states(algorithm, DATA, KEY(1))
-  compiled = host_offload.compiled_round.lower(
-    *(algorithm, None, 1, (num_clients, DATA.index.shape[1]), server),
-    *(gather(clients, ids, DATA), ids, DATA.x, DATA.y, KEY(2)),
-  ).compile()
+  compiled = (
+    host_offload.compile_round(algorithm, None, 1)
+    .lower(
+      *((num_clients, DATA.index.shape[1]), server),
+      *(gather(clients, ids, DATA), ids, DATA.x, DATA.y, KEY(2)),
+    )
+    .compile()
+  )
   memory = compiled.memory_analysis()
   return memory.argument_size_in_bytes, memory.temp_size_in_bytes
 

@@ -26,8 +26,9 @@ def used(experiment, chunk):
   ids = jnp.arange(size)
   if experiment.settings.system.clients_placement == 'host':
     server, clients = OnHost().begin(stage, data, key)
-    lowered = host_offload.compiled_round.lower(
-      *(stage.algorithm, chunk, data.index.shape, server),
+    round_fn = host_offload.compile_round(stage.algorithm, None, chunk)
+    lowered = round_fn.lower(
+      *(data.index.shape, server),
       *(gather(clients, np.arange(size), data), ids, data.x, data.y, key),
     )
   else:
