@@ -39,7 +39,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  'gamma': rules.at_least(0, 'a sign: it pulls outputs to those of others'),
+  'gamma': rules.at_least(0),
 }
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/1811.11479'
 FEDAVG_EQUIVALENT = None  # never: no model is sent

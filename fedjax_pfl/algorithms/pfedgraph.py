@@ -43,8 +43,8 @@ class HParams(NamedTuple):
 
 RULES = {
   'protocol': rules.protocol(),
-  'lam': rules.at_least(0, "a sign: hp.protocol=released has the code's"),
-  'alpha': rules.above(0, 'a sign, or 0, by which the equations divide'),
+  'lam': rules.at_least(0, 'the sign of the public code: hp.protocol=released'),
+  'alpha': rules.above(0, '0, by which the equations divide'),
 }
 FAMILY, PAPER = 'similarity', 'proceedings.mlr.press/v202/ye23b.html'
 FEDAVG_EQUIVALENT = None  # never

@@ -13,8 +13,8 @@ one. Where it averages whole models it is refused.
 
 A round is one compiled program. A client's update is a branch of it, so that it
 costs what its own architecture costs where clients of a chunk run one by one;
-`clients_per_chunk` is 1 therefore. A client has room for the states of all
-groups: memory for the sake of one shape.
+`clients_per_chunk` is 1 therefore. Each client has room for the states of all
+groups, so that all clients have states of one shape.
 
 With equal architectures the rounds are those of one group, within rounding.
 """
@@ -47,7 +47,7 @@ class Architectures:
   """Groups of clients with a model each, in the place of one model.
 
   Args:
-    models: architectures of groups of clients; `model` is then the first
+    models: architectures of groups of clients, the first of which is `model`
     model_of_client: cyclic: clients take the models in turn; or a text file
       with the model of each client
     feature_width: features of each model are pooled to this number; 0: they

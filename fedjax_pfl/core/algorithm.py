@@ -74,10 +74,9 @@ class Senders(NamedTuple):
 
 
 class OneOf(NamedTuple):
-  """The tree of a client, where trees of clients are of several forms.
+  """A tree for each architecture; a client uses that of its group.
 
-  A client has a tree of each form and uses that of its group: see
-  around/architectures.py.
+  See around/architectures.py.
   """
 
   group: Array  # [] or [C] from 0 to G - 1

@@ -1,6 +1,6 @@
-"""A file that a config names as 'FILE#4f0c8e21ab37': a changed one is another.
+"""A file that a config names: 'FILE#4f0c8e21ab37', with digits of its content.
 
-The digits are of its content, as in a name of code (user_code.py).
+Names of code have them, too (user_code.py). So a run knows its file again.
 """
 
 import pathlib

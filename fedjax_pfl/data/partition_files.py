@@ -38,7 +38,7 @@ def write(
   out = pathlib.Path(out).expanduser()
   if os.path.lexists(out):
     raise bad_input(
-      'output',
+      'out',
       got=str(out),
       expected='a path where nothing is',
       cause='a partition that was exported before',
@@ -47,7 +47,7 @@ def write(
   pools = [dataset.train, dataset.train if is_own else dataset.test]
   if format == 'pfllib':
     _check_pfllib(dataset, division)
-  with atomic_files.writing(out, 'output'):
+  with atomic_files.writing(out, 'out'):
     out.parent.mkdir(parents=True, exist_ok=True)
     if format == 'indices':
       atomic_files.write_json(out, _as_json(dataset, division, test_partition))

@@ -1,8 +1,8 @@
 """Train what a form lacks, choose by validation, and write what there is.
 
 Run directories are found by their content: a repeated command trains nothing
-twice, and a stopped one goes on. Several jobs
-may share the work by `shard`, (which, of how many): each takes whole methods.
+twice, and a stopped one goes on. Several jobs may share the work by `shard`,
+(which, of how many): each takes whole methods.
 """
 
 import os

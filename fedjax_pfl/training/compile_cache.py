@@ -56,7 +56,7 @@ def cache_programs(log: Callable[[str], None]) -> None:
     remove_damaged(folder)
 
 
-def cache_if_nobody_does() -> None:
+def cache_unless_set() -> None:
   """Let JAX store programs, as commands do, if the caller's program does not.
 
   So a loop of runs compiles once: each run makes functions of its own, whose

@@ -91,7 +91,7 @@ def train(
   """
   workdir = os.path.expanduser(workdir)
   if program is None:
-    compile_cache.cache_if_nobody_does()
+    compile_cache.cache_unless_set()
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)

@@ -109,8 +109,8 @@ def test_what_was_used_the_longest_ago_goes_first(tmp_path):
 def test_a_program_of_the_users_own_chooses_its_folder(cache, tmp_path):
   given = str(tmp_path / 'given')
   jax.config.update('jax_compilation_cache_dir', given)
-  compile_cache.cache_if_nobody_does()
+  compile_cache.cache_unless_set()
   assert jax.config.jax_compilation_cache_dir == given
   jax.config.update('jax_compilation_cache_dir', None)
-  compile_cache.cache_if_nobody_does()
+  compile_cache.cache_unless_set()
   assert jax.config.jax_compilation_cache_dir.startswith(str(cache))
