@@ -5,6 +5,7 @@ put around that when it is known.
 """
 
 from collections.abc import Callable
+from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -71,13 +72,15 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'precision': model.precision,
     'running_statistics': model.norm_statistics != 'batch',
   }
+  wraps = []
   if width := settings.architectures.feature_width:
-    how['wrap'] = lambda module: with_width(module, width)
+    wraps.append(lambda module: with_width(module, width))
   if model.lora_rank:
     from fedjax_pfl.models.lora import with_lora
 
     adapters = model.lora_rank, model.lora_targets, model.lora_alpha
-    how['wrap'] = lambda module: with_lora(module, *adapters)
+    wraps.append(lambda module: with_lora(module, *adapters))
+  how['wrap'] = lambda module: reduce(lambda own, fn: fn(own), wraps, module)
   if is_code(model.name):
     is_whole = np.issubdtype(shape.dtype, np.integer)
     how['input_dtype'] = int if is_whole and shape.dtype != IMAGE else float

@@ -1,16 +1,19 @@
 """Runs whose clients have different models."""
 
 import flax.linen as nn
+import jax
 import numpy as np
 import pytest
 from helpers import refused
 from small_runs import make_settings, numbers_of, record
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.build_method import build_task, peek_shape
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -100,3 +103,13 @@ def test_a_file_says_who_has_which_model(tmp_path):
 def test_what_does_not_go_with_several_models_is_refused(changes, words):
   config = make_settings(**{**MIXED, **changes})
   assert words in refused(build_experiment, config)
+
+
+def test_adapters_and_a_width_go_together():
+  config = make_settings(model='vit_tiny', feature_width=4, lora_rank=2)
+  config |= {'algorithm': 'partial', 'hp': {'shared': '*/lora_*'}}
+  settings = parse_config(config)
+  task = build_task(settings, peek_shape(settings.data))
+  params = jax.eval_shape(task.init, jax.random.key(0))
+  assert params['head']['kernel'].shape == (4, 10)
+  assert any('lora_a' in name for name in trees.leaf_names(params))
