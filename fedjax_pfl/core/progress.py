@@ -40,7 +40,7 @@ class Screen:
     self.clock = clock
     self.compiled = compiled  # seconds so far, which no rate counts
     self._live = None  # rich's display, while a bar is open
-    self._num_open = 0
+    self._open: list[Bar] = []  # nested
     self._is_silent = False
 
   @property
@@ -92,7 +92,7 @@ class Screen:
     Bars may be nested: an evaluation within the training. Inner work, and such
     as mostly `is_short`, has plain lines only if it takes long.
     """
-    is_inner, show = self._num_open > 0, None
+    is_inner, show = bool(self._open), None
     patience = PATIENCE if is_inner or is_short else 0.0
     with contextlib.ExitStack() as stack:
       if self.is_terminal():
@@ -103,9 +103,14 @@ class Screen:
         show = functools.partial(self._live.update, task)
         if is_inner:  # it gives its line back
           stack.callback(self._live.remove_task, task)
-      self._num_open += 1
-      stack.callback(setattr, self, '_num_open', self._num_open - 1)
-      yield Bar(self, unit, start, total, patience, show)
+      self._open.append(Bar(self, unit, start, total, patience, show))
+      stack.callback(self._open.pop)
+      yield self._open[-1]
+
+  def say(self, text: str) -> None:
+    """Show in the innermost bar what goes on before its next update."""
+    if self._open:
+      self._open[-1].say(text)
 
 
 class Bar:
@@ -193,5 +198,6 @@ def _make_live(stream: TextIO):
 _stdout = Screen()
 log = _stdout.log
 warn = _stdout.warn
+say = _stdout.say
 silence = _stdout.silence
 progress = _stdout.progress

@@ -92,16 +92,16 @@ class Evaluator:
       return {}
     server, clients = states
     support, query = data or self.experiment.eval_data
-    evaluate_fn = self._program.evaluation(
-      place,
-      tuple(views),
-      scoring=scoring or self.experiment.settings.evaluation.scoring,
-      keep_models=on_models is not None,
-      **edit,
-    )
     with progress.progress(
       label, support.count.shape[0], unit='client', is_short=True
     ) as bar:
+      evaluate_fn = self._program.evaluation(
+        place,
+        tuple(views),
+        scoring=scoring or self.experiment.settings.evaluation.scoring,
+        keep_models=on_models is not None,
+        **edit,
+      )
       return evaluate_clients(
         evaluate_fn,
         views,

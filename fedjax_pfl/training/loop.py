@@ -151,7 +151,6 @@ def run_rounds(training: Training) -> Training:
         # The models with which the stage begins are candidates.
         training, _ = evaluate(training, place, [keep_best.view])
       if training.done < place.last:
-        bar.say(f'compiling the rounds of {place.stage.name}')
         rounds = program.rounds(place.number, training.state.server)
       while training.done < place.last:
         stop = every.next_stop(training.done, place.last)

@@ -69,6 +69,7 @@ class Program:
     """
     if place not in self._rounds:
       experiment, stage = self.experiment, self.experiment.stages[place]
+      progress.say(f'compiling the rounds of {stage.name}')
       system = experiment.settings.system
       initial = jax.eval_shape(stage.initial_broadcast, server)
       self._rounds[place] = compile_rounds(
@@ -113,6 +114,8 @@ class Program:
     together with the numbers: ((server, numbers), clients, ..).
     """
 
+    progress.say(f'compiling the evaluation of {", ".join(views)}')
+
     def read(shared):
       server, numbers = shared
       return edit(self.stages(numbers)[place]).algorithm, server
@@ -136,6 +139,7 @@ class Program:
 
   def _global_evaluation(self, place: int) -> Callable:
     """Return (numbers, server, test) -> Scores of the server's one model."""
+    progress.say('compiling the evaluation of the global model')
     task, metrics = self.experiment.task, self.experiment.metrics
     score_fn = with_metrics(score_view, metrics)
 

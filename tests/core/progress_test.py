@@ -102,8 +102,9 @@ def test_compilation_is_in_no_estimate_of_the_time_left():
   """Nor in a rate: a trace that contains others counts once."""
   now, compiled, stream = [100.0], [7.0], io.StringIO()
   clocks = (lambda: now[0]), (lambda: compiled[0])
-  with progress.Screen(stream, {}, *clocks).progress('a', 4) as bar:
-    bar.say('compiling')
+  screen = progress.Screen(stream, {}, *clocks)
+  with screen.progress('a', 4) as bar:
+    screen.say('compiling')
     for done, more in ((1, 60.0), (2, 0.0)):
       now[0] += 3.0 + more
       compiled[0] += more
