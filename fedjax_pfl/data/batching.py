@@ -205,5 +205,5 @@ def random_order(data: ClientData, rng: Key) -> Array:
   The random number of a place does not depend on the padding after it.
   """
   places = jnp.arange(data.index.shape[0])
-  draw = jax.random.uniform(rng, places.shape)
+  draw = jax.random.uniform(rng, places.shape, jnp.float32)
   return jnp.argsort(jnp.where(places < data.count, draw, 2.0))
