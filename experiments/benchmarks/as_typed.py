@@ -2,8 +2,8 @@
 
   echo | python experiments/benchmarks/as_typed.py convnet4 10 10 50 0.9
 
-Model, clients, batches of a client, batch size, momentum; if wanted precision,
-conv_impl, epochs. For every line that it reads it runs a round, and prints its
+Model, clients, batches of a client, batch size, momentum; if wanted precision
+and conv_impl. For every line that it reads it runs a round, and prints its
 seconds.
 """
 
@@ -22,9 +22,7 @@ from experiments.benchmarks.plain_models import PLAIN
 
 model, *numbers, momentum = sys.argv[1:6]
 num_clients, steps, batch_size = map(int, numbers)
-names = 'precision', 'conv_impl', 'epochs'
-given = dict(zip(names, sys.argv[6:], strict=False))
-epochs = int(given.pop('epochs', 1))
+given = dict(zip(('precision', 'conv_impl'), sys.argv[6:], strict=False))
 
 rng = np.random.default_rng(0)
 shape = (num_clients, steps * batch_size, 32, 32, 3)
@@ -39,7 +37,7 @@ if model in PLAIN:  # not augmented, in the benchmarks that they are from
 else:
   task = pfl.make_task(model, augment=augment, **images, **given)
 train = pfl.LocalTraining(
-  epochs=epochs, batch_size=batch_size, momentum=float(momentum)
+  epochs=1, batch_size=batch_size, momentum=float(momentum)
 )
 fedavg = pfl.algorithm('fedavg')
 (stage,) = fedavg.build(task, fedavg.HParams(train=train))
