@@ -14,6 +14,7 @@ import math
 import os
 import pathlib
 import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -112,6 +113,28 @@ def writing(path: pathlib.Path, name: str = 'workdir') -> Iterator[None]:
       ],
       cause=f'{error.strerror or error}'.lower(),
     ) from error
+
+
+@contextlib.contextmanager
+def made_whole(out: str | os.PathLike) -> Iterator[pathlib.Path]:
+  """Give the path of a file or a folder, which becomes `out` when it is whole.
+
+  Nothing may be at `out`.
+  """
+  out = pathlib.Path(out).expanduser()
+  if os.path.lexists(out):
+    raise bad_input(
+      'out',
+      got=str(out),
+      expected='a path where nothing is',
+      cause='what was written before',
+    )
+  with writing(out, 'out'):
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent) as half:
+      path = pathlib.Path(half, out.name)
+      yield path
+      path.rename(out)
 
 
 def sha256(path: pathlib.Path) -> str:

@@ -7,7 +7,6 @@ indices   one JSON: of every part, such as train and test, a list of rows for
 
 import os
 import pathlib
-import tempfile
 from collections.abc import Mapping
 
 from fedjax_pfl.core import atomic_files
@@ -35,28 +34,16 @@ def write(
   both sets as one, the training set first.
   """
   one_of(FORMATS, 'a format of partitions').check('format', format)
-  out = pathlib.Path(out).expanduser()
-  if os.path.lexists(out):
-    raise bad_input(
-      'out',
-      got=str(out),
-      expected='a path where nothing is',
-      cause='a partition that was exported before',
-    )
   is_own = test_partition in OF_OWN
   pools = [dataset.train, dataset.train if is_own else dataset.test]
   if format == 'pfllib':
     _check_pfllib(dataset, division)
-  with atomic_files.writing(out, 'out'):
-    out.parent.mkdir(parents=True, exist_ok=True)
+  with atomic_files.made_whole(out) as path:
     if format == 'indices':
-      atomic_files.write_json(out, _as_json(dataset, division, test_partition))
-      return out
-    with tempfile.TemporaryDirectory(dir=out.parent) as half:
-      folder = pathlib.Path(half, out.name)
-      pfllib_folder.write(folder, pools, dataset.num_classes, division)
-      folder.rename(out)
-  return out
+      atomic_files.write_json(path, _as_json(dataset, division, test_partition))
+    else:
+      pfllib_folder.write(path, pools, dataset.num_classes, division)
+  return pathlib.Path(out)
 
 
 def _as_json(dataset: Dataset, division: Mapping, tests: str) -> dict:
