@@ -145,6 +145,12 @@ def require(name: str) -> None:
     raise _bad_flag(f'no --{name}', f'--{name}=..., {text}')
 
 
+def refuse_fields(overrides: Overrides) -> None:
+  """Refuse fields of a config beside a form, which is frozen."""
+  for name in overrides:
+    raise _bad_flag(f'--config.{name} with --form', 'a frozen form as it is')
+
+
 # ---- configs
 
 

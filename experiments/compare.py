@@ -94,7 +94,9 @@ def read_form(overrides):
   seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
   if FORM.value:
     methods = commandline.load_methods(METHODS.value)
-    return load_form(FORM.value, seeds, methods)
+    form = load_form(FORM.value, seeds, methods)
+    commandline.refuse_fields(overrides)
+    return form
   commandline.require('config')
   commandline.require('methods')
   base = commandline.read_settings(CONFIG.value, overrides)

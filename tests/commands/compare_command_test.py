@@ -73,6 +73,7 @@ def test_a_grid_is_of_typed_values(form):
     ('--methods=fedavg,moon --random=2 --range=mon:hp.mu=1..2', 'mean moon'),
     ('--methods=fedavg,moon --random=9 --range=rounds=1..9', None),
     ('--form=litte', 'did you mean lite?'),
+    ('--form=demo', 'a frozen form as it is'),
   ],
 )
 def test_what_cannot_be_compared_is_a_sentence(form, words, sentence):
