@@ -6,6 +6,11 @@
 --format=pfllib is a folder as PFLlib and HtFLlib read it: train/0.npz ..,
 test/0.npz .., config.json. --format=indices is one JSON of the rows of every
 client in the order of the data set. Nothing is trained.
+
+  python experiments/export_partition.py --form=demo --out=DIR
+
+is a folder of a frozen form of the leaderboard: images, rows with each seed,
+budget, and the entry to be filled in (docs/leaderboard.md).
 """
 
 import commandline
@@ -13,10 +18,17 @@ from absl import flags
 
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 FORMAT = flags.DEFINE_string('format', 'indices', 'indices or pfllib')
+FORM = flags.DEFINE_string('form', None, 'a frozen form instead of a config')
+PARTITION = flags.DEFINE_string('partition', None, 'of the form; its first')
 OUT = flags.DEFINE_string('out', None, 'a new file, or a new folder')
 
 
 def main(overrides):
+  if FORM.value:
+    commandline.refuse_fields(overrides)
+    export_form()
+    return
+  commandline.require('config')
   config = commandline.read_settings(CONFIG.value, overrides)
   from fedjax_pfl.core import progress
   from fedjax_pfl.data import partition_files
@@ -32,5 +44,14 @@ def main(overrides):
   progress.log(f'{len(division["train"])} clients of {dataset.name}: {path}')
 
 
+def export_form():
+  from configs.leaderboard import load_form
+  from fedjax_pfl.leaderboard import entries, form_data
+
+  form = load_form(FORM.value)
+  data = form_data.load(form, PARTITION.value or next(iter(form.partitions)))
+  form_data.export(data, entries.blank(data), OUT.value)
+
+
 if __name__ == '__main__':
-  commandline.run(main, required=['config', 'out'])
+  commandline.run(main, required=['out'])

@@ -14,6 +14,8 @@ SUBCOMMANDS = {
   'report': ('report', 'one HTML page of finished runs'),
   'sweep': ('sweep', 'train every combination of some fields'),
   'compare': ('compare', 'your method and others, tuned alike'),
+  'submit': ('submit', 'an entry of the leaderboard from a comparison'),
+  'verify': ('verify', 'check entries, and compute their table again'),
   'reproduce': ('reproduce', 'a published table beside our numbers'),
   'prepare': ('prepare', 'download image sets'),
   'export': ('export', 'one model of a run as a plain .npz file'),

@@ -158,7 +158,7 @@ def _numbers(view: str, counts: Counts | None) -> Row:
   numbers: list[Any] = [None] * len(names)
   if counts is not None:
     accuracy, total = counts.accuracy, counts.total
-    means, worst = np.nanmean(accuracy, axis=1), None  # [S]
+    means, worst = counts.means, None
     tenths = [worst_decile(own, total[total > 0]) for own in accuracy]
     if not np.isnan(tenths).any():
       worst = float(np.mean(tenths))

@@ -52,6 +52,11 @@ class Counts(NamedTuple):
     share = 100 * self.correct / np.maximum(self.total, 1)
     return np.where(self.total > 0, share, np.nan)
 
+  @property
+  def means(self) -> np.ndarray:
+    """Return the means over clients with tests, [S]."""
+    return np.nanmean(self.accuracy, axis=1)
+
 
 class Entry(NamedTuple):
   """A method in a partition; without numbers where it diverged."""

@@ -118,7 +118,7 @@ def _tuple(value: Any) -> Any:
 
 def _unfit(got: Any, cause: str) -> Exception:
   return bad_input(
-    '--again',
+    'counts',
     got=str(got),
     expected=f'the counts of a comparison, *{MARK}.csv, and its JSON beside it',
     cause=cause,

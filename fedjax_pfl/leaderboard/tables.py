@@ -3,7 +3,7 @@
 The best mean and those that are not distinguishable from it are bold.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedjax_pfl.leaderboard.board import Board, Row, baseline_name
 from fedjax_pfl.leaderboard.method_results import REFERENCE
@@ -41,16 +41,22 @@ def is_bold(board: Board, row: Row) -> bool:
   return row['method'] == board.best or row['method'] in board.peers
 
 
-def as_markdown(boards: Sequence[Board], sentences: Sequence[str]) -> str:
-  parts = [*sentences]
+def as_markdown(
+  boards: Sequence[Board],
+  sentences: Sequence[str],
+  marks: Mapping[str, str] | None = None,
+) -> str:
+  """Return a table of each board; `marks` of methods are a column more."""
+  parts, more = [*sentences], ['mark'] * bool(marks)
   for board in boards:
     rows = []
     for row, cells in rows_of(board):
       if is_bold(board, row):
         cells[2] = f'**{cells[2]}**'
-      rows.append(cells)
+      rows.append([*cells, *([marks[row['method']]] if marks else [])])
     numbers = range(1, len(head(board)))
-    parts += [f'## {board.partition}', markdown(head(board), rows, numbers)]
+    table = markdown([*head(board), *more], rows, numbers)
+    parts += [f'## {board.partition}', table]
   return '\n\n'.join(parts) + '\n'
 
 

@@ -1,0 +1,37 @@
+"""Make an entry of the leaderboard of a method that `compare` has trained:
+
+  python experiments/compare.py --form=demo --methods=mine.py:Mine
+  python experiments/submit.py --from=runs/compare --method=Mine \\
+      --authors='A. Author' --paper=arxiv.org/abs/.. --out=entries/mine
+
+The entry is a folder: entry.json, and right answers and tests of every client.
+It is checked as `verify` does before it is written. Another framework writes
+both files itself (docs/leaderboard.md).
+"""
+
+import commandline
+from absl import flags
+
+FROM = flags.DEFINE_string('from', None, 'the folder of a comparison')
+METHOD = flags.DEFINE_string('method', None, 'its name in the table')
+PARTITION = flags.DEFINE_string('partition', '', 'of a form with several')
+AUTHORS = flags.DEFINE_string('authors', None, 'of the entry')
+PAPER = flags.DEFINE_string('paper', None, 'its address, or: none')
+CODE = flags.DEFINE_string('code', '', 'its address; the commit that trained')
+OUT = flags.DEFINE_string('out', None, 'a new folder')
+
+
+def main():
+  from configs.leaderboard import load_form
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.leaderboard.submit import submit
+
+  flags = {'authors': AUTHORS, 'paper': PAPER, 'code': CODE}
+  stated = {name: flag.value for name, flag in flags.items()}
+  which = METHOD.value, PARTITION.value
+  submit(FROM.value, load_form, *which, stated, OUT.value)
+  progress.log(f'{OUT.value}: to be read, and checked by `verify`')
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['from', 'method', 'authors', 'paper', 'out'])

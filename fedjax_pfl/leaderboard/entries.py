@@ -1,0 +1,163 @@
+"""An entry of the leaderboard: a method on one partition of a form.
+
+entry.json   the fields of `RULES`
+clients.npz  correct, total [S, V, K], seed [S], view [V]: right answers and
+             tests of each client, 'before' and 'after' personalisation, or
+             'after' alone; without this file nothing can be computed again
+"""
+
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule, at_least, count, is_number
+from fedjax_pfl.leaderboard.form_data import MOST, FormData
+from fedjax_pfl.leaderboard.method_results import (
+  METHOD,
+  Costs,
+  Counts,
+  Entry,
+  Tuned,
+)
+
+FIELDS, CLIENTS = 'entry.json', 'clients.npz'
+ARRAYS = *Counts._fields, 'seed', 'view'
+VIEWS = ['before', 'after'], ['after']
+COSTS = Costs._fields[:-1]  # without the time
+ROUNDED = 0.01  # points: a mean may be stated with two decimals
+Fields = dict[str, Any]
+
+
+def _is_accuracy(value: Any) -> bool:
+  is_object = isinstance(value, dict) and sorted(value)[::-1] in VIEWS
+  return is_object and all(map(is_number, value.values()))
+
+
+TEXT = Rule(
+  lambda value: isinstance(value, str) and value.strip(),
+  'a text that is not empty',
+)
+WORDS = 'method', 'authors', 'paper', 'code', 'framework', 'view'
+RULES = {
+  **dict.fromkeys(('form', 'partition'), TEXT),
+  'fingerprints': Rule(lambda value: isinstance(value, list), 'one a seed'),
+  **dict.fromkeys(WORDS, TEXT),
+  'settings': Rule(lambda value: isinstance(value, dict), 'names and values'),
+  'trainings': count('trainings, those that chose the settings too'),
+  **dict.fromkeys(COSTS, at_least(0)),
+  'accuracy': Rule(_is_accuracy, 'percentages: before, after, or after alone'),
+}
+
+
+def blank(data: FormData) -> Fields:
+  """Return the fields, of which those of the form are filled in."""
+  own = data.form.name, data.partition, data.fingerprints
+  return dict.fromkeys(RULES) | dict(zip(RULES, own, strict=False))
+
+
+def read(place: str | os.PathLike) -> tuple[Fields, Entry]:
+  """Return what a folder holds; refuse other fields, or other shapes."""
+  place = pathlib.Path(place)
+  try:
+    fields = json_text.parse_object((place / FIELDS).read_bytes())
+  except (OSError, ValueError) as error:
+    words = f'{type(error).__name__}: {error}'
+    expected = f'a folder with {FIELDS}'
+    raise bad_input(
+      'entry', got=str(place), expected=expected, cause=words
+    ) from error
+  check_fields(fields, place)
+  choice = Tuned(fields['settings'], fields['view'], np.nan, ())
+  entry = Entry(fields['method'], METHOD, choice)
+  if not (place / CLIENTS).exists():
+    return fields, entry
+  arrays = atomic_files.read_npz(place / CLIENTS)
+  shapes = {name: one.shape for name, one in arrays.items()}
+  views = [*map(str, np.ravel(arrays.get('view', ())))]
+  if (
+    {*arrays} != {*ARRAYS}
+    or views not in VIEWS
+    or shapes['correct'] != shapes['total']
+    or shapes['total'][:-1] != shapes['seed'] + shapes['view']
+    or any(arrays[name].dtype.kind not in 'iu' for name in ARRAYS[:-1])
+  ):
+    expected = 'whole numbers correct, total [S, V, K] and seed [S]; view [V]'
+    raise bad_input(f'{place}: {CLIENTS}', got=shapes, expected=expected)
+  split = zip(
+    *(np.moveaxis(arrays[x].astype(int), 1, 0) for x in ARRAYS[:2]), strict=True
+  )
+  seeds = tuple(arrays['seed'].tolist())
+  costs = Costs(*(fields[name] for name in COSTS), seconds=0.0)
+  counts = dict(zip(views, (Counts(*one) for one in split), strict=True))
+  return fields, entry._replace(
+    seeds=seeds, costs=(costs,) * len(seeds), **counts
+  )
+
+
+def check_fields(fields: Fields, place: str | os.PathLike) -> None:
+  """Refuse values of other types, and other fields."""
+  if {*fields} != {*RULES}:
+    expected = f'the fields of {FIELDS}, all and no other'
+    raise bad_input(f'{place}', got=[*fields], expected=expected, choices=RULES)
+  for name, rule in RULES.items():
+    rule.check(f'{place}: {name}', fields[name])
+
+
+def write(fields: Fields, entry: Entry, out: str | os.PathLike) -> None:
+  """Write the folder of an entry, which is new."""
+  views = {name: getattr(entry, name) for name in VIEWS[0]}
+  views = {name: one for name, one in views.items() if one is not None}
+  stacks = map(np.stack, zip(*views.values(), strict=True), (1, 1))
+  arrays = *(one.astype(np.int32) for one in stacks), entry.seeds, [*views]
+  named = dict(zip(ARRAYS, map(np.array, arrays), strict=True))
+  with atomic_files.made_whole(out) as folder:
+    folder.mkdir()
+    atomic_files.write_json(folder / FIELDS, fields)
+    atomic_files.write_npz(folder / CLIENTS, named, compressed=True)
+
+
+def check(fields: Fields, entry: Entry, data: FormData) -> None:
+  """Refuse what does not fit the form, its clients or its own counts."""
+
+  def need(holds: bool, name: str, got: Any, expected: str) -> None:
+    if not holds:
+      raise bad_input(f'{entry.method}: {name}', got=got, expected=expected)
+
+  form, tests = data.form, data.tests
+  most = {
+    'trainings': (form.trainings, 'the budget, with those that tune'),
+    'gradients': (data.gradients, f'{MOST} times those of FedAvg'),
+  }
+  own, right = fields['fingerprints'], data.fingerprints
+  words = f'{right}, images and rows as export-partition writes them'
+  need(own == right, 'fingerprints', own, words)
+  for name, (number, why) in most.items():
+    words = f'{number:,.0f} or fewer, {why}'
+    need(fields[name] <= number, name, fields[name], words)
+  if entry.after is None:
+    return
+  words = f'the seeds of the form, {form.seeds}'
+  need(entry.seeds == form.seeds, 'seed', entry.seeds, words)
+  for view in VIEWS[0]:
+    counts, stated = getattr(entry, view), fields['accuracy'].get(view)
+    if counts is None:
+      need(stated is None, f'accuracy {view}', stated, f'counts of {view}, too')
+      continue
+    shape = counts.total.shape
+    need(shape == tests.shape, 'clients', shape[1], f'{tests.shape[1]}')
+    for name, low in (('total', tests), ('correct', 0)):
+      value = getattr(counts, name)
+      for at, client in np.argwhere((value < low) | (value > tests))[:1]:
+        got = f'{value[at, client]} of client {client}, seed {entry.seeds[at]}'
+        words = (
+          f'{tests[at, client]}, its tests,{" or fewer" * (name != "total")}'
+        )
+        need(False, f'{name} {view}', got, words)
+    mean = float(counts.means.mean())
+    holds = stated is not None and abs(mean - stated) <= ROUNDED
+    words = f'{mean:.2f}, the mean of the counts over clients, then seeds'
+    need(holds, f'accuracy {view}', stated, words)

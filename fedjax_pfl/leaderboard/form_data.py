@@ -1,0 +1,92 @@
+"""The clients of one partition of a form, with each of its seeds."""
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core import atomic_files, progress
+from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.data import partition_files
+from fedjax_pfl.data.images import Dataset
+from fedjax_pfl.federated.sampling import cohort_size
+from fedjax_pfl.leaderboard.form import Form, settings_of
+from fedjax_pfl.settings import Settings, to_config
+from fedjax_pfl.training.build_data import (
+  Division,
+  divide,
+  identify,
+  load_images,
+)
+
+MOST = 6  # times the gradients of FedAvg; pFedMe has five times as many
+
+
+class FormData(NamedTuple):
+  form: Form
+  partition: str
+  settings: tuple[Settings, ...]  # of FedAvg, one a seed
+  dataset: Dataset
+  divisions: tuple[Division, ...]  # one a seed
+
+  @property
+  def fingerprints(self) -> list[str]:
+    """Return those of the images and the rows, one a seed."""
+    return [identify(self.dataset, one) for one in self.divisions]
+
+  @property
+  def tests(self) -> np.ndarray:
+    """Return the tests of every client, [S, K]; 0 if it trains on nothing."""
+    return np.stack(
+      [
+        [len(test) * bool(len(own)) for own, test in zip(*pair, strict=True)]
+        for pair in ((one['train'], one['test']) for one in self.divisions)
+      ]
+    )
+
+  @property
+  def gradients(self) -> float:
+    """Return how many a training may have, steps of all clients."""
+    own, rows = self.settings[0], self.divisions[0]['train']
+    number, share = own.data.num_clients, own.training.client_fraction
+    batches = np.mean([-(-len(one) // own.train.batch_size) for one in rows])
+    passes = own.num_rounds * own.train.epochs * cohort_size(number, share)
+    return MOST * float(passes * batches)
+
+
+def load(form: Form, partition: str) -> FormData:
+  """Return the partition, divided again."""
+  known = one_of([*form.partitions], f'a partition of the form {form.name}')
+  known.check('partition', partition)
+  method = form.methods[0]
+  which = form, method, partition, form.candidates[method][0]
+  settings = tuple(settings_of(*which, seed) for seed in form.seeds)
+  dataset = load_images(settings[0].data, False, progress.log)
+  rows = tuple(divide(own.data, own.seed, dataset) for own in settings)
+  return FormData(form, partition, settings, dataset, rows)
+
+
+def export(data: FormData, blank: dict, out: str | os.PathLike) -> None:
+  """Write a new folder from which any framework can train.
+
+  images.npz     train_x [P, H, W, ch] uint8, train_y [P], test_x, test_y
+  seed_0.json .. the rows of each client: train, validation, test
+  form.json      budget, seeds, and the config of FedAvg
+  entry.json     the fields of an entry, of which the form's are filled in
+  """
+  with atomic_files.made_whole(out) as folder:
+    folder.mkdir()
+    for own, rows in zip(data.settings, data.divisions, strict=True):
+      how = data.dataset, rows, own.data.test_partition
+      partition_files.write('indices', folder / f'seed_{own.seed}.json', *how)
+    arrays = {
+      f'{split}_{name}': array
+      for split in ('train', 'test')
+      for name, array in getattr(data.dataset, split)._asdict().items()
+    }
+    atomic_files.write_npz(folder / 'images.npz', arrays, compressed=True)
+    form = {'trainings': data.form.trainings, 'gradients': data.gradients}
+    form |= {'seeds': data.form.seeds, 'tuning_seeds': data.form.tuning_seeds}
+    form |= {'config': to_config(data.settings[0])}
+    atomic_files.write_json(folder / 'form.json', form)
+    atomic_files.write_json(folder / 'entry.json', blank)

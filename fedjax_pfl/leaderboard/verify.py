@@ -1,0 +1,106 @@
+"""Check entries, and compute their table again.
+
+Marks: `reported` has no counts, so that only its own mean is known; of a
+`recomputed` one the counts fit the form, and its numbers are made of them; a
+`re-run` one was trained again, and 0 is in the interval of the difference.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.evaluation.differences import over_paired_clients
+from fedjax_pfl.leaderboard import entries, fill_form, form_data
+from fedjax_pfl.leaderboard.board import make_board, sentences
+from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.method_results import Entry
+from fedjax_pfl.leaderboard.stored_counts import About
+from fedjax_pfl.leaderboard.tables import as_markdown
+
+REPORTED, RECOMPUTED, RERUN = 'reported', 'recomputed', 're-run'
+Load = Callable[..., Form]  # of a name, seeds and methods
+
+
+def verify(
+  places: Sequence[str | os.PathLike],
+  load_form: Load,
+  against: str = '',
+  rerun: str = '',
+  folder: str | os.PathLike = '',
+) -> str:
+  """Return the table of these entries; refuse what does not fit.
+
+  Args:
+    places: folders of entries, all of one partition of a form.
+    load_form: returns the form of a name.
+    against: the method that all others are compared with; '': the first one.
+    rerun: a method, loaded: it trains the first entry again.
+    folder: where its runs go.
+  """
+  found = [entries.read(place) for place in places]
+  where = {(fields['form'], fields['partition']) for fields, _ in found}
+  names = [entry.method for _, entry in found]
+  if len(where) > 1 or len({*names}) < len(names):
+    raise bad_input(
+      'entries',
+      got=', '.join(f'{x["method"]} of {x["form"]}' for x, _ in found),
+      expected='different methods on one partition of a form',
+      choices=['one command for each form', 'the name "FedAvg (PyTorch)"'],
+    )
+  (form, partition) = where.pop()
+  data = form_data.load(load_form(form), partition)
+  for own in found:
+    entries.check(*own, data)
+  counted = [entry for _, entry in found if entry.after is not None]
+  if against:
+    known = one_of([one.method for one in counted], 'an entry with counts')
+    known.check('--against', against)
+  marks = {entry.method: RECOMPUTED for entry in counted}
+  if rerun and _holds(*found[0], load_form, rerun, folder):
+    marks[names[0]] = RERUN
+  lines = [
+    f'{fields["method"]}: {REPORTED}, {fields["accuracy"]["after"]:.2f} %; '
+    'without counts there is no interval.'
+    for fields, entry in found
+    if entry.after is None
+  ]
+  if not counted:
+    return '\n'.join(lines)
+  title, base = f'{form}, {partition}', against or counted[0].method
+  seeds = data.form.seeds
+  about = About(form, '', (*marks,), (title,), (base,), seeds, (), ())
+  board = make_board(about, title, counted)
+  lines += sentences(board) if len(counted) > 1 else []
+  return as_markdown([board], lines, marks)
+
+
+def _holds(
+  fields: entries.Fields,
+  entry: Entry,
+  load_form: Load,
+  method: str,
+  folder: str | os.PathLike,
+) -> bool:
+  """Return whether the settings of an entry, trained again, give its mean."""
+  if entry.after is None:
+    raise bad_input(
+      '--rerun', got=entry.method, expected='an entry with counts'
+    )
+  form, settings = load_form(fields['form'], (), [method]), fields['settings']
+  for name in settings:
+    if name != 'learning_rate' and not name.startswith('hp.'):
+      expected = 'learning_rate or hp.NAME: the form says all else'
+      raise bad_input(f'{entry.method}: settings', got=name, expected=expected)
+  form = form._replace(candidates={**form.candidates, method: (settings,)})
+  again = fill_form.train_method(form, method, fields['partition'], folder)
+  if again.after is None:
+    progress.log(f'{entry.method}, trained again, {again.obstacle}.')
+    return False
+  gap = over_paired_clients(entry.after.accuracy - again.after.accuracy)
+  progress.log(
+    f'{entry.method}, trained again: {again.after.means.mean():.2f} %. The '
+    f'entry has {gap.mean:+.2f} points ({gap.low:+.2f} to {gap.high:+.2f}).'
+  )
+  return gap.low <= 0 <= gap.high
