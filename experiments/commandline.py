@@ -56,11 +56,6 @@ def run(
   """
   logging.set_verbosity(logging.WARNING)  # of libraries
   is_help = bool({'--help', '-help', '-h'} & {*sys.argv[1:]})
-  if is_help:
-    from fedjax_pfl.core import commands
-
-    shown = sys.modules['__main__']  # whose docstring absl shows
-    shown.__doc__ = commands.as_typed_here(shown.__doc__)
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)
@@ -70,11 +65,16 @@ def run(
       check_installed('this command', package)
     return [overrides] * _takes_fields() + [given] * bool(words)
 
-  if _takes_fields() and is_help:
-    from fedjax_pfl.settings import document
+  if is_help:
+    from fedjax_pfl.core import commands
 
+    shown = sys.modules['__main__']  # whose docstring absl shows
+    shown.__doc__ = commands.as_typed_here(shown.__doc__)
     app.usage(shorthelp=True, writeto_stdout=True)
-    print(f'\n{document.as_text()}')
+    if _takes_fields():
+      from fedjax_pfl.settings import document
+
+      print(f'\n{document.as_text()}')
     sys.exit(0)
   # During training another handler saves a checkpoint first.
   signal.signal(signal.SIGTERM, _terminate)

@@ -71,4 +71,4 @@ def main():
 
 
 if __name__ == '__main__':
-  commandline.run(main, required=['table'])
+  commandline.run(main)

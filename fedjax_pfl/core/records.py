@@ -13,6 +13,7 @@ fills it in. A record is frozen, and refuses bad values when it is made.
 """
 
 import dataclasses
+import inspect
 import math
 import re
 from collections.abc import Callable
@@ -35,7 +36,7 @@ MAX_INT = 2**31 - 1  # whole numbers on a device have 32 bits
 MAX_FLOAT = 3.4e38  # floats as well
 
 # A field in the docstring of a record: its name, and lines of help.
-HELP = re.compile(r'^    (\w+): (.*(?:\n {6}.*)*)', re.MULTILINE)
+HELP = re.compile(r'^  (\w+): (.*(?:\n {4}.*)*)', re.MULTILINE)
 
 
 class Field(NamedTuple):
@@ -86,7 +87,8 @@ def record(prefix: str = '') -> Callable[[type], type]:
   def decorate(kind):
     kind.__post_init__, kind._replace = _check, dataclasses.replace
     kind = dataclasses.dataclass(frozen=True)(kind)
-    helps = dict(HELP.findall(kind.__doc__ or ''))
+    # Python 3.13 stores docstrings without their indentation.
+    helps = dict(HELP.findall(inspect.cleandoc(kind.__doc__ or '')))
     kind.ruled = {
       own.name: stated._replace(
         name=stated.name or f'{prefix}{own.name}',

@@ -88,11 +88,17 @@ def train_method(
     )
     chosen = [settings(choice.fields, form.seeds)]
     (final,) = train_groups(chosen, folder, progress.log)
-  shown, stages = outline(form, method, partition)
+  _, stages = outline(form, method, partition)
   whole = [stage.name for stage in stages if stage.full_participation]
-  clients = {**form.base, **form.partitions[partition]}['num_clients']
-  kind = METHOD if shown.data.num_clients == clients else REFERENCE
+  kind = kind_of(form, method, partition)
   return read_entry(method, kind, choice, form.seeds, final, whole)
+
+
+def kind_of(form: Form, method: str, partition: str) -> str:
+  """Return whether a method has the clients of the form, or its own number."""
+  clients = {**form.base, **form.partitions[partition]}['num_clients']
+  own = form.own.get(partition, {}).get(method, {})
+  return METHOD if own.get('num_clients', clients) == clients else REFERENCE
 
 
 def write(found: Found, about: About, path: pathlib.Path) -> None:

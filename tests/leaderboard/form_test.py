@@ -7,11 +7,13 @@ from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.leaderboard import price
+from fedjax_pfl.leaderboard.fill_form import kind_of
 from fedjax_pfl.leaderboard.form import (
   INITIAL,
   settings_of,
   views_of,
 )
+from fedjax_pfl.leaderboard.method_results import METHOD, REFERENCE
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.training.build_method import (
   build_stages,
@@ -113,6 +115,13 @@ def test_methods_of_the_user_stand_beside_the_baselines(tmp_path):
   assert ':Mine#' in form.methods[2]
   message = refused(load_form, 'demo', range(1))
   assert message.startswith('--seeds: got ')
+
+
+def test_a_method_with_the_clients_of_a_folder_is_no_reference():
+  form = load_form('digits')
+  assert kind_of(form, 'centralized', 's=2') == REFERENCE
+  form = form._replace(base=form.base | {'num_clients': 0})
+  assert kind_of(form, 'fedavg', 's=2') == METHOD
 
 
 def test_a_baseline_without_a_common_model_has_a_price():
