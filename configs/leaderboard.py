@@ -258,7 +258,7 @@ def load_form(name, seeds=(), methods=()):
   seeds = tuple(seeds or SEEDS.get(name, range(3)))
   if number := form.get('random'):
     tuning = (TUNING_SEED,)
-    candidates = make_candidates(methods, {}, RANGES, OWN_RANGES, number)
+    candidates = make_candidates(methods, {}, RANGES, {}, OWN_RANGES, number)
   else:
     tuning = seeds[: form['tuning_seeds']]
     rates = tuple({'learning_rate': rate} for rate in RATES)

@@ -9,7 +9,8 @@ the first seed; validation examples choose; the choice is trained with the other
 seeds. --random=6 draws as many settings for each method instead, of fields of
 all (--range learning_rate=0.001..0.3) and of one more (--range
 ditto:hp.lam=0.05..5). A method has the fields of the config and its own
-defaults; that of the config has the config's hyperparameters.
+defaults; that of the config has the config's hyperparameters. A field of one
+method alone: --grid fml:hp.student=convnet3, as many values for each.
 
   python experiments/compare.py --form=digits    (make leaderboard)
 
@@ -30,7 +31,7 @@ BASELINE = flags.DEFINE_list(
   'baseline', [], 'with which others are compared; the first of --methods'
 )
 GRID = flags.DEFINE_multi_string(
-  'grid', [], 'a field and its values: learning_rate=0.1,0.03'
+  'grid', [], 'a field, or METHOD:FIELD, and its values: learning_rate=0.1,0.03'
 )
 RANGE = flags.DEFINE_multi_string(
   'range', [], 'a field, or METHOD:FIELD, and the range of --random'
@@ -130,21 +131,31 @@ def read_candidates(methods, overrides):
   from fedjax_pfl.core.user_code import without_digest
   from fedjax_pfl.tuning import combinations
 
-  grids = combinations.parse_grids(GRID.value)
-  shared = [text for text in RANGE.value if ':' not in text.partition('=')[0]]
-  ranges, own = combinations.parse_ranges(shared), {}
-  for text in RANGE.value:
-    field, _, rest = text.partition('=')
-    method, colon, field = field.rpartition(':')
-    if colon:
-      known = {without_digest(one): one for one in methods}
-      one_of(known, 'a method of --methods').check('--range', method)
-      new = combinations.parse_ranges([f'{field}={rest}'])
-      own.setdefault(known[method], {}).update(new)
+  of_methods = {without_digest(one): one for one in methods}
+  one_method = one_of(of_methods, 'a method of --methods')
+
+  def of_all_and_own(flag, texts, parse):
+    """Return what is parsed of all methods, and {method: of it alone}."""
+    words = [(*text.partition('=')[0].rpartition(':'), text) for text in texts]
+    own = {}
+    for method, colon, _, text in words:
+      if colon:
+        one_method.check(flag, method)
+        mine = text.removeprefix(f'{method}:')
+        own.setdefault(of_methods[method], []).append(mine)
+    shared = parse([text for _, colon, _, text in words if not colon])
+    return shared, {name: parse(texts) for name, texts in own.items()}
+
+  grids, own_grids = of_all_and_own(
+    '--grid', GRID.value, combinations.parse_grids
+  )
+  ranges, own_ranges = of_all_and_own(
+    '--range', RANGE.value, combinations.parse_ranges
+  )
   combinations.check_fixed(overrides, {*grids, *ranges})
   combinations.check_together(grids, ranges, RANDOM.value)
   return combinations.make_candidates(
-    methods, grids, ranges, own, RANDOM.value or 0
+    methods, grids, ranges, own_grids, own_ranges, RANDOM.value or 0
   )
 
 

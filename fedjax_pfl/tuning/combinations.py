@@ -101,21 +101,22 @@ def make_candidates(
   methods: Sequence[str],
   grids: Mapping[str, Sequence[str]],
   ranges: Mapping[str, Range],
-  own: Mapping[str, Mapping[str, Range]],
+  own_grids: Mapping[str, Mapping[str, Sequence[str]]],
+  own_ranges: Mapping[str, Mapping[str, Range]],
   number: int,
 ) -> dict[str, tuple[dict[str, Any], ...]]:
   """Return the settings that are tried for each method: {method: settings}.
 
-  All combinations of the grids, each with `number` random ones of the ranges,
-  which are those of all methods and the method's own.
+  All combinations of the grids, each with `number` random ones of the ranges.
+  Both are those of all methods and the method's own.
   """
   return {
     name: tuple(
       {field: _typed(text, where.get(field)) for field, text in one.items()}
-      for one in combine(grids, where, number)
+      for one in combine({**grids, **own_grids.get(name, {})}, where, number)
     )
     for name in methods
-    for where in [{**ranges, **own.get(name, {})}]
+    for where in [{**ranges, **own_ranges.get(name, {})}]
   }
 
 
