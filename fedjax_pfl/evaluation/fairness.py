@@ -3,49 +3,42 @@
 Accuracies are in percent; a client without a number is NaN, and left out.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
-
+import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.core.types import Array
+from fedjax_pfl.evaluation.own_metrics import Metrics
+
 MANY, FEW = 100, 20  # training examples of a class (Liu et al. 2019)
-SHOTS = 'many', 'medium', 'few'
 
 
-class Lowest(NamedTuple):
-  """The client with the lowest accuracy; the first of equal ones."""
-
-  accuracy: float
-  client: int
-
-
-def lowest_client(accuracy: np.ndarray) -> Lowest:
-  """Return the lowest of the accuracies [K].
+def lowest_client(accuracy: np.ndarray) -> float:
+  """Return the lowest accuracy of the clients [.., K], a mean over seeds.
 
   >>> lowest_client(np.array([80.0, np.nan, 62.5]))
-  Lowest(accuracy=62.5, client=2)
+  62.5
   """
-  if np.isnan(accuracy).all():
-    return Lowest(np.nan, -1)
-  client = int(np.nanargmin(accuracy))
-  return Lowest(float(accuracy[client]), client)
+  of_seeds = np.atleast_2d(accuracy)
+  lowest = np.min(of_seeds, 1, where=~np.isnan(of_seeds), initial=np.inf)
+  return float(np.mean(np.where(np.isinf(lowest), np.nan, lowest)))
 
 
 def negative_transfer(accuracy: np.ndarray, alone: np.ndarray) -> float:
-  """Return the share of clients that training alone serves better.
+  """Return the share of clients, in percent, that are worse than alone.
 
-    |{k : a_k < b_k}| / |{k}|,  b of local_only on the same partition
+    100 |{k : a_k < b_k}| / |{k}|,  b of local_only on the same partition
 
-  Both are [K]. Equal accuracies are no loss; NaN where no client has both.
+  Both are of the same seeds and clients. Equal accuracies are no loss; NaN
+  where no client has both.
 
   >>> negative_transfer(np.array([90.0, 50.0]), np.array([80.0, 70.0]))
-  0.5
+  50.0
   """
   assert accuracy.shape == alone.shape, (accuracy.shape, alone.shape)
   is_known = ~(np.isnan(accuracy) | np.isnan(alone))
   if not is_known.any():
     return np.nan
-  return float(np.mean(accuracy[is_known] < alone[is_known]))
+  return 100 * float(np.mean(accuracy[is_known] < alone[is_known]))
 
 
 def shots(train_counts: np.ndarray) -> dict[str, np.ndarray]:
@@ -59,40 +52,27 @@ def shots(train_counts: np.ndarray) -> dict[str, np.ndarray]:
   """
   counts = np.asarray(train_counts)
   many, few = counts > MANY, counts < FEW
-  return dict(zip(SHOTS, (many, ~(many | few), few), strict=True))
+  return {'many': many, 'medium': ~(many | few), 'few': few}
 
 
-def accuracy_by_shots(
-  correct: np.ndarray, count: np.ndarray, train_counts: np.ndarray
-) -> Mapping[str, float]:
-  """Return the mean accuracy of the classes of each group.
+def accuracy_by_shots(train_counts: np.ndarray) -> Metrics:
+  """Return metrics: a client's accuracy on its tests of each group of classes.
 
-  Args:
-    correct: the tests of each class that are right, [Y], or of clients [K, Y].
-    count: all tests of each class, in the same shape.
-    train_counts: the training examples of each class, [Y].
+    a_k(g) = 100 sum_{c in g} correct_kc / sum_{c in g} count_kc
 
-  Returns:
-    'many', 'medium' and 'few': the mean over classes of correct / count, NaN
-    where a group has no class with tests.
+  NaN where the client has no such tests; groups without a class are left out.
   """
-  correct, count = (
-    np.asarray(one).reshape(-1, len(train_counts)).sum(0)
-    for one in (correct, count)
-  )
-  accuracy = np.where(count > 0, 100 * correct / np.maximum(count, 1), np.nan)
-  found = {}
-  for name, is_in in shots(train_counts).items():
-    own = accuracy[is_in & (count > 0)]
-    found[name] = float(own.mean()) if own.size else np.nan
-  return found
 
+  def of_classes(is_in: np.ndarray):
+    def accuracy(logits: Array, labels: Array, mask: Array) -> Array:
+      own = jnp.where(jnp.asarray(is_in)[labels], mask, 0)
+      hits = own * (jnp.argmax(logits, -1) == labels)
+      return 100 * hits.sum() / own.sum()
 
-def class_scores(
-  labels: np.ndarray, predicted: np.ndarray, num_classes: int
-) -> tuple[np.ndarray, np.ndarray]:
-  """Return the right tests and all tests of each class, [Y] both."""
-  right = labels[labels == predicted]
-  return tuple(
-    np.bincount(some, minlength=num_classes) for some in (right, labels)
-  )
+    return accuracy
+
+  return {
+    name: of_classes(is_in)
+    for name, is_in in shots(train_counts).items()
+    if is_in.any()
+  }

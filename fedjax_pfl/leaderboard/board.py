@@ -24,6 +24,7 @@ from fedjax_pfl.evaluation.differences import (
   over_paired_clients,
   within,
 )
+from fedjax_pfl.evaluation.fairness import lowest_client, negative_transfer
 from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.leaderboard.method_results import (
   METHOD,
@@ -39,6 +40,7 @@ ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
 WITHIN = 'within one point'
 VERDICTS = ABOVE, BELOW, WITHIN, OPEN
 BASELINE = 'baseline'
+ALONE = 'local_only'  # by which negative transfer is measured
 POINT = 1.0  # of accuracy: closer means are equivalent
 
 Row = dict[str, Any]  # of a method
@@ -95,7 +97,8 @@ def make_board(
     for (_, other), own in zip(pairs, words, strict=True)
     if ABOVE not in own
   )
-  rows = [_row(about, partition, entry, against) for entry in entries]
+  alone = after.get(ALONE)
+  rows = [_row(about, partition, one, against, alone) for one in entries]
   # The highest first, then those that are not compared.
   rows.sort(key=lambda row: (row['kind'] == REFERENCE, -(row['after'] or 0.0)))
   return Board(partition, about.baselines, tuple(rows), best, peers)
@@ -122,6 +125,7 @@ def _row(
   partition: str,
   entry: Entry,
   against: Mapping[tuple[str, str], Verdict],
+  alone: np.ndarray | None,
 ) -> Row:
   choice = entry.choice
   row = {
@@ -138,6 +142,12 @@ def _row(
   }
   for view, counts in (('before', entry.before), ('after', entry.after)):
     row |= _numbers(view, counts)
+  row['after_lowest_client'] = row['worse_than_alone'] = None
+  if entry.after is not None:
+    own = entry.after.accuracy
+    row['after_lowest_client'] = lowest_client(own)
+    if alone is not None and entry.kind == METHOD and entry.method != ALONE:
+      row['worse_than_alone'] = negative_transfer(own, alone)
   for base in about.baselines:
     one = against.get((entry.method, base))
     for name in ('mean', 'low', 'high'):

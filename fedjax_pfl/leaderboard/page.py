@@ -23,6 +23,7 @@ from fedjax_pfl.leaderboard.board import (
 )
 from fedjax_pfl.leaderboard.method_results import REFERENCE
 from fedjax_pfl.leaderboard.stored_counts import About
+from fedjax_pfl.leaderboard.tables import has_alone
 from fedjax_pfl.report.charts import rows as charts
 from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.page.render import DATASETS, load_template
@@ -150,6 +151,11 @@ def _accuracy(board: Board, css: Css) -> Table:
       worst = row[f'{view}_worst_tenth']
       if has_worst:
         cells[Column('Worst tenth', view, best=best)] = number(worst)
+    lowest = Column('Lowest client', 'after', best='max')
+    cells[lowest] = number(row['after_lowest_client'])
+    if has_alone(board):
+      alone = Column('Worse than alone', 'of the clients', best='min')
+      cells[alone] = number(row['worse_than_alone'], '{:.0f} %')
     for base in board.baselines:
       cells[Column(f'− {baseline_name(base)}', 'points')] = _gap(row, base)
     shown.append(cells)

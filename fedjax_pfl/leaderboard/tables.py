@@ -15,8 +15,14 @@ LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$'}
 
 def head(board: Board) -> list[str]:
   gaps = [f'minus {baseline_name(base)}' for base in board.baselines]
-  words = ['method', 'before', 'after', 'worst tenth', *gaps]
-  return [*words, 'gradients', 'MB up', 'MB down']
+  words = ['method', 'before', 'after', 'worst tenth', 'lowest client', *gaps]
+  alone = ['worse than alone, %'] * has_alone(board)
+  return [*words, *alone, 'gradients', 'MB up', 'MB down']
+
+
+def has_alone(board: Board) -> bool:
+  """Return whether clients that train alone are among the methods."""
+  return any(row['worse_than_alone'] is not None for row in board.rows)
 
 
 def rows_of(board: Board) -> Iterator[tuple[Row, list[str]]]:
@@ -24,14 +30,16 @@ def rows_of(board: Board) -> Iterator[tuple[Row, list[str]]]:
   for row in board.rows:
     if row['after'] is None or row['kind'] == REFERENCE:
       continue
-    views = 'before', 'after', 'after_worst_tenth'
-    cells = [display_name(row['method']), *(decimal(row[x]) for x in views)]
+    names = 'before', 'after', 'after_worst_tenth', 'after_lowest_client'
+    cells = [display_name(row['method']), *(decimal(row[x]) for x in names)]
     for base in board.baselines:
       mean, low, high = (row[f'vs_{base}_{x}'] for x in ('mean', 'low', 'high'))
       interval = (
         '' if mean is None else f'{mean:+.2f} ({low:+.2f} to {high:+.2f})'
       )
       cells.append(interval or '-')
+    if has_alone(board):
+      cells.append(decimal(row['worse_than_alone'], '.0f'))
     cells.append(f'{row["gradients"]:,.0f}')
     cells += [f'{row[x] / 1e6:,.1f}' for x in ('bytes_up', 'bytes_down')]
     yield row, cells

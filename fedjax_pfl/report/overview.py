@@ -56,8 +56,11 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
   groups = sorted_groups(workdirs)
   places = standing.ranked(groups)
   behind = {one.group.label: one for one in places}
-  head = ('algorithm', 'before', 'after', '95 % interval', 'behind the highest')
+  alone = standing.worse_than_alone(groups)
+  head = ['algorithm', 'before', 'after', '95 % interval', 'behind the highest']
   has_worst, rows = has_worst_tenth(groups), []
+  head += ['worst tenth'] * has_worst + ['lowest client']
+  head += ['worse than alone, %'] * bool(alone)
   for group in groups:
     one, place = numbers(group), behind.get(group.label)
     has_interval = not math.isnan(one.low)
@@ -66,8 +69,10 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
     if place and place.behind:
       words = ', '.join(filter(None, [decimal(place.behind.mean), place.words]))
     cells = [group.label, decimal(one.before), decimal(one.after), interval]
-    rows.append((*cells, words, *[decimal(one.worst)] * has_worst))
-  text = align([(*head, *['worst tenth'] * has_worst), *rows])
+    cells += [words, *[decimal(one.worst)] * has_worst, decimal(group.lowest)]
+    cells += [decimal(alone.get(group.label), '.0f')] * bool(alone)
+    rows.append(tuple(cells))
+  text = align([tuple(head), *rows])
   return f'{text}\n{standing.undecided(places)}'.rstrip()
 
 

@@ -17,6 +17,7 @@ from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset, Shape
+from fedjax_pfl.evaluation import fairness
 from fedjax_pfl.evaluation.own_metrics import Metrics, metrics_of
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.federated.placement import (
@@ -48,7 +49,7 @@ class Experiment(NamedTuple):
   method: tuple[Stage, ...]  # without what goes around it
   sampler: sampling.Sampler  # where not all clients take part
   placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
-  metrics: Metrics = MappingProxyType({})  # the user's own, by name
+  metrics: Metrics = MappingProxyType({})  # the user's own, and by shots
   privacy: Any = None  # a `Budget`, if uploads are clipped and noised
   timing: Any = None  # a `Timing`, if time is simulated
   stages: tuple[Stage, ...] = ()  # the method, with all that goes around it
@@ -160,6 +161,9 @@ def build_experiment(
   if idle := idle_failures(settings, method):
     log(idle)
   data = build_data(settings, log)
+  if settings.data.imbalance_factor > 1:  # of any seed: a program is shared
+    sizes = np.bincount(data.dataset.train.y, minlength=shape.num_classes)
+    metrics = {**fairness.accuracy_by_shots(sizes), **metrics}
   for stage in method:
     stage.validate_clients(data.train)
   if start:

@@ -3,33 +3,51 @@
 import numpy as np
 import pytest
 
+import fedjax_pfl as pfl
 from fedjax_pfl.evaluation import fairness
 
 NAN = np.nan
 
 
 def test_the_lowest_client_is_one_with_a_number():
-  assert fairness.lowest_client(np.array([NAN, 3.0, 2.0, 2.0])) == (2.0, 2)
-  accuracy, client = fairness.lowest_client(np.array([NAN]))
-  assert np.isnan(accuracy) and client == -1
+  assert fairness.lowest_client(np.array([NAN, 3.0, 2.0, 2.0])) == 2.0
+  assert fairness.lowest_client(np.array([[NAN, 3.0], [2.0, 5.0]])) == 2.5
+  assert np.isnan(fairness.lowest_client(np.array([NAN])))
 
 
 def test_negative_transfer_counts_clients_with_both_numbers():
   with_others = np.array([90.0, 50.0, NAN, 70.0, 60.0])
   alone = np.array([80.0, 60.0, 10.0, 70.0, NAN])
-  assert fairness.negative_transfer(with_others, alone) == pytest.approx(1 / 3)
+  assert fairness.negative_transfer(with_others, alone) == pytest.approx(
+    100 / 3
+  )
   assert np.isnan(fairness.negative_transfer(alone[4:], alone[4:]))
 
 
 def test_rare_classes_are_counted_by_their_training_examples():
-  train = [500, 101, 100, 20, 19, 0]
-  labels = np.array([0, 0, 1, 2, 2, 3, 4, 4])
-  predicted = np.array([0, 1, 1, 2, 0, 0, 4, 4])
-  scores = fairness.class_scores(labels, predicted, 6)
-  want = {'many': 75.0, 'medium': 25.0, 'few': 100.0}
-  assert fairness.accuracy_by_shots(*scores, train) == want
-  # Two clients with the same tests are the same accuracy.
-  both = [np.stack([one, one]) for one in scores]
-  assert fairness.accuracy_by_shots(*both, train) == want
-  none = fairness.accuracy_by_shots(*scores, [500] * 6)
-  assert np.isnan(none['few']) and np.isnan(none['medium'])
+  metrics = fairness.accuracy_by_shots([500, 101, 100, 20, 19, 0])
+  labels = np.array([0, 0, 1, 2, 2, 3, 4, 4, 4])
+  predicted = np.array([0, 1, 1, 2, 0, 0, 4, 4, 0])
+  logits, mask = np.eye(6)[predicted], np.ones(9)
+  mask[-1] = 0  # padding
+  found = {name: one(logits, labels, mask) for name, one in metrics.items()}
+  assert found == {'many': 100 * 2 / 3, 'medium': 100 / 3, 'few': 100.0}
+  of_few = metrics['few'](logits[:6], labels[:6], mask[:6])
+  assert np.isnan(of_few)  # this client has none of these
+  assert [*fairness.accuracy_by_shots([500, 50])] == ['many', 'medium']
+
+
+@pytest.mark.usefixtures('quick_compiler')
+def test_a_run_with_a_long_tail_has_them_in_its_result(tmp_path):
+  config = {
+    'dataset': 'digits',
+    'model': 'convnet3',
+    'num_clients': 4,
+    'imbalance_factor': 20,
+    'rounds': 1,
+    'views': ('initial',),
+  }
+  result = pfl.train(pfl.build_experiment(config), tmp_path / 'run')
+  (view,) = result['views'].values()
+  assert {'many', 'medium', 'few'} < {*view}
+  assert 0 <= view['few'] <= 100

@@ -196,7 +196,9 @@ def test_tables_mark_the_best_and_its_peers(boards):
   text = tables.as_latex(boards[:1], ['100 % alike'])
   assert text.count(r'\textbf') == 3  # FedBABU, FedRep and Ditto
   line = next(line for line in text.splitlines() if line.startswith('Per-Fed'))
-  assert line.count(' & ') == 8 and line.endswith(r' \\') and '$-$20.00' in line
+  assert line.count(' & ') == 10 and line.endswith(r' \\')
+  assert '$-$20.00' in line and ' & 49.6 & ' in line  # of the lowest client
+  assert r' & worse than alone, \% & ' in text and ' & 100 & 1,200' in line
   assert r'\toprule' in text and '% 100 % alike' in text
   shown = tables.as_markdown(boards[:1], [])
   assert shown.count('**') == 6 and '| Local only | - |' in shown

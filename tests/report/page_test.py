@@ -70,7 +70,7 @@ NUMBERS = {
   'Summary': [
     # Means of 10, 20, 30, 40 and of 90, 80, 70, 30; one of four lost.
     'FedAvg | 25.00 ± 11.18 | 67.50 ± 22.78 published 66.50 ± 7.25 (+1.00) '
-    '| +42.50 | 30.00 | 25 % | 31.25',
+    '| +42.50 | 30.00 | 30.00 | 25 % | 31.25',
     '| 25.00 ± 11.18 2 seeds: 25.00 to 25.00 |',
     'Published: Doe 2031, Table 1; in brackets',
     '>Misprinted?<',  # it concerns all that is printed
@@ -163,6 +163,19 @@ def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
   text = overview.as_table(every)
   assert '21.7  ' in text and '1.7, not distinguishable  ' in text
   assert overview.as_table([every[0], every[3]]).endswith('names no winner.')
+
+
+def test_who_is_worse_than_alone_on_the_same_data(tmp_path, runs):
+  assert 'Worse than alone</' not in page.render(runs)
+  personal = {'personal': [10, 17, 14, 20]}  # FedAvg: 18, 16, 14, 6
+  alone = make_run(tmp_path / 'alone', 'local_only', views=personal)
+  row, other = rows(sections(page.render([runs[0], alone]))['Summary'])[1:]
+  assert row.endswith('| 30.00 | 25 % | 50 % | 31.25')
+  assert other.endswith('| 50.00 | – | – | 31.25')  # its lowest client: 50
+  table = overview.as_table([runs[0], alone])
+  assert re.search(r'FedAvg .* 30.0 +50$', table, re.MULTILINE)
+  later = make_run(tmp_path / 'later', 'local_only', views=personal, seed=9)
+  assert overview.as_table([runs[0], later]).count('alone') == 0
 
 
 @pytest.mark.parametrize('earlier', [{}, {'worst_decile': 30.0}])

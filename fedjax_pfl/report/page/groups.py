@@ -15,6 +15,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.evaluation.fairness import lowest_client
 from fedjax_pfl.report.charts.rows import Change
 from fedjax_pfl.report.finished_runs import (
   FinishedRun,
@@ -73,6 +74,12 @@ class Group(NamedTuple):
       for views in (self.before, self.after)
     )
     return Change(self.label, self.css, before, after)
+
+  @property
+  def lowest(self) -> float:
+    """Return the accuracy of the lowest client after personalisation."""
+    each = [lowest_client(r.accuracy(v)) for r, v in self._each(self.after)]
+    return float(np.mean(each))
 
   @property
   def client_names(self) -> list[str]:

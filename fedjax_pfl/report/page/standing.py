@@ -19,8 +19,10 @@ from fedjax_pfl.evaluation.differences import (
   holm,
   over_paired_clients,
 )
+from fedjax_pfl.evaluation.fairness import negative_transfer
 from fedjax_pfl.report.page.groups import Group
 
+ALONE = 'local_only'
 OPEN = 'not distinguishable'
 ONE_SEED = 'One seed names no winner.'
 UNSHARED = 'They share no two seeds on the same data, so none is named best.'
@@ -58,6 +60,28 @@ def ranked(groups: Sequence[Group]) -> list[Place]:
     Place(group, mean, gap, not gap or (gap.has_interval and next(ps) >= LEVEL))
     for (mean, group), gap in rows
   ]
+
+
+def worse_than_alone(groups: Sequence[Group]) -> dict[str, float]:
+  """Return the share of the clients of each group, in percent, by its label.
+
+  Of all seeds that it shares with local_only on the same data; of several
+  groups of local_only with the best. {} without any.
+  """
+  alone = [group for group in groups if group.first.method == ALONE]
+  if not alone:
+    return {}
+  best, found = max(alone, key=lambda one: one.mean(one.after, 'mean')), {}
+  theirs = _accuracies(best)
+  for group in groups:
+    ours = _accuracies(group)
+    shared = [key for key in ours if key in theirs]
+    if group.first.method != ALONE and shared:
+      pair = [
+        np.concatenate([one[x] for x in shared]) for one in (ours, theirs)
+      ]
+      found[group.label] = negative_transfer(*pair)
+  return found
 
 
 def undecided(places: Sequence[Place]) -> str:

@@ -30,7 +30,12 @@ from fedjax_pfl.report.page.sortable_cells import (
   table_of,
   word,
 )
-from fedjax_pfl.report.page.standing import ONE_SEED, Place, ranked
+from fedjax_pfl.report.page.standing import (
+  ONE_SEED,
+  Place,
+  ranked,
+  worse_than_alone,
+)
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
@@ -73,6 +78,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   places, has_worst = ranked(groups), has_worst_tenth(groups)
   is_decided = any(place.is_decided for place in places)
   behind = {place.group.label: place for place in places}
+  alone = worse_than_alone(groups)
   rows = []
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
@@ -90,7 +96,11 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
     if has_worst:
       worst = mean(group.numbers(after, 'worst_decile'))
       row[Column('Worst tenth', 'after')] = worst
+    row[Column('Lowest client', 'after')] = number(group.lowest)
     row[Column('Lost', 'of the clients')] = _lost(group)
+    if alone:
+      cell = number(alone.get(group.label), '{:.0f} %')
+      row[Column('Worse than alone', 'of the clients')] = cell
     if has_server:
       found = [run.result.get('global') or {} for run in group.runs]
       accuracy = np.array([one.get('accuracy') for one in found], float)
