@@ -98,9 +98,29 @@ def find(root: pathlib.Path) -> Listing:
           root, f'where {split[0].name} has train/, and {client.name} has not'
         )
       rows += own
+    _check_domains(root, rows, bool(split))
   if not rows:
     raise refuse(root, 'without train/ and without an image two levels below')
   return _listing(root, rows, f'{root}/{layout}')
+
+
+def _check_domains(root: Folder, rows: list[Row], is_split: bool) -> None:
+  """Refuse one class where every other domain has all, of three or more."""
+  classes: dict[str, set[str]] = {}
+  for _, label, client, split in rows:
+    if split == 'train':
+      classes.setdefault(client, set()).add(label)
+  sizes, total = {*map(len, classes.values())}, set().union(*classes.values())
+  if is_split and sizes == {1, len(total)} and len(total) > 2:
+    name, (only,) = next(one for one in classes.items() if len(one[1]) == 1)
+    raise bad_input(
+      'data_dir',
+      got=f'{root}, where {name}/train has one class, {only}, and the other '
+      f'domains have {len(total)}',
+      expected='two classes or more in each domain',
+      choices=['a .csv with the columns path, label, client and split'],
+      cause='a domain that was unpacked in part',
+    )
 
 
 def _listing(root: pathlib.Path, rows: list[Row], layout: str) -> Listing:

@@ -63,15 +63,21 @@ def test_sentences():
   message = refused(build_data, parse_config(config), print)
   assert message.startswith('num_clients: got 7, expected 10, the clients')
   owners = np.array([0, 0, 1]), np.array([0, 1])
-  message = refused(
-    lambda: partition(
+
+  def divided(train, owners):
+    return partition(
       'natural',
-      np.zeros(3, int),
+      np.array(train),
       np.zeros(2, int),
       num_clients=4,
       num_classes=2,
       clients=owners,
       clients_per_domain=2,
     )
-  )
+
+  message = refused(divided, [0, 0, 1], owners)
   assert message.startswith('clients_per_domain: got 2, expected at most 1')
+  owners = np.array([0, 0, 1, 1]), owners[1]
+  message = refused(divided, [0, 1, 1, 1], owners)
+  assert 'domain 1 has training examples of one class, 1' in message
+  divided([0, 1, 1, 0], owners)

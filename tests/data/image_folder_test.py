@@ -228,6 +228,17 @@ def test_a_folder_for_each_client(tmp_path):
   assert 'where p1 has train/, and p3 has not' in refused(load, split)
 
 
+def test_a_domain_of_one_class_was_unpacked_in_part(tmp_path):
+  for domain, labels in {'mnist': '012', 'svhn': '012', 'usps': '1'}.items():
+    for split in ('train', 'test'):
+      for label in labels:
+        save(tmp_path / domain / split / label / '0.png', picture(0))
+  words = 'usps/train has one class, 1, and the other domains have 3'
+  assert words in refused(load, tmp_path)
+  save(tmp_path / 'usps' / 'train' / '2' / '0.png', picture(0))
+  assert len(load(tmp_path).train.y) == 8
+
+
 def test_a_table_of_files(tmp_path):
   table = tmp_path / 'all.csv'
   lines = ['split,label,path,client']

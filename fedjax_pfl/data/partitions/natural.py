@@ -28,10 +28,29 @@ def natural(sizes: Sizes, rng: Rng, *, clients_per_domain: int = 1) -> Deals:
     cut = [np.array_split(rng.permutation(own), each) for own in rows]
     return [np.sort(part) for own in cut for part in own]
 
-  return (
-    lambda labels, rng: rows_of(train, rng),
-    lambda labels, rng: rows_of(test, rng),
-  )
+  def train_rows(labels: np.ndarray, rng: Rng) -> Indices:
+    if each > 1 and labels.ndim == 1:
+      _check_classes(labels, train, each)
+    return rows_of(train, rng)
+
+  return train_rows, lambda labels, rng: rows_of(test, rng)
+
+
+def _check_classes(labels: np.ndarray, owners: np.ndarray, each: int) -> None:
+  """Refuse a domain of one class, which says nothing of its features."""
+  held = np.unique(np.stack([owners, labels], 1), axis=0)  # (domain, class)
+  classes = np.bincount(held[:, 0])
+  if classes.min() == 1:
+    domain = int(classes.argmin())
+    label = held[held[:, 0] == domain, 1][0]
+    raise bad_input(
+      'clients_per_domain',
+      got=f'{each}, and domain {domain} has training examples of one class, '
+      f'{label}',
+      expected='domains of two classes or more',
+      choices=['clients_per_domain=1, where each is a client of its own'],
+      cause='a domain that was unpacked in part',
+    )
 
 
 def _check_owners(sizes: Sizes, each: int) -> list[np.ndarray]:
