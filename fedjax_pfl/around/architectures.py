@@ -35,7 +35,14 @@ from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.core.records import field, path, record
 from fedjax_pfl.core.rules import count
 from fedjax_pfl.core.types import Array, ClientData, PyTree
-from fedjax_pfl.core.user_code import FORM, is_code, without_digest
+from fedjax_pfl.core.user_code import (
+  FORM,
+  call,
+  describe,
+  is_code,
+  value_of,
+  without_digest,
+)
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.models.registry import MODELS
 
@@ -49,7 +56,8 @@ class Architectures:
   Args:
     models: architectures of groups of clients, the first of which is `model`
     model_of_client: cyclic: clients take the models in turn; or a text file
-      with the model of each client
+      with the model of each client; or a function of your own, FILE.py:NAME:
+      (num_clients, models) -> the name of each client's
     feature_width: features of each model are pooled to this number; 0: they
       stay as they are
   """
@@ -64,9 +72,9 @@ class Architectures:
   )
   model_of_client: str = field(
     CYCLIC,
-    path('cyclic, or a text file with the model of each client'),
+    path(f'cyclic, a text file with the model of each client, or {FORM}'),
     stored=lambda name: (
-      name if name == CYCLIC else named_file.with_digest(name)
+      name if name == CYCLIC or is_code(name) else named_file.with_digest(name)
     ),
     needs=('models', 'simple_cnn,superfed_cnn'),
   )
@@ -77,38 +85,66 @@ class Architectures:
     if self.model_of_client == CYCLIC:
       groups = np.arange(num_clients) % len(self.models)
     else:
-      groups = self._read(num_clients)
+      groups = self._named(num_clients)
     for group in set(range(len(self.models))) - {*groups.tolist()}:
       raise bad_input(
         'models',
-        got=f'{self.models[group]}, which no client has',
+        got=f'{without_digest(self.models[group])}, which no client has',
         expected=f'at most {num_clients} models, each of a client',
-        cause='fewer clients than models, or a file without this one',
+        cause='fewer clients than models, or a file or function without this '
+        'one',
       )
     return groups
 
-  def _read(self, num_clients: int) -> np.ndarray:
-    file, names = self.model_of_client, []
-    try:
-      with may_read('model_of_client'):
-        file, text = named_file.read('model_of_client', file)
-      names = text.replace(',', ' ').split()
-      found = f'{len(names)} names'
-    except (OSError, ValueError) as error:
-      found = str(error)
-    # Names of code have their digest here; a file has what a user types.
+  def _named(self, num_clients: int) -> np.ndarray:
+    """Return the groups that a file, or a function of the user's, names."""
+    # Names of code have their digest here; users type none.
     known = {without_digest(name): at for at, name in enumerate(self.models)}
+    source, kind = self.model_of_client, 'a text file'
+    if is_code(source):
+      kind = 'a function of (num_clients, models) that returns a list'
+      names, found = _from_code(source, num_clients, tuple(known))
+    else:
+      names, found = _from_file(source)
     strange = [name for name in names if name not in known]
     if len(names) == num_clients and not strange:
       return np.array([known[name] for name in names])
     raise bad_input(
       'model_of_client',
-      got=f'{file}: {strange[0] if strange else found}',
-      expected=f'a text file of {num_clients} names, one of each client that '
-      'takes part',
+      got=f'{source.partition("#")[0]}: {strange[0] if strange else found}',
+      expected=f'{kind} of {num_clients} names, one of each client that takes '
+      'part',
       choices=known,
       cause='a model that `models` does not name, or another number of clients',
     )
+
+
+def _from_code(
+  name: str, num_clients: int, models: tuple[str, ...]
+) -> tuple[list[str], str]:
+  """Return the names that the user's function gives, and what it returned."""
+  assign = value_of('model_of_client', name)
+  made = call(
+    'model_of_client',
+    lambda: assign(num_clients, models),
+    of=assign,
+    cause='other arguments than (num_clients, models)',
+  )
+  if isinstance(made, str) or not np.iterable(made):
+    return [], describe(made)
+  names = [str(one) for one in made]
+  return names, f'{len(names)} names'
+
+
+def _from_file(name: str) -> tuple[list[str], str]:
+  """Return the names of a file, and what was found there."""
+  try:
+    with may_read('model_of_client'):
+      _, text = named_file.read('model_of_client', name)
+  except (OSError, ValueError) as error:
+    return [], str(error)
+  names = text.replace(',', ' ').split()
+  return names, f'{len(names)} names'
 
 
 class Form(NamedTuple):
@@ -277,7 +313,7 @@ def message_forms(
 
   Args:
     stages: one stage, built for the model of each group, or its outline.
-    names: of these models.
+    names: of these models, without digests.
     data: examples of clients; shapes are enough.
     works: the methods that work, for the sentence.
   """

@@ -25,7 +25,7 @@ NAME = re.compile(
 FORM = 'FILE.py:NAME'
 # Fields of a config that may name code; `models` and `metrics` are tuples.
 FIELDS = ('algorithm', 'around', 'model', 'models', 'loss', 'metrics')
-FIELDS += ('partition', 'sampling')
+FIELDS += ('model_of_client', 'partition', 'sampling')
 
 
 class UserCode(str):
@@ -51,9 +51,8 @@ def load_code(config: Mapping[str, Any]) -> dict[str, Any]:
   Only for configs of your own: those of a run directory may be anybody's.
 
   Args:
-    config: fields of a config by name; `algorithm`, `around`, `model`,
-      `loss`, `metrics`, `partition` and `sampling` may be 'FILE.py:NAME'
-      (docs/howto/own_*.md).
+    config: fields of a config by name; those of `FIELDS`, such as `model`
+      and `partition`, may be 'FILE.py:NAME' (docs/howto/own_*.md).
 
   Returns:
     The config for `build_experiment`, where these names have a digest of their

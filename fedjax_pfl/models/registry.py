@@ -146,9 +146,9 @@ def student_of(task: Task, name: str) -> Task:
     raise bad_input(
       'hp.student',
       got=name,
-      expected="'' with a model of your own: its student has its architecture",
-      choices=["hp.student=''", 'model=convnet3, or another of the list'],
-      cause='a model that is a file, or a task of task_from_module',
+      expected="'' with a task of your own: its student has its architecture",
+      choices=["hp.student=''", 'a task of make_task'],
+      cause='a task of task_from_module',
     )
   return task.sibling(name)
 

@@ -21,7 +21,13 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_int
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
-from fedjax_pfl.core.user_code import call, describe, is_code, value_of
+from fedjax_pfl.core.user_code import (
+  call,
+  describe,
+  is_code,
+  value_of,
+  without_digest,
+)
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
@@ -72,7 +78,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'precision': model.precision,
     'running_statistics': model.norm_statistics != 'batch',
   }
-  wraps = []
+  plain, wraps = dict(how), []
   if width := settings.architectures.feature_width:
     wraps.append(lambda module: with_width(module, width))
   if model.lora_rank:
@@ -85,6 +91,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     is_whole = np.issubdtype(shape.dtype, np.integer)
     how['input_dtype'] = int if is_whole and shape.dtype != IMAGE else float
     task = make_user_task(value_of('model', model.name), **how)
+    task = task._replace(sibling=lambda name: make_task(name, **plain))
   else:
     task = make_task(model.name, **how)
   build_checks.check_labels(task, model.name, shape.labels)
@@ -116,10 +123,9 @@ def _mixed(
   how, clients = settings.architectures, settings.data.num_seen_clients
   data = shapes_of_clients(peek_shape(settings.data), clients)
   quick = [module.build(outline(task), hp) for task in tasks]
+  names = [*map(without_digest, how.models)]
   forms = [
-    architectures.message_forms(
-      stages, how.models, data, algorithms.across_models()
-    )
+    architectures.message_forms(stages, names, data, algorithms.across_models())
     for stages in zip(*quick, strict=True)
   ]
   built = [module.build(task, hp) for task in tasks]

@@ -9,6 +9,7 @@ from small_runs import make_settings, numbers_of, record
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.user_code import UserCode
+from fedjax_pfl.models.registry import student_of
 from fedjax_pfl.report.text_table import table
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
@@ -81,6 +82,41 @@ def test_a_file_says_who_has_which_model(tmp_path):
   assert groups.tolist() == [1] * 7 + [0] * 3
   file.write_text('\n'.join(names[:-1]))
   assert 'other content' in refused(how.architectures.of_clients, 10)
+
+
+@pytest.mark.parametrize(
+  ('made', 'words'),
+  [
+    (['nets.py:Wide'] * 9, 'who.py:who: 9 names'),
+    (['nets.py:Wide', 'nets.py:Wibe'] * 5, 'mean nets.py:Wide'),
+    ([0, 1] * 5, "who.py:who: 0', expected a function"),
+    ('nets.py:Wide', "who.py:who: str', expected a function"),
+    (None, "who.py:who: NoneType', expected a function"),
+    (ZeroDivisionError, 'who to run without an error'),
+    (np.array(['nets.py:Wide', 'nets.py:Narrow'] * 5), None),
+  ],
+)
+def test_a_function_says_who_has_which_model(made, words):
+  def who(num_clients, models):
+    assert (num_clients, models) == (10, ('nets.py:Narrow', 'nets.py:Wide'))
+    return 1 / 0 if made is ZeroDivisionError else made
+
+  code = UserCode('who.py:who#0123456789ab', who)
+  how = parse_config(make_settings(**MIXED, model_of_client=code))
+  of_clients = how.architectures.of_clients
+  if words:
+    assert words in refused(of_clients, 10)
+  else:
+    assert of_clients(10).tolist() == [1, 0] * 5
+
+
+def test_a_model_of_the_user_has_a_listed_student():
+  settings = parse_config(make_settings(**MIXED))
+  task = build_task(settings, peek_shape(settings.data))
+  student = student_of(task, 'convnet3')
+  params = jax.eval_shape(student.init, jax.random.key(0))
+  assert params['head']['kernel'].shape[1] == 10
+  assert 'conv1' in params
 
 
 @pytest.mark.parametrize(
