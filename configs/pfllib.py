@@ -12,22 +12,21 @@ Without other words, Fashion-MNIST by Dir(0.1). Others, in any order:
                                           of Tiny-ImageNet's 20
 
 CIFAR-10 is in no table of that page. Tiny-ImageNet is its training images
-alone. The number above is
+alone. The number above is on all tests together, in the best round by TEST
+accuracy: `together` of `test_best` in result.json, and `pooled` of a view is
+that of the last round. --config.select=validation
+--config.validation_fraction=0.1 chooses a round without tests. --config.seed=1
+gives the sizes of clients that TsingZ0/DBE has made public; the pathological
+division is bit by bit that of its scripts for the seed that they take,
+--config.seed=1.
 
-on all tests together, in the best round by TEST accuracy: `together` of
-`test_best` in result.json, and `pooled` of a view is that of the last round.
---config.select=validation --config.validation_fraction=0.1 chooses a round
-without tests. --config.seed=1 gives the sizes of clients that TsingZ0/DBE has
-made public; the pathological division is bit by bit that of its scripts for the
-seed that they take, --config.seed=1.
-
-local_only, which is not
-published there, is the same training alone. Not stated beside the table, and
-ours: mu of FedProx, lambda of Ditto, alpha of APFL, and all of FedAMP, FedALA,
-FedCP, FedDBE, FedFomo, FedProto and GPFL (those of their files here); pFedMe's
-are of its paper; FedBABU's ten epochs of fine-tuning, after the last round
-alone, are the default of PFLlib's code. Differs from that code: the last batch
-of an epoch is trained on, too.
+local_only, which is not published there, is the same training alone. The
+authors tune by a grid on each set (PFLlib#66, #183) and print no choice, so
+these are ours: mu of FedProx, lambda of Ditto, alpha of APFL, and all of
+FedAMP, FedALA, FedCP, FedDBE, FedFomo, FedProto and GPFL (those of their files
+here); pFedMe's are of its paper; FedBABU's ten epochs of fine-tuning, after the
+last round alone, are the default of PFLlib's code. Differs from that code: the
+last batch of an epoch is trained on, too.
 """
 
 from configs import common
@@ -106,16 +105,21 @@ EXPERIMENTS = (
 )
 
 
-def get_config(arg=''):
-  words = arg.split(',')
+def data_of(words):
+  """Return the fields of the data that are named, and the other words."""
   name = next((word for word in words if word in SETS), 'fashion_mnist')
-  rest = [word for word in words if word and word not in (name, PATHOLOGICAL)]
-  method, quick = common.choose(','.join(rest), METHODS, default='fedavg')
   images, classes = SETS[name]
   division = PRACTICAL
   if PATHOLOGICAL in words:
     division = {'partition': 'pathological_uneven'}
     division['classes_per_client'] = classes
+  rest = [word for word in words if word and word not in (name, PATHOLOGICAL)]
+  return images | division, ','.join(rest)
+
+
+def get_config(arg=''):
+  data, rest = data_of(arg.split(','))
+  method, quick = common.choose(rest, METHODS, default='fedavg')
   view, changes = METHODS[method]
   own = {'algorithm': method, 'views': (view,), 'eval_views': (view,)}
-  return common.base(quick, **PROTOCOL | images | division | own | changes)
+  return common.base(quick, **PROTOCOL | data | own | changes)

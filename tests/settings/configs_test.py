@@ -43,8 +43,12 @@ def docstring(file):
 def check(settings):
   """Validate settings, and the hyperparameters and views of their method."""
   settings = parse_config(settings)
-  stages = build_method.build_stages(settings, outline(make_task()))
-  data = shapes_of_clients(Shape(SHAPE, 3), 2, EXAMPLES)
+  task, shape = make_task(), Shape(SHAPE, 3)
+  if settings.architectures.models:
+    shape = build_method.peek_shape(settings.data)
+    task = build_method.build_task(settings, shape)
+  stages = build_method.build_stages(settings, outline(task))
+  data = shapes_of_clients(shape, 2, EXAMPLES)
   *_, (last, *states) = stage_shapes(stages, data)
   names = view_names(last.algorithm, *states, data)
   check_views(wanted_views(settings), names)
