@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Senders, Stage
-from fedjax_pfl.core.types import Array, Params, Task, matmul
+from fedjax_pfl.core.types import Array, Params, Task
 
 
 class HParams(NamedTuple):
@@ -106,11 +106,7 @@ def norm(params: Params) -> Array:
 def graph(first: Params, up: Params, senders: Senders, hp: HParams) -> Array:
   """Return x_ij of the models [C, ...] that were sent: [C, C]."""
   moved = jax.tree.map(jnp.subtract, up, first)
-  rows = [
-    leaf.reshape(len(senders.ids), -1)
-    for leaf in jax.tree.leaves(norm_stats.learned(moved))
-  ]
-  products = sum(matmul(row, row.T) for row in rows)  # [C, C]
+  products = trees.products(norm_stats.learned(moved))  # [C, C]
   sizes = jnp.sqrt(jnp.diag(products))
   likeness = products / jnp.maximum(sizes[:, None] * sizes, 1e-8)
   likeness = jnp.where(likeness > ALIKE, 1, likeness)

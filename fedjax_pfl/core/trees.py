@@ -14,7 +14,7 @@ from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, Mask, PyTree, Task
+from fedjax_pfl.core.types import Array, Mask, PyTree, Task, matmul
 
 PARTS = ('full', 'body', 'head')
 
@@ -162,6 +162,13 @@ def row_norms(stacked: PyTree, size: tuple[int, ...]) -> Array:
   for leaf in jax.tree.leaves(stacked):
     total += jnp.sum(jnp.square(leaf), axis=tuple(range(1, leaf.ndim)))
   return jnp.sqrt(total)
+
+
+def products(stacked: PyTree) -> Array:
+  """Return <x_c, x_d> of rows [C, ...], over all leaves together: [C, C]."""
+  leaves = jax.tree.leaves(stacked)
+  rows = [leaf.reshape(len(leaf), -1) for leaf in leaves]
+  return sum(matmul(row, row.T) for row in rows)
 
 
 def mixed(stacked: PyTree, weights: Array) -> PyTree:

@@ -23,7 +23,15 @@ from helpers import (
 from norm_task import norm_task
 
 from configs import common
-from fedjax_pfl.algorithms import fedamp, fedas, fedfomo, fedlc, fednova, fedpac
+from fedjax_pfl.algorithms import (
+  cfl,
+  fedamp,
+  fedas,
+  fedfomo,
+  fedlc,
+  fednova,
+  fedpac,
+)
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import sum_squares
@@ -362,3 +370,23 @@ def test_a_client_that_never_trained_is_evaluated_by_the_global_model():
   for i in (2, 3, 4):
     own, other = biases(trees.gather(clients, i), client_of(DATA, i))
     assert (jnp.abs(own - other).max() > 1e-3) == (i == 4)
+
+
+@pytest.mark.parametrize('linkage', ['single', 'complete'])
+def test_cfl_divides_clusters_as_scikit_learn_does(linkage):
+  clustering = pytest.importorskip('sklearn.cluster')
+  rng = np.random.default_rng(0)
+  for _ in range(8):
+    likeness = rng.uniform(-1, 1, (9, 9))
+    likeness += likeness.T
+    cluster = rng.permutation([0, 0, 0, 0, 0, 1, 1, 1, 2])
+    got = cfl.halves(
+      jnp.array(likeness), cluster[:, None] == cluster, linkage == 'complete'
+    )
+    for number in range(2):
+      rows = np.flatnonzero(cluster == number)
+      model = clustering.AgglomerativeClustering(
+        metric='precomputed', linkage=linkage
+      )
+      labels = model.fit(-likeness[np.ix_(rows, rows)]).labels_
+      assert (got[rows] == (labels == labels[0])).all()

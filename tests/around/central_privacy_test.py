@@ -44,7 +44,7 @@ QUIET = privacy.Mechanism(clip=0.3, noise_multiplier=0.0, expected=4.0)
 UNFIT = 'fedas', 'feddyn', 'fednova', 'fedproto', 'scaffold'
 UNFIT += 'fedtgp', 'fedgh', 'fd'
 REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'fedconcat', 'ifca', 'local_only'
-REFUSED += ('pfedgraph',)
+REFUSED += 'pfedgraph', 'cfl', 'pfedhn'
 REFUSED += UNFIT
 DELTA = 1e-5
 

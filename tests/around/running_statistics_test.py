@@ -36,7 +36,7 @@ STILL = TRAIN._replace(learning_rate=lambda clock: 1e-9 + 0 * clock)
 OTHERS = 'fedamp', 'fedas', 'fedbn', 'fedconcat', 'feddbe', 'fedfomo', 'fednova'
 OTHERS += 'fedpac', 'fedproto', 'fedrep', 'ifca', 'local_only', 'partial'
 OTHERS += 'per_fedavg', 'pfedme'
-OTHERS += 'fedtgp', 'fedgh', 'fd', 'fedkd', 'pfedgraph'
+OTHERS += 'fedtgp', 'fedgh', 'fd', 'fedkd', 'pfedgraph', 'cfl', 'pfedhn'
 DATA = make_data(COUNTS, shape=SHAPE, classes=2)
 
 

@@ -6,7 +6,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.algorithms import fedfomo
+from fedjax_pfl.algorithms import fedfomo, pfedhn
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from golden_cases.inputs import losses_of
@@ -117,7 +117,67 @@ def check_fedfomo(case):
   )
 
 
+def check_cfl(case):
+  """Its stage tells the server the number of clients; clusters have numbers."""
+  names = 'eps1', 'eps2', 'gamma', 'protocol'
+  hp = {name: case[name] for name in names if name in case.settings}
+  algorithm = build(case, 'cfl', clusters=case['max_clusters'], **hp)
+
+  def init_server(key):
+    server = algorithm.init_server(key)
+    return server._replace(cluster=jnp.zeros(case['clients'], int))
+
+  def state(server):
+    last = int(server.cluster.max())
+    models = {
+      f'model{k}': trees.gather(server.params, k) for k in range(last + 1)
+    }
+    return {'cluster': server.cluster, **models}
+
+  how = Replay(
+    trained=lambda update: update.upload,
+    server=state,
+    views={'initial': 'initial'},
+  )
+  replay(case, algorithm._replace(init_server=init_server), how)
+
+
+def check_pfedhn(case):
+  """Its stage gives the server the embeddings of all, and clients a number."""
+  names = 'embedding', 'hidden', 'layers', 'server_learning_rate'
+  names += 'server_momentum', 'server_decay', 'server_clip'
+  hp = {name: case[name] for name in names}
+  train = case.training(clip_norm=case['clip_norm'])
+  (stage,) = pfedhn.build(case.task(), pfedhn.HParams(train, **hp))
+  server = stage.algorithm.init_server(jax.random.key(0))
+  arrays = trees.named(server.made_by)
+  for name in arrays.keys() - {'last/bias'}:  # there, too, the initial model
+    arrays[name] = jnp.asarray(*case.given(f'init_server/{name}'))
+  made_by = jax.tree.unflatten(
+    jax.tree.structure(server.made_by), arrays.values()
+  )
+  number = jnp.zeros(case['clients'], int)
+  server, clients = stage.initialize(
+    server._replace(made_by=made_by),
+    pfedhn.Client(number, arrays['embeddings']),
+    None,
+  )
+  rows = iter(range(case['clients']))
+  algorithm = stage.algorithm._replace(
+    init_server=lambda key: server,
+    init_client=lambda *args: trees.gather(clients, next(rows)),
+  )
+  how = Replay(
+    trained=lambda update: update.upload,
+    server=lambda server: {'made_by': trees.named(server.made_by)},
+    views={'initial': 'initial'},
+  )
+  replay(case, algorithm, how)
+
+
 CHECKS = {
+  'pfedhn': check_pfedhn,
+  'cfl': check_cfl,
   'ifca': check_ifca,
   'fedala': check_fedala,
   'fedpac': FEDPAC,
