@@ -19,7 +19,8 @@ from fedjax_pfl.leaderboard.submit import submit
 from fedjax_pfl.leaderboard.tables import rows_of
 from fedjax_pfl.leaderboard.verify import verify
 
-STORED = Path(__file__).parents[2] / 'results' / 'entries'
+ROOT = Path(__file__).parents[2]
+STORED, MARKED = ROOT / 'results' / 'entries', '| recomputed |'
 STATED = {'authors': 'Doe', 'paper': 'none', 'code': ''}
 SHARES = {'fedavg': 0.9, 'local_only': 0.8, 'fedbabu': 0.92}
 
@@ -158,7 +159,10 @@ def test_another_program_gets_the_rows_of_every_seed(data, tmp_path):
 
 def test_the_stored_entries_fit_the_form():
   text = verify(sorted(STORED.iterdir()), load_form)
-  rows = [line for line in text.splitlines() if 'recomputed' in line]
-  page = (STORED.parents[1] / 'docs' / 'leaderboard.md').read_text()
-  assert len(rows) == len([*STORED.iterdir()]) == 3
-  assert {*rows} < {*page.splitlines()}
+  made, shown = (
+    {line.split(' | ')[0]: line for line in one.splitlines() if MARKED in line}
+    for one in (text, (ROOT / 'docs' / 'leaderboard.md').read_text())
+  )
+  assert len(made) == len([*STORED.iterdir()]) == 3 and {*made} == {*shown}
+  for name, line in shown.items():
+    assert {*line.split(' | ')} <= {*made[name].split(' | ')}
