@@ -46,11 +46,14 @@ def main(overrides):
 
 def export_form():
   from configs.leaderboard import load_form
+  from fedjax_pfl.core import progress
   from fedjax_pfl.leaderboard import entries, form_data
 
   form = load_form(FORM.value)
   data = form_data.load(form, PARTITION.value or next(iter(form.partitions)))
   form_data.export(data, entries.blank(data), OUT.value)
+  words = 'images, rows, budget, and an entry to fill in'
+  progress.log(f'{form.name}, {data.partition}: {words}: {OUT.value}')
 
 
 if __name__ == '__main__':

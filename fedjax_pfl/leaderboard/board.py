@@ -40,7 +40,7 @@ ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
 WITHIN = 'within one point'
 VERDICTS = ABOVE, BELOW, WITHIN, OPEN
 BASELINE = 'baseline'
-ALONE = 'local_only'  # by which negative transfer is measured
+ALONE = display_name('local_only')  # it measures negative transfer
 POINT = 1.0  # of accuracy: closer means are equivalent
 
 Row = dict[str, Any]  # of a method
@@ -97,7 +97,8 @@ def make_board(
     for (_, other), own in zip(pairs, words, strict=True)
     if ABOVE not in own
   )
-  alone = after.get(ALONE)
+  shown = {display_name(method): method for method in after}
+  alone = after.get(shown.get(ALONE, ''))
   rows = [_row(about, partition, one, against, alone) for one in entries]
   # The highest first, then those that are not compared.
   rows.sort(key=lambda row: (row['kind'] == REFERENCE, -(row['after'] or 0.0)))
@@ -146,7 +147,8 @@ def _row(
   if entry.after is not None:
     own = entry.after.accuracy
     row['after_lowest_client'] = lowest_client(own)
-    if alone is not None and entry.kind == METHOD and entry.method != ALONE:
+    is_alone = display_name(entry.method) == ALONE
+    if alone is not None and entry.kind == METHOD and not is_alone:
       row['worse_than_alone'] = negative_transfer(own, alone)
   for base in about.baselines:
     one = against.get((entry.method, base))
