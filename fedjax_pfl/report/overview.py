@@ -59,7 +59,7 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
   alone = standing.worse_than_alone(groups)
   head = ['algorithm', 'before', 'after', '95 % interval', 'behind the highest']
   has_worst, rows = has_worst_tenth(groups), []
-  head += ['worst tenth'] * has_worst + ['lowest client']
+  head += ['worst tenth', 'lowest client'] * has_worst
   head += ['worse than alone, %'] * bool(alone)
   for group in groups:
     one, place = numbers(group), behind.get(group.label)
@@ -69,7 +69,7 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
     if place and place.behind:
       words = ', '.join(filter(None, [decimal(place.behind.mean), place.words]))
     cells = [group.label, decimal(one.before), decimal(one.after), interval]
-    cells += [words, *[decimal(one.worst)] * has_worst, decimal(group.lowest)]
+    cells += [words, *map(decimal, [one.worst, group.lowest] * has_worst)]
     cells += [decimal(alone.get(group.label), '.0f')] * bool(alone)
     rows.append(tuple(cells))
   text = align([tuple(head), *rows])
