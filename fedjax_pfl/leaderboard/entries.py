@@ -37,10 +37,13 @@ def _is_accuracy(value: Any) -> bool:
   return is_object and all(map(is_number, value.values()))
 
 
-TEXT = Rule(
-  lambda value: isinstance(value, str) and value.strip(),
-  'a text that is not empty',
-)
+def _is_line(value: Any) -> bool:
+  """Return whether a value may stand in a table, and on a terminal."""
+  is_text = isinstance(value, str) and value.strip() != ''
+  return is_text and value.isprintable() and '|' not in value
+
+
+TEXT = Rule(_is_line, 'a line of text, without |')
 WORDS = 'method', 'authors', 'paper', 'code', 'framework', 'view'
 RULES = {
   **dict.fromkeys(('form', 'partition'), TEXT),
