@@ -41,7 +41,7 @@ def across_models() -> list[str]:
   """Return the methods for clients of different models, and what these need.
 
   >>> across_models()[:3]
-  ['fd', 'fedgh', 'fedkd with hp.student=NAME, a model of all']
+  ['fd', 'fedgen with hp.shared=head', 'fedgh']
   """
   needs = {
     name: getattr(load(name), 'ACROSS_MODELS', None) for name in available()

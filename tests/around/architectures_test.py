@@ -32,7 +32,9 @@ from fedjax_pfl.federated.cohort import (
 from fedjax_pfl.federated.placement import OnHost
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
-METHODS = 'fd', 'fedgh', 'fedproto', 'fedtgp', 'lg_fedavg', 'local_only'
+METHODS = 'fd', 'fedgen', 'fedgh', 'fedproto', 'fedtgp'
+METHODS += 'lg_fedavg', 'local_only'
+HP = {'lg_fedavg': {'train_fedavg': False}, 'fedgen': {'shared': 'head'}}
 OF_CLIENT = np.arange(len(COUNTS)) % 2
 DATA = make_data()
 
@@ -75,8 +77,7 @@ def deeper(width=5):
 
 
 def stages_of(name, *tasks):
-  more = {'train_fedavg': False} if name == 'lg_fedavg' else {}
-  return [build(name, task, **more)[-1] for task in tasks]
+  return [build(name, task, **HP.get(name, {}))[-1] for task in tasks]
 
 
 def mixed_stage(name, *tasks):

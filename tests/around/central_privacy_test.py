@@ -42,7 +42,7 @@ UNIFORM = TRAIN._replace(aggregation='uniform')
 QUIET = privacy.Mechanism(clip=0.3, noise_multiplier=0.0, expected=4.0)
 # Refused: what they send to one client, as a whole number, or not at all.
 UNFIT = 'fedas', 'feddyn', 'fednova', 'fedproto', 'scaffold'
-UNFIT += 'fedtgp', 'fedgh', 'fd'
+UNFIT += 'fedtgp', 'fedgh', 'fd', 'fedgen'
 REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'fedconcat', 'ifca', 'local_only'
 REFUSED += 'pfedgraph', 'cfl', 'pfedhn'
 REFUSED += UNFIT

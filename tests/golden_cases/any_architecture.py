@@ -1,6 +1,7 @@
 """Methods of which no message has the shape of a client's model."""
 
 from functools import partial
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -121,7 +122,31 @@ def check_fedkd(case):
   check_pair(case, 'fedkd', hp, Replay(kept=kept))
 
 
+def check_fedgen(case):
+  """Labels and noise are the same in every batch."""
+  names = 'lam', 'shared', 'noise', 'hidden'
+  names += 'server_steps', 'server_learning_rate'
+  algorithm = build(case, 'fedgen', **{name: case[name] for name in names})
+  how = Replay(
+    server=lambda server: {
+      'global': server.params,
+      'head': server.params['head'],
+      'generator': server.generator,
+      'shares': server.shares,
+    },
+    views={'initial': 'initial'},
+  )
+
+  def drawn(rng, shares, size, noise):
+    sines = jnp.abs(jnp.sin(jnp.arange(size * noise, dtype=float)))
+    return 3 * jnp.arange(size) % 10, sines.reshape(size, noise)
+
+  with mock.patch('fedjax_pfl.algorithms.fedgen.drawn', drawn):
+    replay(case, beginning_with(case, algorithm, generator=''), how)
+
+
 CHECKS = {
+  'fedgen': check_fedgen,
   'fedtgp': check_fedtgp,
   'fedgh': FEDGH,
   'fd': FD,
