@@ -8,8 +8,10 @@ from helpers import read_rows
 
 from configs.leaderboard import BASELINES
 from fedjax_pfl.evaluation.differences import holm, over_seeds
-from fedjax_pfl.leaderboard.board import OPEN, Verdict
+from fedjax_pfl.leaderboard import stored_counts
+from fedjax_pfl.leaderboard.board import OPEN, Verdict, make_board
 from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.report.text_table import decimal
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results' / 'leaderboard'
@@ -59,6 +61,24 @@ def test_the_page_has_the_numbers_of_the_files():
   page = page.partition('## All methods')[2]
   lines = (line.strip('| ') for line in page.splitlines())
   assert {one for one in lines if one.split(' | ')[0] in names} == expected
+
+
+def test_the_table_of_clients_with_different_models_is_that_of_its_counts():
+  about, found = stored_counts.read([RESULTS / 'architectures_counts.csv'])
+  ((partition, entries),) = found.items()
+  board = make_board(about, partition, entries)
+  page = (ROOT / 'docs' / 'howto' / 'architectures.md').read_text()
+  for row in board.rows:
+    gap = row['vs_local_only_mean']
+    cells = [decimal(row[name]) for name in ('before', 'after')]
+    ends = (row[f'vs_local_only_{name}'] for name in ('low', 'high'))
+    words = '-' if gap is None else '{:+.1f} ({:+.1f} to {:+.1f})'
+    cells.append(words.format(gap, *ends))
+    cells += [decimal(row['after_lowest_client'])]
+    cells += [decimal(row['worse_than_alone'], '.0f')]
+    rate = str(row['learning_rate'])
+    line = ' | '.join([display_name(row['method']), *cells, rate])
+    assert f'| {line} |' in page
 
 
 def judged_again(rows):
