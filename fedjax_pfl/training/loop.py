@@ -1,18 +1,14 @@
 """The loop of a run: stages x rounds, from one stop to the next.
 
-A signal stops a run between two compiled calls, with a checkpoint. SIGTERM
-comes before a preemptible machine is taken away, SIGINT from Ctrl-C. A call is
-never interrupted, so a signal waits for one call (a round on a CPU; else
-log_every of them), and, at the beginning, for its compilation. A second Ctrl-C
-stops at once.
+The loop yields each call of compiled rounds, and goes on with what the call
+returns: one run makes its calls itself (`train`), several may share them
+(side_by_side.py).
 """
 
 import contextlib
 import os
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -47,6 +43,7 @@ from fedjax_pfl.training.round_numbers import (
   message_bytes,
   num_images,
 )
+from fedjax_pfl.training.signals import Stopped, catch_signals
 from fedjax_pfl.training.state import (
   Place,
   Training,
@@ -58,7 +55,27 @@ from fedjax_pfl.training.state import (
   start_training,
 )
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+# Returns the states and the metrics of a call, and its seconds (`times`).
+CallFn = Callable[[], tuple[Sequence[PyTree], Metrics, np.ndarray]]
+
+
+class Call(NamedTuple):
+  """A call of compiled rounds that a run waits for."""
+
+  program: Program
+  place: int  # of the stage
+  args: tuple[Any, ...]  # (numbers, server, clients, cohorts, data, key)
+
+  @property
+  def kind(self) -> tuple[int, ...]:
+    """Return what calls have in common that several runs can share."""
+    return self.place, *self.args[3].shape
+
+  def alone(self) -> tuple[Sequence[PyTree], Metrics, np.ndarray]:
+    rounds, began = self.program.rounds(self.place, self.args[1]), times()
+    *states, metrics = rounds(*self.args)
+    metrics = jax.tree.map(np.asarray, metrics)  # waits
+    return states, metrics, times() - began
 
 
 def train(
@@ -95,6 +112,37 @@ def train(
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)
+  return make_calls(in_steps(experiment, workdir, program))
+
+
+def make_calls(steps: Generator[Call, CallFn, Any]) -> Any:
+  """Return what the steps return, when each of their calls was made alone."""
+  call_fn = None
+  while True:
+    try:
+      call_fn = steps.send(call_fn).alone
+    except StopIteration as end:
+      return end.value
+
+
+@contextlib.contextmanager
+def watched(training: Training) -> Iterator[tuple[Callable, progress.Bar]]:
+  """Yield the function of signals, and the progress bar of one run."""
+  rounds = training.experiment.rounds
+  with (
+    catch_signals() as signal_fn,
+    progress.progress('training', rounds, start=training.done) as bar,
+  ):
+    yield signal_fn, bar
+
+
+def in_steps(
+  experiment: Experiment,
+  workdir: str,
+  program: Program,
+  watch_fn: Callable[[Training], Any] = watched,
+) -> Generator[Call, CallFn, dict[str, Any]]:
+  """Run the experiment as `train` does; yield the calls of its rounds."""
   config = to_config(experiment.settings)
   known = [config | {'data_dir': ''}, experiment.data_id, jax.__version__]
   multihost.check_alike('config', known)
@@ -112,7 +160,8 @@ def train(
     if run.result():
       progress.log(f'{run.path} is finished: nothing to do.')
     else:
-      finalize(run_rounds(start_training(experiment, run, program)))
+      training = start_training(experiment, run, program)
+      finalize((yield from run_rounds(training, watch_fn)))
     run.erase_secret()
     return run.result()
 
@@ -131,8 +180,10 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
   return experiment._replace(placement=on_devices(devices))
 
 
-def run_rounds(training: Training) -> Training:
-  """Return the run after its last round."""
+def run_rounds(
+  training: Training, watch_fn: Callable[[Training], Any] = watched
+) -> Generator[Call, CallFn, Training]:
+  """Yield the calls of the rounds; return the run after its last round."""
   experiment, done = training.experiment, training.done
   settings, program = experiment.settings, training.program
   every = cadence(settings, experiment.rounds)
@@ -140,27 +191,23 @@ def run_rounds(training: Training) -> Training:
     progress.log(devices)
   if 0 < done < experiment.rounds:
     progress.log(f'Continuing after round {done} of {experiment.rounds}.')
-  with (
-    catch_signals() as signal_fn,
-    progress.progress('training', experiment.rounds, start=done) as bar,
-  ):
+  with watch_fn(training) as (signal_fn, bar):
     for place in places(experiment.stages):
       training = start_stage(training, place)
       keep_best = place.stage.keep_best
       if keep_best and training.done == place.first:
         # The models with which the stage begins are candidates.
         training, _ = evaluate(training, place, [keep_best.view])
-      if training.done < place.last:
-        rounds = program.rounds(place.number, training.state.server)
       while training.done < place.last:
         stop = every.next_stop(training.done, place.last)
         began, cohorts = times(), cohorts_of(training, place, stop)
         args = *training.states, cohorts, training.data
-        *states, metrics = rounds(
-          program.numbers_of(settings), *args, rounds_key(training, place)
-        )
+        args = program.numbers_of(settings), *args, rounds_key(training, place)
+        seconds = times() - began
+        call_fn = yield Call(program, place.number, args)
+        states, metrics, own = call_fn()
         training, numbers = after_rounds(
-          training, place, stop, states, cohorts, metrics, began
+          training, place, stop, states, cohorts, metrics, seconds + own
         )
         shown = ('loss', 'images_per_second')
         bar.update(stop, **{name: numbers[name] for name in shown})
@@ -223,7 +270,7 @@ def after_rounds(
   states: Sequence[PyTree],
   cohorts: Array,
   metrics: Metrics,
-  began: np.ndarray,
+  took: np.ndarray,
 ) -> tuple[Training, Numbers]:
   """Return the run after round `stop`, and the numbers of its rounds.
 
@@ -231,10 +278,9 @@ def after_rounds(
   """
   experiment, data = training.experiment, training.data
   settings, privacy = experiment.settings, experiment.privacy
-  metrics = jax.tree.map(np.asarray, metrics)  # waits
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, place.stage, stop, cohorts, metrics)
-  seconds, compiled = times() - began
+  seconds, compiled = took
   trained = max(seconds - compiled, 1e-6)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
@@ -339,51 +385,3 @@ def evaluate(
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, test_best=kept, chosen=chosen)
   return training._replace(state=state), numbers
-
-
-# ---- signals -----------------------------------------------------------------
-
-
-class Stopped(KeyboardInterrupt):
-  """A signal ended the program; all checkpoints that were saved are whole."""
-
-  def __init__(self, number: int, *, logged: bool = False):
-    super().__init__()
-    self.status = 128 + number  # as shells have it: 143 for SIGTERM
-    self.logged = logged  # whether it was logged that the run is saved
-
-
-@contextlib.contextmanager
-def catch_signals() -> Iterator[Callable[[], int]]:
-  """Record signals; yield a function that returns the first one, or 0.
-
-  Signals reach the main thread only: in another thread nothing is recorded. A
-  signal that is ignored stays so, as SIGINT is in a job behind `&`.
-  """
-  received = []
-
-  def handle(number, frame):
-    if number == signal.SIGINT and received:
-      raise Stopped(number)
-    received.append(number)
-
-  before = {}
-  if threading.current_thread() is threading.main_thread():
-    before = {
-      number: signal.signal(number, handle)
-      for number in SIGNALS
-      if signal.getsignal(number) is not signal.SIG_IGN
-    }
-  try:
-    yield lambda: received[0] if received else 0
-  except Exception as error:
-    if not received:
-      raise
-    # A caller that goes on after the error would go on after the signal, too.
-    raise Stopped(received[0]) from error
-  finally:
-    for number, old in before.items():
-      # None: a handler that was not set by Python, which cannot restore it.
-      signal.signal(number, signal.SIG_DFL if old is None else old)
-  if received:  # after the run looked for the last time
-    raise Stopped(received[0])

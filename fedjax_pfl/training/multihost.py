@@ -304,7 +304,7 @@ def ending() -> Iterator[None]:
     return
   except BadInput as error:
     text = str(error)
-  except KeyboardInterrupt as stop:  # loop.Stopped has a status
+  except KeyboardInterrupt as stop:  # signals.Stopped has a status
     status = getattr(stop, 'status', 128 + signal.SIGINT)
   except SystemExit as error:
     status = error.code if isinstance(error.code, int) else 1

@@ -35,7 +35,7 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.finalize import finalize
-from fedjax_pfl.training.loop import run_rounds
+from fedjax_pfl.training.loop import make_calls, run_rounds
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import State, random_streams, start_training
 
@@ -106,7 +106,7 @@ def run(experiments, folder, program=None):
     for number, one in enumerate(experiments)
   ]
   return [
-    run_rounds(start_training(one, opened, program))
+    make_calls(run_rounds(start_training(one, opened, program)))
     for one, opened in zip(experiments, runs, strict=True)
   ]
 

@@ -11,7 +11,7 @@ from experiments import commandline
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.runs.checkpoint import steps
 from fedjax_pfl.settings import replace
-from fedjax_pfl.training import loop, many_runs, multihost
+from fedjax_pfl.training import many_runs, multihost, signals
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -80,8 +80,8 @@ def test_a_signal_saves_the_run_and_logs_it(
     return any_of(sent)
 
   monkeypatch.setattr(multihost, 'any_of', any_of)
-  before = [signal.getsignal(each) for each in loop.SIGNALS]
-  stopped = pytest.raises(loop.Stopped)
+  before = [signal.getsignal(each) for each in signals.SIGNALS]
+  stopped = pytest.raises(signals.Stopped)
   with signalled(signal.SIGTERM, after=2), stopped as caught:
     many_runs.train_many(seeds, folders)
   assert caught.value.status == 128 + signal.SIGTERM and caught.value.logged
@@ -89,14 +89,14 @@ def test_a_signal_saves_the_run_and_logs_it(
   assert steps(folders[0] / 'checkpoints') == [2] and not folders[1].exists()
   assert saved == [[], [], [2]]  # no process ends before the checkpoint
   assert not (folders[0] / lock.NAME).exists()
-  assert [signal.getsignal(each) for each in loop.SIGNALS] == before
+  assert [signal.getsignal(each) for each in signals.SIGNALS] == before
   many_runs.train_many(seeds, folders)
   assert tiny.numbers_of(folders[0]) == whole[1]
 
 
 def test_a_second_interrupt_stops_at_once():
-  stopped = pytest.raises(loop.Stopped)
-  with stopped, loop.catch_signals() as signal_fn:
+  stopped = pytest.raises(signals.Stopped)
+  with stopped, signals.catch_signals() as signal_fn:
     os.kill(os.getpid(), signal.SIGINT)
     assert signal_fn() == signal.SIGINT
     os.kill(os.getpid(), signal.SIGINT)
@@ -110,8 +110,8 @@ KEPT = 'Stopped. What was saved is kept; '
   ('stop', 'status', 'output'),
   [
     (KeyboardInterrupt(), 130, KEPT),
-    (loop.Stopped(15), 143, KEPT),
-    (loop.Stopped(15, logged=True), 143, ''),
+    (signals.Stopped(15), 143, KEPT),
+    (signals.Stopped(15, logged=True), 143, ''),
     (None, 143, 'Stopped.'),  # SIGTERM outside of training
   ],
 )
