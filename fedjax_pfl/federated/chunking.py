@@ -43,6 +43,9 @@ from fedjax_pfl.federated.step_work import Work, work_of
 
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
 MAX_OVERHEAD = 0.1  # of all steps, for an 'auto' chunk
+MOST_RUNS = (
+  16  # side by side: each adds its arrays to a call and its compilation
+)
 NUM_COHORTS = 20  # drawn for the expected overhead
 CHUNKS = Rule(
   lambda value: value == 'auto' or (is_int(value) and value >= 1),
@@ -217,6 +220,7 @@ def with_oom_backoff(
   clients_per_chunk: int | str,
   choose_fn: Callable[..., int],
   log: Callable[[str], None] = lambda text: None,
+  what: str = 'clients',
 ) -> Callable:
   """Return make_fn(chunk) as a function, with a chunk that fits into memory.
 
@@ -245,7 +249,7 @@ def with_oom_backoff(
         raise _too_large(chunk, error) from error
       chosen[:] = chunk // 2, make_fn(chunk // 2), False
       log(
-        f'{chunk} clients at a time run out of memory: going on with '
+        f'{chunk} {what} at a time run out of memory: going on with '
         f'{chunk // 2}. The results are the same.'
       )
       return call(*args)

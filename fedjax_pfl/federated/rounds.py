@@ -223,21 +223,7 @@ def compile_rounds(
   def make(chunk):
     if placement.on_host:
       return compile_round(algorithm, watch, chunk)
-
-    def rounds(numbers, server, clients, ids, data, key):
-      own, mesh = algorithm_of(numbers), placement.mesh
-      if mesh is None:
-        map_fn = partial(chunking.map_chunks, chunk=chunk)
-        step = partial(run_round, own, watch, map_fn, data, key)
-      else:
-        step = partial(run_on_mesh, own, watch, chunk, mesh, data, key)
-      states = server, clients
-      if ids.ndim == 1:
-        states, metrics = step(states, ids)
-      else:
-        states, metrics = lax.scan(step, states, ids)
-      return *states, metrics
-
+    rounds = _rounds_fn(algorithm_of, chunk, placement.mesh, watch)
     return placement.compile(jax.jit(rounds), divided=CLIENTS)
 
   def choose(*args):
@@ -252,6 +238,79 @@ def compile_rounds(
 
   round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
   return partial(host_rounds, round_fn) if placement.on_host else round_fn
+
+
+def compile_side_by_side(
+  width: int,
+  alone: Callable,
+  algorithm_of: Callable[[Mapping[str, Any]], Algorithm],
+  clients_per_chunk: int | str,
+  *,
+  watch: Watch | None = None,
+  limit: int | None = None,
+  log: Callable[[str], None] = lambda text: None,
+) -> Callable:
+  """Return [arguments of a run, ..] -> [(server, clients, metrics), ..].
+
+  The runs are at any rounds [T, C] of one stage, on one device, on the images
+  of the first. A call has `width` of them, some twice if there are fewer; half
+  as many where memory does not hold it. `alone` is what `compile_rounds`
+  returns; the others are what it is given.
+  """
+
+  def one(x, y, numbers, server, clients, ids, rows, key):
+    args = server, clients, ids, ClientData(x, y, *rows), key
+    known = server, clients, ids[0], *args[3:]
+    setting, plain = clients_per_chunk, algorithm_of({})
+    chunk = chunking.chunk_size(setting, plain, *known, limit=limit)
+    return _rounds_fn(algorithm_of, chunk, None, watch)(numbers, *args)
+
+  def make(width):
+    if width == 1:
+      return lambda runs: [alone(*args) for args in runs]
+
+    def rounds(x, y, *runs):
+      stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)
+      results = jax.vmap(partial(one, x, y))(*stacked)  # [width, ...]
+      return [trees.gather(results, place) for place in range(width)]
+
+    compiled = ONE_DEVICE.compile(jax.jit(rounds))
+
+    def call(runs):
+      data, results = runs[0][4], []
+      rows = [
+        (*states, (data.index, data.count, data.work), key)
+        for *states, data, key in runs
+      ]
+      for first in range(0, len(rows), width):
+        own = rows[first : first + width]
+        padded = own + own[:1] * (width - len(own))
+        results += compiled(data.x, data.y, *padded)[: len(own)]
+      return results
+
+    return call
+
+  return chunking.with_oom_backoff(make, 'auto', lambda _: width, log, 'runs')
+
+
+def _rounds_fn(algorithm_of, chunk, mesh, watch):
+  """Return the function of rounds on one device or a mesh, not compiled."""
+
+  def rounds(numbers, server, clients, ids, data, key):
+    own = algorithm_of(numbers)
+    if mesh is None:
+      map_fn = partial(chunking.map_chunks, chunk=chunk)
+      step = partial(run_round, own, watch, map_fn, data, key)
+    else:
+      step = partial(run_on_mesh, own, watch, chunk, mesh, data, key)
+    states = server, clients
+    if ids.ndim == 1:
+      states, metrics = step(states, ids)
+    else:
+      states, metrics = lax.scan(step, states, ids)
+    return *states, metrics
+
+  return rounds
 
 
 def _loop_rounds(

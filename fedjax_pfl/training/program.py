@@ -22,7 +22,7 @@ from fedjax_pfl.evaluation.evaluate import Evaluate, make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.federated import chunking, communication
-from fedjax_pfl.federated.rounds import compile_rounds
+from fedjax_pfl.federated.rounds import compile_rounds, compile_side_by_side
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
@@ -41,7 +41,7 @@ class Program:
   def __init__(self, experiment: Experiment, names: Sequence[str] = ()):
     self.experiment, self.names = experiment, tuple(names)
     self.placement = experiment.placement
-    self._rounds: dict[int, Callable] = {}
+    self._rounds: dict[int, tuple[Callable, Callable]] = {}
     # Of each stage, once its rounds are traced.
     self.message_bytes: dict[int, communication.Communication] = {}
     self.evaluation = cache(self._evaluation)
@@ -61,27 +61,35 @@ class Program:
 
   # ---- rounds
 
-  def rounds(self, place: int, server: Server) -> Callable:
+  def rounds(self, place: int, server: Server, width: int = 1) -> Callable:
     """Return the compiled rounds of the stage at this place.
 
     (numbers, server, clients, cohorts [T, C], data, key) -> (server, clients,
-    metrics {name: [T, C]}). Of `server` only the shapes matter.
+    metrics {name: [T, C]}). Of `server` only the shapes matter. With a width
+    [these, ..] -> [those, ..] of so many runs side by side.
     """
     if place not in self._rounds:
       experiment, stage = self.experiment, self.experiment.stages[place]
       progress.say(f'compiling the rounds of {stage.name}')
       system = experiment.settings.system
       initial = jax.eval_shape(stage.initial_broadcast, server)
-      self._rounds[place] = compile_rounds(
+      what = (
         lambda numbers: self.stages(numbers)[place].algorithm,
         experiment.clients_per_chunk,
-        self.placement,
-        stage.name if system.debug else '',
-        watch=partial(self._watch, place, initial),
-        limit=None if system.debug else limit_chunk(experiment, stage),
-        log=progress.log,
       )
-    return self._rounds[place]
+      how = {
+        'watch': partial(self._watch, place, initial),
+        'limit': None if system.debug else limit_chunk(experiment, stage),
+        'log': progress.log,
+      }
+      debugged = stage.name if system.debug else ''
+      one = compile_rounds(*what, self.placement, debugged, **how)
+      several = cache(
+        lambda wide: compile_side_by_side(wide, one, *what, **how)
+      )
+      self._rounds[place] = one, several
+    one, several = self._rounds[place]
+    return one if width == 1 else several(width)
 
   def _watch(self, place, initial, before, down, after, up, metrics):
     """Return the numbers of a client, and whether it is finite.

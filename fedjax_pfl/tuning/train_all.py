@@ -29,16 +29,22 @@ Log = Callable[[str], None]
 
 
 def train_groups(
-  groups: Sequence[Sequence[Settings]], folder: str | os.PathLike, log: Log
+  groups: Sequence[Sequence[Settings]],
+  folder: str | os.PathLike,
+  log: Log,
+  side_by_side: int | str = 'auto',
 ) -> list[list[Path]]:
   """Train what is not finished; return the run directories [group][seed]."""
   every = [own for group in groups for own in group]
-  paths = iter(train_all(every, folder, log))
+  paths = iter(train_all(every, folder, log, side_by_side))
   return [[next(paths) for _ in group] for group in groups]
 
 
 def train_all(
-  settings: Sequence[Settings], folder: str | os.PathLike, log: Log
+  settings: Sequence[Settings],
+  folder: str | os.PathLike,
+  log: Log,
+  side_by_side: int | str = 'auto',
 ) -> list[Path]:
   """Train what is not finished; return the run directory of each setting.
 
@@ -71,10 +77,10 @@ def train_all(
       todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
   log = functools.cache(log)  # each seed has the same lines
-  held = _train_groups_of(groups, todo, log)
+  held = _train_groups_of(groups, todo, log, side_by_side)
   if held:
     log(f'{len(held)} runs were left to other processes; now again.')
-    held = _train_groups_of(groups, held, log)
+    held = _train_groups_of(groups, held, log, side_by_side)
   if held:
     names = ', '.join(sorted(path.name for path in held))
     raise bad_input(
@@ -87,7 +93,10 @@ def train_all(
 
 
 def _train_groups_of(
-  groups: Mapping[str, Mapping[Path, Settings]], todo: set[Path], log: Log
+  groups: Mapping[str, Mapping[Path, Settings]],
+  todo: set[Path],
+  log: Log,
+  side_by_side: int | str,
 ) -> set[Path]:
   """Train every group with a run to be done; return those that are held."""
   held = []
@@ -99,6 +108,7 @@ def _train_groups_of(
         paths,
         log,
         lambda at, own=paths: held.append(own[at]),
+        side_by_side,
       )
   return {*held}
 
