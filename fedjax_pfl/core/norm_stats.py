@@ -5,7 +5,8 @@ of these names. A gradient of a model's loss holds in their places
 
   running_mean - mean of the batch,    running_var - its unbiased variance
 
-so that r <- r - 0.1 g is PyTorch's average. Leaves are known by their names, in
+so that r <- r - 0.1 g is PyTorch's average; with 'frozen', which normalises by
+them in training, too, it holds 0. Leaves are known by their names, in
 any tree that contains models. Of a tree without them the functions of this file
 return what they were given.
 """
@@ -17,7 +18,8 @@ from fedjax_pfl.core.types import Array, Mask, PyTree
 
 MEAN, VAR = 'running_mean', 'running_var'
 MOMENTUM = 0.1  # of the average: what a new batch weighs, as in PyTorch
-NORM_STATISTICS = ('batch', 'running', 'running_local')
+FROZEN = 'frozen'
+NORM_STATISTICS = ('batch', 'running', 'running_local', FROZEN)
 
 
 def mask(tree: PyTree) -> Mask:

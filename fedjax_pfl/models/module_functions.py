@@ -30,12 +30,14 @@ class ModuleFunctions(NamedTuple):
 
   name: str
   begin: Callable[[Key, Array, Array], tuple[Outputs, Params]]
-  # (method, params, key, x, mask) -> method(module, x, mask, train): with a key
-  # of training, with None of testing.
+  # (method, params, key, x, mask, is_still=False) -> method(module, x, mask,
+  # train): with a key of training, with None of testing. `is_still`: BatchNorm
+  # as in testing.
   apply: Callable[..., Any]
   norms: set[tuple[str, ...]]  # of normalisation layers, once begin is traced
   batch_norms: set[tuple[str, ...]] = frozenset()  # those of `layers`
   has_train: bool = False  # `features` differs in training
+  is_still: bool = False  # running statistics stay, and normalise in training
 
   # As the functions of a task of these names.
   def features(self, params: Params, x: Array, mask: Array) -> Array:
@@ -45,7 +47,8 @@ class ModuleFunctions(NamedTuple):
     return self.apply(_outputs_of, params, None, x, mask).logits
 
   def train_outputs(self, params: Params, batch: Batch, key: Key) -> Outputs:
-    return self.apply(_outputs_of, params, key, batch.x, batch.mask)
+    where = batch.x, batch.mask, self.is_still
+    return self.apply(_outputs_of, params, key, *where)
 
 
 def functions_of(module: Any) -> ModuleFunctions:
@@ -104,10 +107,10 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
       cause='nn.BatchNorm keeps running averages; use layers.BatchNorm',
     )
 
-  def apply(method, params, key, x, mask):
+  def apply(method, params, key, x, mask, is_still=False):
     how = _train_is(key is not None, has_train) | {'method': method}
     if key is not None:
-      streams = (layers.TRAINING,) + ('dropout',) * has_train
+      streams = (layers.TRAINING,) * (not is_still) + ('dropout',) * has_train
       how['rngs'] = dict.fromkeys(streams, key)
     return module.apply({'params': params}, x, mask, **how)
 
@@ -142,7 +145,8 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
   _check_state(name, others)
   _check_dropout(name, parts.values(), has_train, nnx.Dropout)
 
-  def apply(method, params, key, x, mask):
+  def apply(method, params, key, x, mask, is_still=False):
+    del is_still  # there are no running statistics
     how = _train_is(key is not None, has_train)
     key = jax.random.key(0) if key is None else key
     given = flatten_dict(params)

@@ -78,7 +78,7 @@ def task_from_module(
   batch_independent: bool = False,
   conv_impl: str = 'auto',
   precision: str = 'float32',
-  running_statistics: bool = False,
+  running_statistics: bool | str = False,
 ) -> Task:
   """Return the Task of a flax module.
 
@@ -106,7 +106,8 @@ def task_from_module(
       `replace_layers`.
     precision: 'float32' on every device; 'tf32', rounded inputs of products;
       or 'mixed', bfloat16 activations beside float32 parameters.
-    running_statistics: whether BatchNorm has them, and tests with them.
+    running_statistics: whether BatchNorm has them, and tests with them;
+      'frozen': they stay as they begin, and training has them, too.
 
   Returns:
     Task: the model as pure functions.
@@ -124,6 +125,9 @@ def task_from_module(
   """
   checks.check_loss(loss, num_classes)
   functions = functions_of(module)
+  functions = functions._replace(
+    is_still=running_statistics == norm_stats.FROZEN
+  )
   example = jax.ShapeDtypeStruct(
     (2, *image_shape), jnp.result_type(input_dtype)
   )

@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import target
@@ -54,6 +55,8 @@ MODELS = {
   'resnet18': Model('resnet.resnet18'),
   'resnet50': Model('resnet.resnet50'),
   'resnet50_he': Model('resnet.resnet50_he'),
+  'resnet18_imagenet': Model('resnet.resnet18_imagenet'),
+  'resnet50_imagenet': Model('resnet.resnet50_imagenet'),
   'simple_cnn': Model(
     'convnets.SimpleCNN', 16, batch_independent=True, on_gpu='gemm'
   ),
@@ -64,6 +67,8 @@ MODELS = {
     on_gpu='gemm',
   ),
   'vgg9': Model('convnets.VGG9', 8, batch_independent=True),
+  'vit_b16': Model('transformer.vit_b16', patch=16, batch_independent=True),
+  'vit_ti16': Model('transformer.vit_ti16', patch=16, batch_independent=True),
   'vit_tiny': Model('transformer.ViT', patch=4, batch_independent=True),
 }
 
@@ -78,7 +83,7 @@ def make_task(
   loss: ExampleLoss | None = None,
   conv_impl: str = 'auto',
   precision: str = 'float32',
-  running_statistics: bool = False,
+  running_statistics: bool | str = False,
   wrap: Callable[[Any], Any] = lambda module: module,
 ) -> Task:
   """Return the Task of a model by its name.
@@ -126,7 +131,9 @@ def make_task(
   task = task_from_module(
     wrap(model.make(image_shape, num_classes)),
     input_dtype=int if model.tokens else float,
-    batch_independent=model.batch_independent,
+    # Of these models nothing but BatchNorm reads other rows.
+    batch_independent=model.batch_independent
+    or running_statistics == norm_stats.FROZEN,
     conv_impl=conv_impl,
     **how,
   )
@@ -175,7 +182,8 @@ def _check_images(name: str, model: Model, image_shape) -> None:
       expected=expected,
       cause='images for another model (convnet3 accepts 8x8, mobilenet and '
       'the resnets any size), channels before pixels, or grey images without '
-      'a last axis of 1; char_lstm and char_transformer read tokens',
+      'a last axis of 1; char_lstm and char_transformer read tokens; '
+      'model_image_size scales images',
     )
 
 

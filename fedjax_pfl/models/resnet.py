@@ -1,6 +1,8 @@
 """ResNet10, 18 and 50 with a stem for small images (FedBABU, appendix).
 
-  stem    conv 3x3 to 64 channels, BatchNorm, ReLU; no pooling
+  stem    conv 3x3 to 64 channels, BatchNorm, ReLU; no pooling. `is_imagenet`,
+          as torchvision has it: conv 7x7 with stride 2, BatchNorm, ReLU,
+          max-pooling of 3x3 with stride 2
   stages  64, 128, 256, 512 channels; the first block of each but the first
           halves the image
   head    linear, on the mean over the remaining pixels (4x4 of 32x32)
@@ -82,11 +84,15 @@ class ResNet(layers.Network):
   block: type[nn.Module]
   blocks: tuple[int, int, int, int]
   inits: layers.Inits = layers.pytorch
+  is_imagenet: bool = False
 
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
-    x = layers.Conv(64, inits=self.inits, name='stem')(x)
+    how = ((7, 7), 2, 3) if self.is_imagenet else ()
+    x = layers.Conv(64, *how, inits=self.inits, name='stem')(x)
     x = nn.relu(layers.BatchNorm(name='stem_bn')(x, mask))
+    if self.is_imagenet:
+      x = nn.max_pool(x, (3, 3), (2, 2), [(1, 1)] * 2)
     for s, blocks in enumerate(self.blocks, 1):
       how = blocks, WIDTHS[s - 1], min(s, 2), self.inits
       x = Stage(self.block, *how, name=f'stage{s}')(x, mask)
@@ -96,5 +102,7 @@ class ResNet(layers.Network):
 resnet10 = functools.partial(ResNet, block=BasicBlock, blocks=(1, 1, 1, 1))
 resnet18 = functools.partial(ResNet, block=BasicBlock, blocks=(2, 2, 2, 2))
 resnet50 = functools.partial(ResNet, block=Bottleneck, blocks=(3, 4, 6, 3))
+resnet18_imagenet = functools.partial(resnet18, is_imagenet=True)
+resnet50_imagenet = functools.partial(resnet50, is_imagenet=True)
 # As FedConcat's code begins it.
 resnet50_he = functools.partial(resnet50, inits=layers.he_normal)

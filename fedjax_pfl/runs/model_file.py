@@ -8,7 +8,7 @@ to build the model again. No pickle.
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -106,9 +106,13 @@ def as_bits(array: np.ndarray) -> np.ndarray:
 
 
 def load_safetensors(
-  path: str | os.PathLike, shapes: Mapping[str, tuple]
+  path: str | os.PathLike,
+  shapes: Mapping[str, tuple],
+  rename: Callable[[str], str] = lambda name: name,
 ) -> dict[str, np.ndarray]:
   """Return the leaves by their paths, for a model with leaves of these shapes.
+
+  `rename` comes first: from a name of another library to the layers here.
 
     block0.qkv.weight   is   block0/qkv/kernel
     norm.weight         is   norm/scale, a layer without a kernel
@@ -139,7 +143,9 @@ def load_safetensors(
       expected='a file that safetensors wrote',
       cause='another kind of file, or half a download',
     ) from error
-  return dict(_leaf(name, array, shapes) for name, array in tensors.items())
+  return dict(
+    _leaf(rename(name), array, shapes) for name, array in tensors.items()
+  )
 
 
 def _leaf(name: str, array: np.ndarray, shapes) -> tuple[str, np.ndarray]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.norm_stats import NORM_STATISTICS
+from fedjax_pfl.core.norm_stats import FROZEN, NORM_STATISTICS
 from fedjax_pfl.core.records import check_size
 from fedjax_pfl.core.rules import Rule, is_int, one_of
 from fedjax_pfl.core.user_code import UserCode, is_code, name_of
@@ -58,7 +58,7 @@ def check_method(settings: Settings) -> None:
   if is_code(method) and not isinstance(method, UserCode):
     return
   module = algorithms.load(method)
-  if kind != 'batch':
+  if kind not in ('batch', FROZEN):  # frozen ones are the same everywhere
     one_of(
       getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),
       f'statistics of BatchNorm that {method} can keep',

@@ -34,7 +34,8 @@ class ModelSettings:
     head_bias: bias of the head; default: the model's own
     norm_statistics: of BatchNorm in testing; batch: those of the test batch;
       running: averages over training batches, which clients send;
-      running_local: averages that clients keep (SiloBN)
+      running_local: averages that clients keep (SiloBN); frozen: those of
+      init_from, in training, too
     conv_impl: how convolutions are computed; auto: gemm on a CPU; on a GPU in
       float32 gemm for most models; else fused
     precision: float32 on every device; tf32: products with rounded inputs;

@@ -18,6 +18,7 @@ from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.norm_stats import FROZEN
 from fedjax_pfl.core.rules import is_int
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
@@ -39,6 +40,8 @@ from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training import build_checks
+
+RUNNING = {'batch': False, FROZEN: FROZEN}  # statistics; True for the others
 
 
 def peek_shape(data: DataSettings) -> Shape:
@@ -76,7 +79,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'loss': value_of('loss', loss) if is_code(loss) else None,
     'conv_impl': model.conv_impl,
     'precision': model.precision,
-    'running_statistics': model.norm_statistics != 'batch',
+    'running_statistics': RUNNING.get(model.norm_statistics, True),
   }
   plain, wraps = dict(how), []
   if width := settings.architectures.feature_width:

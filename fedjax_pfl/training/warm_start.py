@@ -2,11 +2,13 @@
 
 A run has to fit in all its leaves, a checkpoint of safetensors in all but those
 of the head. Adapters that it lacks, and the head of a file, are drawn as usual.
+A file for a model of models/checkpoint_names.py may hold nothing else, either:
+the first blocks of a deeper network would fit.
 """
 
 import math
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +19,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
+from fedjax_pfl.models import checkpoint_names
 from fedjax_pfl.runs import model_file, run_dir
 from fedjax_pfl.settings.training_fields import ModelSettings
 
@@ -88,7 +91,11 @@ def load_start(
   like = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   digest = run_dir.model_digest(path)
   if path.endswith(model_file.SUFFIX):
-    leaves = model_file.load_safetensors(path, _shapes(like))
+    shapes, rename = _shapes(like), checkpoint_names.renaming(model)
+    leaves = model_file.load_safetensors(path, shapes, rename)
+    if model in checkpoint_names.PUBLIC:
+      leaves = checkpoint_names.fitted(leaves, shapes)
+      _check_foreign(path, model, leaves, shapes)
     leaves, data_id = _without_misfits(path, leaves, like, log), ''
   else:
     leaves = _of_run(path, model, image_shape, task.num_classes, like)
@@ -139,6 +146,22 @@ def _of_run(
   return found
 
 
+def _check_foreign(
+  path: str, model: str, leaves: Mapping[str, Any], shapes: Mapping[str, Any]
+) -> None:
+  """Refuse tensors that are no part of a public network."""
+  known = lambda name: name in shapes or checkpoint_names.is_idle(name)
+  foreign = [name for name in leaves if not known(name)]
+  if foreign:
+    raise bad_input(
+      'init_from',
+      got=f'{path} with what {model} has not: {_first(foreign)}',
+      expected=f'the tensors of {model} alone, by the names of torchvision or '
+      'timm',
+      cause='a checkpoint of another network: a deeper one, or a variant',
+    )
+
+
 def _without_misfits(
   path: str, leaves: dict[str, Any], like: Params, log: Callable
 ) -> dict[str, Any]:
@@ -149,15 +172,15 @@ def _without_misfits(
     for name, shape in shapes.items()
     if name in leaves and leaves[name].shape == shape
   }
-  drawn = [name for name in shapes if name not in fit]
-  words = ', '.join(
+  drawn = sorted({*shapes} - {*fit}, key=lambda name: (_is_adapter(name), name))
+  words = _first(
     f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
     if name in leaves
     else f'no {name}'
     for name in drawn
   )
   if any(not _is_adapter(name) and name[:5] != 'head/' for name in drawn):
-    others = [name for name in leaves if name not in shapes]
+    others = [name for name in leaves if name not in shapes][:SHOWN]
     raise bad_input(
       'init_from',
       got=f'{path} with {words}',
@@ -166,10 +189,18 @@ def _without_misfits(
     )
   if drawn:
     log(f'init_from: {words}, which {"begin" if drawn[1:] else "begins"} fresh')
-  if unused := [name for name in leaves if name not in shapes]:
-    more = f' and {len(unused) - SHOWN} more' * (len(unused) > SHOWN)
-    log(f'init_from: not used, for the model has no {unused[:SHOWN]}{more}')
+  idle = 'num_batches_tracked'  # of PyTorch's BatchNorm: nothing reads it
+  unused = [name for name in leaves if name not in shapes]
+  if unused := [name for name in unused if not name.endswith(idle)]:
+    log(f'init_from: not used, for the model has no {_first(unused)}')
   return fit
+
+
+def _first(words: Iterable[str]) -> str:
+  """Return the first words, and how many more there are."""
+  words = list(words)
+  more = [f'and {len(words) - SHOWN} more'] * (len(words) > SHOWN)
+  return ', '.join([*words[:SHOWN], *more])
 
 
 def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:

@@ -144,7 +144,7 @@ def test_a_checkpoint_of_safetensors(tmp_path):
   width = len(params['bn1']['bias'])
   save_file(tensors | {'stem.bias': np.zeros(64, 'f4')}, path)
   build_experiment(settings, lines.append)
-  assert "for the model has no ['stem/bias']" in ' '.join(lines)
+  assert 'for the model has no stem/bias' in ' '.join(lines)
   for values, words in (
     (np.full(width, np.inf, 'f4'), 'with bn1/bias float32'),
     (np.full(width, 1e300), 'in which NaN or infinity stands'),

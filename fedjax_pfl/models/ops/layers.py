@@ -164,7 +164,8 @@ class BatchNorm(nn.Module):
   Mean and biased variance are over space and the rows of the mask [B] only;
   the output of other rows is zero, so that their values cannot grow from layer
   to layer. If its parameters have running statistics (`core/norm_stats.py`),
-  testing, which has no stream `TRAINING`, normalises by these.
+  what has no stream `TRAINING` normalises by these, and leaves them: testing,
+  and training with norm_statistics 'frozen'.
   """
 
   @nn.compact
@@ -180,7 +181,7 @@ class BatchNorm(nn.Module):
     )
     if self.has_rng(TRAINING):
       return masked_batch_norm(x, scale, bias, mask, running)
-    return normalise_by(running, x, scale, bias, mask)
+    return normalise_by(lax.stop_gradient(running), x, scale, bias, mask)
 
 
 def max_pool(x: Array, size: int = 2) -> Array:
