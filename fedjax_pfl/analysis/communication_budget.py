@@ -25,6 +25,7 @@ from fedjax_pfl.training.build_method import (
   make_sampler,
   peek_shape,
 )
+from fedjax_pfl.training.frozen_features import head_of
 
 HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
 
@@ -49,7 +50,8 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
   shape = peek_shape(settings.data)
   training, num_clients = settings.training, settings.data.num_seen_clients
-  task = outline(build_task(settings, shape))
+  task, shape = head_of(settings, build_task(settings, shape), shape)
+  task = outline(task)
   data = shapes_of_clients(shape, num_clients, settings.train.batch_size)
   fraction = training.client_fraction
   if not is_code(training.sampling):  # your own has to see the data

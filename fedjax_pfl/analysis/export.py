@@ -33,6 +33,7 @@ from fedjax_pfl.evaluation.evaluate import (
   view_names,
 )
 from fedjax_pfl.evaluation.metrics import score_view
+from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
@@ -339,11 +340,18 @@ def about_model(experiment: Experiment, model: View) -> dict[str, Any]:
 def input_of(experiment: Experiment) -> dict[str, Any]:
   """Return how an example becomes the input of the model."""
   data, dtype = experiment.settings.data, experiment.dataset.train.x.dtype
+  model = experiment.settings.model
+  if model.frozen_features:
+    return {'input': f'x = the features by {experiment.settings.init_from}'}
   if dtype != IMAGE:
     return {'input': f'x = the example as it is, {dtype}'}
   recipe = find_recipe(data.dataset, data.preprocessing)
+  side = model.model_image_size
+  scaled = f', scaled linearly to {side}x{side}' if side else ''
+  if model.name in PUBLIC:
+    scaled += ', a grey image in three channels'
   return {
-    'input': 'x = (image / 255 - image_mean) / image_std',
+    'input': f'x = (image / 255 - image_mean) / image_std{scaled}',
     'image_mean': recipe.mean,
     'image_std': recipe.std,
   }

@@ -73,7 +73,16 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
   full = jax.tree.map(lambda _: True, task.is_head)
   masks = full, invert(task.is_head), task.is_head
   if part in PARTS:
-    return dict(zip(PARTS, masks, strict=True))[part]
+    mask = dict(zip(PARTS, masks, strict=True))[part]
+    if any(jax.tree.leaves(mask)):
+      return mask
+    raise bad_input(
+      field,
+      got=part,
+      expected='a part that is trained: with frozen_features the model is a '
+      'head alone',
+      choices=['full', 'head'],
+    )
   layers = part.split('+')
   known = [name.split('/')[0] for name in leaf_names(task.is_head)]
   for layer in layers:

@@ -9,6 +9,7 @@ steps and constants of an image set are its recipe; `preprocessing` selects:
   default    RECIPES, those of FedBABU's tables
   unit       x / 255 alone (SuPerFed)
   signed     x / 127.5 - 1, of all sets (PFLlib)
+  imagenet   ImageNet's mean and std alone, of all sets in colour
   fedconcat  FEDCONCAT, for the sets of that paper
 """
 
@@ -67,7 +68,11 @@ RECIPES = {
   'sent140': Recipe(),
 }
 # Those of every set.
-OF_ALL = {'unit': Recipe(), 'signed': Recipe((0.5,), (0.5,))}
+OF_ALL = {
+  'unit': Recipe(),
+  'signed': Recipe((0.5,), (0.5,)),
+  'imagenet': Recipe(*IMAGENET),
+}
 UNIT = OF_ALL['unit']
 # Section 3.3 of the protocol; the others of that paper are not images.
 FEDCONCAT = {
@@ -164,6 +169,29 @@ def make_transforms(
     return normalise(x, rng)
 
   return augment, normalise
+
+
+def scaled(
+  transforms: tuple[Transform, Transform], side: int, channels: int
+) -> tuple[Transform, Transform]:
+  """Return transforms that scale images to side x side, where they are used.
+
+  Linearly; side 0 leaves them. Before all else grey images get so many equal
+  channels.
+  """
+
+  def around(transform: Transform) -> Transform:
+    def scale(x: Array, rng: Key) -> Array:
+      x = jnp.repeat(x, channels // x.shape[-1], -1)
+      x = transform(x, rng)
+      shape = (len(x), side, side, channels)
+      return jax.image.resize(x, shape, 'linear') if side else x
+
+    return scale
+
+  augment, normalise = transforms
+  scale = around(normalise)
+  return scale if augment is normalise else around(augment), scale
 
 
 @functools.cache

@@ -35,7 +35,8 @@ class DataSettings:
     imbalance_factor: training classes fall in size from the first to the last,
       this many times smaller; 1: they stay; under any partition
     preprocessing: default: crop, flip, mean and std; unit: pixels / 255
-      (SuPerFed); signed: to [-1, 1] (PFLlib); fedconcat: that paper's
+      (SuPerFed); signed: to [-1, 1] (PFLlib); imagenet: mean and std alone;
+      fedconcat: that paper's
     partition: how training examples are divided among clients; natural: as the
       data are; or a function of your own
     num_clients: registered clients, K; 0: those of the data, with

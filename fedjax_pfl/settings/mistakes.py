@@ -71,6 +71,20 @@ def _of_rounds(settings: Settings) -> Iterator[Mistake]:
     ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
   )
   method, rank = settings.algorithm, settings.model.lora_rank
+  model = settings.model
+  yield Mistake(
+    rank and model.frozen_features,
+    'lora_rank',
+    '0 with frozen_features: adapters change the features',
+    ('lora_rank=0', 'frozen_features=False'),
+  )
+  yield Mistake(
+    model.norm_statistics == 'frozen' and not settings.init_from,
+    'norm_statistics',
+    'frozen with init_from alone: statistics that were never averaged '
+    'normalise nothing',
+    ('init_from=FILE.safetensors', 'norm_statistics=running'),
+  )
   yield Mistake(
     rank and method != 'partial' and not is_code(method),
     'lora_rank',
@@ -183,10 +197,16 @@ def _of_privacy(settings: Settings) -> Iterator[Mistake]:
     ('sampling=poisson and dp.bands=1',),
   )
   is_weighted = settings.train.aggregation == 'examples'
-  has_mean = settings.model.norm_statistics == 'running'
+  model = settings.model
+  is_frozen = model.norm_statistics == 'frozen' and not model.frozen_features
   for is_made, instead, what in (
     (is_weighted, 'aggregation=uniform', 'n_i / n'),
-    (has_mean, 'norm_statistics=running_local', 'a mean variance'),
+    (
+      model.norm_statistics == 'running',
+      'norm_statistics=running_local',
+      'a mean variance',
+    ),
+    (is_frozen, 'frozen_features=True', 'and changes frozen statistics'),
     (
       settings.server_training,
       'server_data_fraction=0',
@@ -246,6 +266,7 @@ def _of_models(settings: Settings) -> Iterator[Mistake]:
       model.norm_statistics == 'running_local',
       'norm_statistics=batch',
     ),
+    ('frozen_features', model.frozen_features, 'frozen_features=False'),
     ('clients_per_chunk', chunk not in ('auto', 1), 'clients_per_chunk=1'),
   ):
     yield Mistake(

@@ -36,6 +36,10 @@ class ModelSettings:
       running: averages over training batches, which clients send;
       running_local: averages that clients keep (SiloBN); frozen: those of
       init_from, in training, too
+    model_image_size: images are scaled to so many pixels a side on the device,
+      as the last step before the model; 0: they stay as they are
+    frozen_features: the model of init_from but its head is frozen, and computes
+      the features of all images once; the method trains the head
     conv_impl: how convolutions are computed; auto: gemm on a CPU; on a GPU in
       float32 gemm for most models; else fused
     precision: float32 on every device; tf32: products with rounded inputs;
@@ -51,6 +55,10 @@ class ModelSettings:
   head_init: str = field('default', one_of(HEAD_INITS))
   head_bias: str = field('default', one_of(HEAD_BIASES))
   norm_statistics: str = field('batch', one_of(NORM_STATISTICS))
+  model_image_size: int = field(0, count('pixels', smallest=0))
+  frozen_features: bool = field(
+    False, rules.boolean(), needs=('init_from', 'FILE.safetensors')
+  )
   conv_impl: str = field('auto', one_of(CONV_IMPLS), NOTHING)
   precision: str = field(
     'float32',

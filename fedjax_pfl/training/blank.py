@@ -11,8 +11,9 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training import frozen_features
 from fedjax_pfl.training.build import Experiment, method_and_budget
-from fedjax_pfl.training.build_data import build_data, examples_of
+from fedjax_pfl.training.build_data import build_data, examples_of, load_images
 from fedjax_pfl.training.build_method import (
   build_task,
   make_sampler,
@@ -29,11 +30,19 @@ def build_blank(settings: Settings) -> Experiment:
   not. What `init_from` names is not read: its model has the same shapes.
   """
   data, shape = settings.data, peek_shape(settings.data)
-  task = build_task(settings, shape)
-  method, budget = method_and_budget(settings, task, shape, lambda text: None)
+  task, of_input = frozen_features.head_of(
+    settings, build_task(settings, shape), shape
+  )
+  method, budget = method_and_budget(
+    settings, task, of_input, lambda text: None
+  )
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = examples_of(data, stand_in(data.dataset, shape))
+  if settings.model.frozen_features:
+    quick = settings.system.quick
+    dataset = dataset or load_images(data, quick, lambda text: None)
+    dataset = frozen_features.blank(dataset, of_input)
   found = build_data(settings, lambda text: None, dataset)
   sampler = make_sampler(settings, np.asarray(found.train.count))
   own = Experiment(settings, *found, task, method, sampler, privacy=budget)

@@ -31,8 +31,12 @@ from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
-from fedjax_pfl.training import build_checks, build_method
-from fedjax_pfl.training.build_data import UnseenClients, build_data
+from fedjax_pfl.training import build_checks, build_method, frozen_features
+from fedjax_pfl.training.build_data import (
+  ExperimentData,
+  UnseenClients,
+  build_data,
+)
 
 
 class Experiment(NamedTuple):
@@ -157,6 +161,8 @@ def build_experiment(
     )
     start.check_head(task, settings.model)
     task = start.begin(task)
+  whole = task
+  task, shape = frozen_features.head_of(settings, task, shape)
   method, budget = method_and_budget(settings, task, shape, log)
   if idle := idle_failures(settings, method):
     log(idle)
@@ -168,6 +174,8 @@ def build_experiment(
     stage.validate_clients(data.train)
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
+  if settings.model.frozen_features:
+    data = data_of_features(settings, whole, start.params, data, log)
   sampler = build_method.make_sampler(settings, np.asarray(data.train.count))
   stages = build_method.wrapped(method, settings, task, budget=budget)
   times = build_timing(settings, stages, data.train, log)
@@ -175,6 +183,19 @@ def build_experiment(
     sampler = sampling.scheduled(times.schedule.cohorts)
   known = {'metrics': metrics, 'privacy': budget, 'timing': times}
   return completed(Experiment(settings, *data, task, method, sampler, **known))
+
+
+def data_of_features(
+  settings: Settings,
+  task: Task,
+  body: Any,
+  data: ExperimentData,
+  log: Callable[[str], None],
+) -> ExperimentData:
+  """Return the same partition of the features that the body computes."""
+  dataset = frozen_features.with_features(task, body, data.dataset, log)
+  of_features = build_data(settings, lambda text: None, dataset)
+  return of_features._replace(data_id=data.data_id)
 
 
 def method_and_budget(

@@ -256,6 +256,17 @@ def check_image_size(size: int, shape: Shape) -> None:
     )
 
 
+def check_model_size(size: int, shape: Shape) -> None:
+  """Refuse a size on the device for inputs that are no images."""
+  if size and len(shape.image_shape) != 3:
+    raise bad_input(
+      'model_image_size',
+      got=size,
+      expected=f'0 for inputs of shape {tuple(shape.image_shape)}: images '
+      'alone are scaled',
+    )
+
+
 def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
   """Refuse a model with another number of outputs than examples have labels."""
   if task.num_labels == math.prod(labels):

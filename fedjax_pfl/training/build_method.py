@@ -32,14 +32,16 @@ from fedjax_pfl.core.user_code import (
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
-from fedjax_pfl.data.transforms import find_recipe, make_transforms
+from fedjax_pfl.data.transforms import find_recipe, make_transforms, scaled
 from fedjax_pfl.federated import sampling
+from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.feature_width import with_width
 from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training import build_checks
+from fedjax_pfl.training.frozen_features import head_of
 
 RUNNING = {'batch': False, FROZEN: FROZEN}  # statistics; True for the others
 
@@ -69,10 +71,18 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
   data, model, loss = settings.data, settings.model, settings.training.loss
   build_checks.check_inputs(model.name, data.preprocessing, shape)
   name = data.dataset if shape.dtype == IMAGE else 'none'
-  recipe = name, shape.image_shape, data.preprocessing
-  augment, normalise = make_transforms(*recipe)
+  side, image_shape = model.model_image_size, shape.image_shape
+  build_checks.check_model_size(side, shape)
+  if model.name in PUBLIC and image_shape[2:] == (1,):
+    image_shape = (*image_shape[:2], 3)
+  transforms = make_transforms(name, image_shape, data.preprocessing)
+  if side or image_shape != shape.image_shape:
+    transforms = scaled(transforms, side, image_shape[-1])
+  if side:
+    image_shape = side, side, image_shape[-1]
+  augment, normalise = transforms
   how = {
-    'image_shape': shape.image_shape,
+    'image_shape': image_shape,
     'num_classes': shape.num_classes,
     'augment': augment,
     'normalise': normalise,
@@ -214,7 +224,8 @@ def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
 
 def outline_stages(settings: Settings) -> tuple[Stage, ...]:
   """Return the stages of a config, of a model whose outputs are 0: quick."""
-  task = build_task(settings, peek_shape(settings.data))
+  shape = peek_shape(settings.data)
+  task, _ = head_of(settings, build_task(settings, shape), shape)
   return build_stages(settings, outline(task))
 
 

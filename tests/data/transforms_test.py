@@ -12,6 +12,7 @@ from fedjax_pfl.data.transforms import (
   cropping,
   make_transforms,
   rotate,
+  scaled,
 )
 
 KEY = jax.random.key
@@ -125,6 +126,28 @@ def test_the_others_are_not_augmented(name, preprocessing, is_unit):
   if is_unit:
     x = batch(5, SMALL)
     np.testing.assert_allclose(normalise(x, KEY(0)), x / 255, rtol=1e-6)
+
+
+def test_images_are_scaled_after_all_else():
+  """As PIL enlarges floats; grey ones become three equal channels first."""
+  from PIL import Image
+
+  grey = np.random.default_rng(0).integers(0, 256, (2, 6, 6, 1), np.uint8)
+  transforms = make_transforms('digits', (6, 6, 3), 'imagenet')
+  assert transforms[0] is transforms[1]
+  augment, normalise = scaled(transforms, 16, 3)
+  assert augment is normalise
+  got = normalise(jnp.asarray(grey), KEY(0))
+  x = transforms[1](np.repeat(grey, 3, -1), KEY(0))
+  for image, own in zip(got, np.asarray(x), strict=True):
+    for channel in range(3):
+      pil = Image.fromarray(own[..., channel])
+      pil = pil.resize((16, 16), Image.Resampling.BILINEAR)
+      np.testing.assert_allclose(image[..., channel], pil, atol=1e-5)
+  same = scaled(transforms, 0, 3)[1](grey, KEY(0))
+  np.testing.assert_allclose(same, x, atol=1e-6)
+  both = scaled(make_transforms('cifar10', (6, 6, 3)), 16, 3)
+  assert both[0] is not both[1]
 
 
 @pytest.mark.parametrize('shape', [(32, 32, 3), (7, 10, 1)])

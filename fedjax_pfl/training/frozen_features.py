@@ -1,0 +1,148 @@
+"""The setting frozen_features: all but the head is frozen, and runs once.
+
+  z_j = f(x_j; body of init_from)   for all examples j, before the first round
+
+Clients then hold features z [P, F] in the place of images, and the model of the
+method is the head: any method that trains and sends a head trains this one, and
+a step costs no pass through the body. Exact where images are not augmented, no
+layer depends on the batch, and nothing is dropped.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedjax_pfl import algorithms
+from fedjax_pfl.client.frozen_features import is_exact
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.losses import batch_loss
+from fedjax_pfl.core.types import Outputs, Params, Task
+from fedjax_pfl.core.user_code import is_code
+from fedjax_pfl.data.images import Dataset, Images, Shape
+from fedjax_pfl.settings import Settings
+
+BLOCK = 50  # images whose features are computed at a time
+
+
+def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
+  """Return what the method trains, and the shape of what it trains on.
+
+  Without the setting they are what they were.
+  """
+  if not settings.model.frozen_features:
+    return task, shape
+  _check(settings, task)
+  head = _head_task(task)
+  width, _ = jax.eval_shape(head.init, jax.random.key(0))['head'][
+    'kernel'
+  ].shape
+  return head, shape._replace(image_shape=(width,), dtype='float32')
+
+
+def _check(settings: Settings, task: Task) -> None:
+  """Refuse what is not the same without the body, or with it frozen."""
+  model, method, cause = settings.model, settings.algorithm, ''
+  module = algorithms.load(method)
+  expected = (
+    'features of an image that are the same in every step: no augmentation, '
+    'and no BatchNorm with the statistics of a batch'
+  )
+  private = getattr(module, 'PRIVATE_LEAVES', ())
+  if 'head' in private or getattr(module, 'NEEDS_BODY', False):
+    got = method
+    expected = 'a method that trains and sends the head: it is all there is'
+    choices = ['algorithm=fedavg', 'algorithm=ditto']
+  elif not task.batch_independent:
+    got = f'{model.name} with norm_statistics={model.norm_statistics}'
+    choices = ['norm_statistics=frozen']
+    if is_code(model.name):
+      choices, cause = [], 'a model of your own, of which this is not known'
+  elif not is_exact(task):
+    how = settings.data.preprocessing
+    got = f'{settings.data.dataset}, which preprocessing={how} augments'
+    choices = ['preprocessing=imagenet', 'preprocessing=unit']
+  else:
+    return
+  raise bad_input(
+    'frozen_features',
+    got=got,
+    expected=expected,
+    choices=[*choices, 'frozen_features=False'],
+    cause=cause,
+  )
+
+
+def _head_task(task: Task) -> Task:
+  """Return the task of the head alone; an input is its features."""
+
+  def logits(params, x, mask):
+    return task.classify(params, x)
+
+  def train_outputs(params, batch, key):
+    return Outputs(batch.x, task.classify(params, batch.x))
+
+  def loss(params, batch, key):
+    outputs = train_outputs(params, batch, key)
+    return batch_loss(outputs.logits, batch, task.example_loss)
+
+  def as_it_is(x, key):
+    return x
+
+  return task._replace(
+    init=lambda key: {'head': task.init(key)['head']},
+    features=lambda params, x, mask: x,
+    logits=logits,
+    loss=loss,
+    train_outputs=train_outputs,
+    augment=as_it_is,
+    normalise=as_it_is,
+    is_head={'head': task.is_head['head']},
+    norm_leaves=None,
+    batch_independent=True,
+    sibling=None,
+  )
+
+
+def with_features(
+  task: Task, body: Params, dataset: Dataset, log: Callable[[str], None]
+) -> Dataset:
+  """Return the examples with their features; `body` may lack the head."""
+
+  @jax.jit
+  def features(params, x):
+    inputs = task.normalise(x, jax.random.key(0))
+    return task.features(params, inputs, jnp.ones(len(x), inputs.dtype))
+
+  shapes = jax.eval_shape(task.init, jax.random.key(0))
+  head = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+  params = trees.combine(body, head)
+
+  def of_split(split: Images) -> Images:
+    rows = []
+    for first in range(0, len(split.x), BLOCK):
+      x = split.x[first : first + BLOCK]
+      more = [(0, BLOCK - len(x))] + [(0, 0)] * (x.ndim - 1)
+      rows.append(np.asarray(features(params, np.pad(x, more)))[: len(x)])
+    width = shapes['head']['kernel'].shape[0]
+    return Images(np.concatenate([np.zeros((0, width), 'f4'), *rows]), split.y)
+
+  train, test = map(of_split, (dataset.train, dataset.test))
+  log(
+    f'frozen_features: {len(train.x) + len(test.x):,} images became '
+    f'{train.x.shape[1]} numbers each.'
+  )
+  return dataset._replace(train=train, test=test)
+
+
+def blank(dataset: Dataset, shape: Shape) -> Dataset:
+  """Return the dataset with zeros in the place of its features."""
+
+  def of_split(split: Images) -> Images:
+    zeros = np.broadcast_to(np.float32(0), (len(split.y), *shape.image_shape))
+    return Images(zeros, split.y)
+
+  splits = map(of_split, (dataset.train, dataset.test))
+  return dataset._replace(**dict(zip(('train', 'test'), splits, strict=True)))
