@@ -32,11 +32,7 @@ from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
 from fedjax_pfl.training import build_checks, build_method, frozen_features
-from fedjax_pfl.training.build_data import (
-  ExperimentData,
-  UnseenClients,
-  build_data,
-)
+from fedjax_pfl.training.build_data import UnseenClients, build_data
 
 
 class Experiment(NamedTuple):
@@ -175,7 +171,12 @@ def build_experiment(
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
   if settings.model.frozen_features:
-    data = data_of_features(settings, whole, start.params, data, log)
+    dataset = frozen_features.with_features(
+      settings, whole, start, data.dataset, log
+    )
+    # The same partition, of features.
+    again = build_data(settings, lambda text: None, dataset)
+    data = again._replace(data_id=data.data_id)
   sampler = build_method.make_sampler(settings, np.asarray(data.train.count))
   stages = build_method.wrapped(method, settings, task, budget=budget)
   times = build_timing(settings, stages, data.train, log)
@@ -183,19 +184,6 @@ def build_experiment(
     sampler = sampling.scheduled(times.schedule.cohorts)
   known = {'metrics': metrics, 'privacy': budget, 'timing': times}
   return completed(Experiment(settings, *data, task, method, sampler, **known))
-
-
-def data_of_features(
-  settings: Settings,
-  task: Task,
-  body: Any,
-  data: ExperimentData,
-  log: Callable[[str], None],
-) -> ExperimentData:
-  """Return the same partition of the features that the body computes."""
-  dataset = frozen_features.with_features(task, body, data.dataset, log)
-  of_features = build_data(settings, lambda text: None, dataset)
-  return of_features._replace(data_id=data.data_id)
 
 
 def method_and_budget(

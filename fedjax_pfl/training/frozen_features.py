@@ -9,6 +9,8 @@ layer depends on the batch, and nothing is dropped.
 """
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,12 +21,14 @@ from fedjax_pfl.client.frozen_features import is_exact
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import batch_loss
+from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Outputs, Params, Task
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.data.images import Dataset, Images, Shape
+from fedjax_pfl.data.images import Dataset, Images, Shape, digest
 from fedjax_pfl.settings import Settings
 
 BLOCK = 50  # images whose features are computed at a time
+_LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key
 
 
 def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
@@ -107,11 +111,32 @@ def _head_task(task: Task) -> Task:
 
 
 def with_features(
-  task: Task, body: Params, dataset: Dataset, log: Callable[[str], None]
+  settings: Settings, task: Task, start: Any, dataset: Dataset, log: Callable
 ) -> Dataset:
-  """Return the examples with their features; `body` may lack the head."""
+  """Return the examples with their features by the body of a `Start`.
 
-  @jax.jit
+  Those of the last call are kept: seeds and settings of a sweep share them.
+  """
+  splits = dataset.train, dataset.test
+  images = digest(*(split.x for split in splits))
+  recipe = settings.data.dataset, settings.data.preprocessing
+  key = images, start.digest, settings.model, *recipe
+  if key not in _LAST:
+    number = sum(len(split.x) for split in splits)
+    log(f'frozen_features: computing those of {number:,} images once')
+    found = _features(task, start.params, [split.x for split in splits])
+    _LAST.clear()
+    _LAST[key] = found
+  train, test = (
+    split._replace(x=x) for split, x in zip(splits, _LAST[key], strict=True)
+  )
+  return dataset._replace(train=train, test=test)
+
+
+def _features(task: Task, body: Params, pools: list) -> list[np.ndarray]:
+  """Return the features [P, F] of each pool of images; body has no head."""
+
+  @partial(jax.jit, compiler_options=compiler_options())
   def features(params, x):
     inputs = task.normalise(x, jax.random.key(0))
     return task.features(params, inputs, jnp.ones(len(x), inputs.dtype))
@@ -119,22 +144,17 @@ def with_features(
   shapes = jax.eval_shape(task.init, jax.random.key(0))
   head = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
   params = trees.combine(body, head)
+  width = shapes['head']['kernel'].shape[0]
 
-  def of_split(split: Images) -> Images:
-    rows = []
-    for first in range(0, len(split.x), BLOCK):
-      x = split.x[first : first + BLOCK]
+  def of_pool(images):
+    rows = [np.zeros((0, width), 'f4')]  # of no image, too
+    for first in range(0, len(images), BLOCK):
+      x = images[first : first + BLOCK]
       more = [(0, BLOCK - len(x))] + [(0, 0)] * (x.ndim - 1)
       rows.append(np.asarray(features(params, np.pad(x, more)))[: len(x)])
-    width = shapes['head']['kernel'].shape[0]
-    return Images(np.concatenate([np.zeros((0, width), 'f4'), *rows]), split.y)
+    return np.concatenate(rows)
 
-  train, test = map(of_split, (dataset.train, dataset.test))
-  log(
-    f'frozen_features: {len(train.x) + len(test.x):,} images became '
-    f'{train.x.shape[1]} numbers each.'
-  )
-  return dataset._replace(train=train, test=test)
+  return [of_pool(images) for images in pools]
 
 
 def blank(dataset: Dataset, shape: Shape) -> Dataset:

@@ -75,7 +75,10 @@ def test_features_once_are_features_of_every_step(small, tmp_path):
   assert {*ours} == {'head'}
   for name, leaf in ours['head'].items():
     np.testing.assert_allclose(leaf, whole['head'][name], rtol=1e-4, atol=1e-6)
-  start = build_experiment(small(**FEATURES)).task.init(KEY(0))
+  lines = []
+  again = build_experiment(small(**FEATURES, seed=1), lines.append)
+  assert not any('frozen_features' in line for line in lines)  # kept
+  start = again.task.init(KEY(0))
   assert np.abs(ours['head']['kernel'] - start['head']['kernel']).max() > 1e-3
   for view, scores in one['result.json']['views'].items():
     want = other['result.json']['views'][view]
