@@ -2,7 +2,7 @@
 
   python experiments/compare.py --form=demo --methods=mine.py:Mine
   python experiments/submit.py --from=runs/compare --method=Mine \\
-      --authors='A. Author' --paper=arxiv.org/abs/.. --out=entries/mine
+      --authors='A. Author' --paper=none --code=ADDRESS --out=entries/mine
 
 The entry is a folder: entry.json, and right answers and tests of every client.
 It is checked as `verify` does before it is written. Another framework writes
@@ -17,7 +17,7 @@ METHOD = flags.DEFINE_string('method', None, 'its name in the table')
 PARTITION = flags.DEFINE_string('partition', '', 'of a form with several')
 AUTHORS = flags.DEFINE_string('authors', None, 'of the entry')
 PAPER = flags.DEFINE_string('paper', None, 'its address, or: none')
-CODE = flags.DEFINE_string('code', '', 'its address; the commit that trained')
+CODE = flags.DEFINE_string('code', '', 'address; of a method here: the commit')
 OUT = flags.DEFINE_string('out', None, 'a new folder')
 
 

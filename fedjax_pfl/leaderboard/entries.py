@@ -49,6 +49,7 @@ RULES = {
   **dict.fromkeys(('form', 'partition'), TEXT),
   'fingerprints': Rule(lambda value: isinstance(value, list), 'one a seed'),
   **dict.fromkeys(WORDS, TEXT),
+  'code': TEXT._replace(expected='an address, or a commit: --code=...'),
   'settings': Rule(lambda value: isinstance(value, dict), 'names and values'),
   'trainings': count('trainings, those that chose the settings too'),
   **dict.fromkeys(COSTS, at_least(0)),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.leaderboard import entries, form_data, stored_counts
 from fedjax_pfl.leaderboard.method_results import METHOD
 from fedjax_pfl.leaderboard.verify import Load
@@ -59,8 +60,8 @@ def submit(
       if own is not None
     },
   }
-  # A commit that nobody else has is none.
-  has_commit = not about.commit.endswith('-dirty')
+  # Nobody else has an edited commit, and no commit of ours has your file.
+  has_commit = not (about.commit.endswith('-dirty') or is_code(entry.method))
   fields['code'] = stated['code'] or about.commit * has_commit
   entries.check_fields(fields, out)
   entries.check(fields, entry, data)

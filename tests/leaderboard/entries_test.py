@@ -71,6 +71,14 @@ def test_the_table_of_entries_is_that_of_the_comparison(data, found, submitted):
   assert fields['code'] == 'c0ffee' and fields['trainings'] == 5
 
 
+def test_an_edited_commit_is_no_code(data, found, tmp_path):
+  about = price.about(data.form)._replace(commit='c0ffee-dirty')
+  stored.write({'s=5': found}, about, tmp_path / 'a_counts.csv')
+  which = tmp_path, load_form, 'fedavg', '', STATED, tmp_path / 'new'
+  assert "code: got '', expected an address" in refused(submit, *which)
+  assert not (tmp_path / 'new').exists()
+
+
 def test_an_entry_without_counts_is_reported(submitted):
   (submitted[2] / entries.CLIENTS).unlink()
   text = verify(submitted, load_form)
