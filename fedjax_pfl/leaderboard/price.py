@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.leaderboard.form import (
   Form,
@@ -29,6 +30,8 @@ def about(form: Form) -> About:
 
   names = 'model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs'
   facts = [(name.replace('_', ' '), value(name)) for name in names]
+  if models := base.get('models'):  # of groups of clients
+    facts[0] = 'models', ', '.join(map(without_digest, models))
   facts += [
     ('seeds', ', '.join(map(str, form.seeds))),
     ('trainings', sum(form.trainings for _ in form.units())),

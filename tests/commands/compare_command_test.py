@@ -71,6 +71,13 @@ def test_a_grid_is_of_typed_values(form):
   assert made.baselines == ('ditto',)
   one = {'local_epochs': 1, 'learning_rate': 0.1}
   assert made.candidates['fedavg'][0] == made.candidates['ditto'][0] == one
+  assert ('model', 'convnet3') in price.about(made).facts
+
+
+def test_the_page_names_the_models_of_groups_of_clients(form):
+  words = '--methods=local_only,fd', '--grid=local_epochs=1'
+  about = price.about(form(*words, '--config.models=convnet3,vit_tiny'))
+  assert about.facts[0] == ('models', 'convnet3, vit_tiny')
 
 
 @pytest.mark.parametrize(
