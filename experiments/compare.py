@@ -96,8 +96,9 @@ def read_form(overrides):
   if FORM.value:
     methods = commandline.load_methods(METHODS.value)
     form = load_form(FORM.value, seeds, methods)
-    commandline.refuse_fields(overrides)
-    return form
+    where = {own: overrides[own] for own in overrides if own == 'data_dir'}
+    commandline.refuse_fields(overrides.keys() - where)
+    return form._replace(base=form.base | where)
   commandline.require('config')
   commandline.require('methods')
   base = commandline.read_settings(CONFIG.value, overrides)

@@ -112,3 +112,13 @@ def test_without_examples_for_choosing_nothing_is_trained(tmp_path):
   sentence = user_commands.refusal(done)
   assert sentence.startswith('validation_fraction: got 0, expected a share')
   assert not [*tmp_path.iterdir()]
+
+
+def test_a_frozen_form_takes_the_place_of_the_data_alone(monkeypatch):
+  main, file = user_commands.load_command(monkeypatch, 'compare.py')
+  words = [file, '--form=demo', '--methods=fedbabu', '--config.data_dir=/x']
+  overrides, _ = commandline.parse_words(words)
+  read_form = main.__globals__['read_form']
+  assert read_form(overrides).base['data_dir'] == '/x'
+  sentence = refused(read_form, overrides | {'rounds': '2'})
+  assert 'a frozen form as it is' in sentence
