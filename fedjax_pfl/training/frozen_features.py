@@ -40,10 +40,9 @@ def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
     return task, shape
   _check(settings, task)
   head = _head_task(task)
-  width, _ = jax.eval_shape(head.init, jax.random.key(0))['head'][
-    'kernel'
-  ].shape
-  return head, shape._replace(image_shape=(width,), dtype='float32')
+  kernel = jax.eval_shape(head.init, jax.random.key(0))['head']['kernel']
+  inputs = kernel.shape[:1]
+  return head, shape._replace(image_shape=inputs, dtype='float32')
 
 
 def _check(settings: Settings, task: Task) -> None:
