@@ -16,7 +16,7 @@ functions hold their seed, and stages that make images of their own.
 import contextlib
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -118,7 +118,7 @@ def run_side_by_side(
     catch_signals() as signal_fn,
     progress.progress('training', rounds) as bar,
   ):
-    part = partial(Part, bar, cache(bar.say), {})  # each has the same lines
+    part = partial(Part, bar, {})
     while calls or (waiting and not stopped):
       while waiting and len(calls) < width and not stopped:
         place = waiting.popleft()
@@ -157,7 +157,6 @@ class Part(NamedTuple):
   """The part of a run in a progress bar over the rounds of several."""
 
   bar: progress.Bar
-  say: Callable[[str], None]
   done: dict[int, int]  # rounds of each run
   place: int
 
