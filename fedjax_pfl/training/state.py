@@ -119,9 +119,10 @@ def start_training(
     run.take_over(done, first)
     state = state._replace(clients=placement.from_host(state.clients))
   else:
-    stage = experiment.stages[0]
-    states = placement.begin(stage, experiment.train, keys['states'])
-    done, state = 0, _state_of(experiment, stage, states)
+    # Its stage: what is compiled here serves all runs that share the program.
+    first, *_ = program.stages(program.numbers_of(experiment.settings))
+    states = placement.begin(first, experiment.train, keys['states'])
+    done, state = 0, _state_of(experiment, experiment.stages[0], states)
   evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
   return Training(experiment, run, program, keys, evaluator, state, done, train)
