@@ -171,11 +171,20 @@ def bars(is_small: bool) -> Iterator[Item]:
   script, much = HERE / 'benchmarks/precision.py', '1 1' if is_small else '80 3'
   command = sys.executable, str(script), *much.split()
   yield Item('check precision', command, 240)
+  yield from many_runs(is_small)
   for name in ('forecast',) if is_small else ('startup', 'forecast'):
     bench = (sys.executable, str(HERE / 'bench.py'), f'--bars={name}')
     yield Item(
       f'check {name}', (*bench, '--repeats=1'), 240 if is_small else 280
     )
+
+
+def many_runs(is_small: bool) -> Iterator[Item]:
+  """Yield a sweep's trainings an hour: one by one, and side by side."""
+  script, much = HERE / 'benchmarks/many_runs.py', ('6', '1') * is_small
+  for width in ('1', '2') if is_small else ('1', '8', 'auto'):
+    command = sys.executable, str(script), width, *much
+    yield Item(f'check seeds side by side, {width}', command, 240)
 
 
 def ours(case: tuple, limit: float, bar: float | None = None) -> Item:
