@@ -113,7 +113,13 @@ def parse_words(
         overrides[match[1]] = match[2]  # of two the last one counts
     given = flags.FLAGS(rest)[1:]
   except flags.UnrecognizedFlagError as error:
-    raise _bad_flag(f'--{error.flagname}', 'a flag of this command') from error
+    name, expected = f'--{error.flagname}', 'a flag of this command'
+    if _takes_fields():
+      from fedjax_pfl.settings.schema import FIELDS
+
+      if error.flagname in FIELDS:
+        expected += f', or --config.{error.flagname}=.. for a field of a config'
+    raise _bad_flag(name, expected) from error
   except flags.Error as error:
     raise _bad_flag(f'{error}', 'a flag with its value') from error
   if given and not expected:

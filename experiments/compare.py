@@ -137,7 +137,9 @@ def read_candidates(methods, overrides):
 
   def of_all_and_own(flag, texts, parse):
     """Return what is parsed of all methods, and {method: of it alone}."""
-    words = [(*text.partition('=')[0].rpartition(':'), text) for text in texts]
+    words = [
+      (*text[: text.find('=') + 1].rpartition(':'), text) for text in texts
+    ]
     own = {}
     for method, colon, _, text in words:
       if colon:

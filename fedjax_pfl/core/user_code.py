@@ -155,11 +155,28 @@ def describe(result: Any) -> str:
 
 def _load(field: str, name: Any) -> Any:
   """Return the code of a name; another value as it is."""
+  if isinstance(name, str) and name.endswith('.py'):
+    raise bad_input(
+      field,
+      got=name,
+      expected=f'{FORM}, with a name',
+      choices=[f'{name}:NAME'],
+      cause='the name was left out: of what the file defines, or, of a method, '
+      'the label of its tables',
+    )
   if isinstance(name, UserCode) or not is_code(name):
     return name
   match = NAME.fullmatch(name)
   path, attribute = pathlib.Path(match['path']), match['name']
   place = expand_home(field, path)
+  if '.py:' in match['path'] and ',' in match['path']:
+    raise bad_input(
+      field,
+      got=name,
+      expected=f'one {FORM}',
+      cause='a list: of two wrappers write one function that calls both, '
+      'def both(stage): return outer(inner(stage))',
+    )
   try:
     content = place.read_bytes()
   except OSError as error:

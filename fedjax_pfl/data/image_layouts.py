@@ -80,6 +80,8 @@ def is_table(root: pathlib.Path) -> bool:
 
 def find(root: pathlib.Path) -> Listing:
   """Return the files below a folder, or in a table."""
+  if not root.exists():
+    raise refuse(root.absolute(), 'where nothing is')
   if is_table(root):
     return _listing(root, _of_table(root), root.name)
   if (root / 'train').is_dir():

@@ -103,6 +103,7 @@ def price(form: Form) -> str:
       f'{form.trainings} trainings: {total / 1e6:,.1f} M images of local '
       f'training, {duration(total / SPEED)} at {SPEED:,} images a second '
       '(small models on two cores), were all methods like '
-      f'{display_name(name)}. Evaluations and fine-tuning come on top.',
+      f'{display_name(name)}. Compilation, evaluations and fine-tuning come on '
+      'top.',
     ]
   )

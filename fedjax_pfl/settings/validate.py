@@ -15,6 +15,13 @@ from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
 
 HP = 'hp.'
 TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
+# Fields by the names that papers and other programs give them.
+ELSEWHERE = {
+  'alpha': 'dirichlet_beta',
+  'frac': 'client_fraction',
+  'join_ratio': 'client_fraction',
+  'lr': 'learning_rate',
+}
 SHOWN = 3  # fields that a sentence about an unknown one names
 
 
@@ -52,7 +59,9 @@ def _unknown(name: str) -> BadInput:
   """Return the refusal of a field that no config has: the nearest are named."""
   group = name.split('.')[0]
   inside = [field for field in FIELDS if field.startswith(f'{group}.')]
-  near = nearest(name, inside or FIELDS, SHOWN) or inside[:SHOWN]
+  near = [ELSEWHERE[name]] if name in ELSEWHERE else []
+  near = near or nearest(name, inside or FIELDS, SHOWN) or inside[:SHOWN]
+  is_own = any(name in own_defaults(one) for one in algorithms.available())
   return bad_input(
     'config',
     got=name,
@@ -60,7 +69,7 @@ def _unknown(name: str) -> BadInput:
     f'{len(FIELDS)}',
     choices=near or None,
     cause=f'a hyperparameter of a method, which is hp.{name}'
-    if not (near or inside)
+    if is_own or not (near or inside)
     else '',
   )
 

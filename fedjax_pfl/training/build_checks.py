@@ -143,12 +143,21 @@ def check_own_method(
     raise bad_input(
       field,
       got=f'{name} with {problem}',
-      expected=f'{returned}, rounds that keep the shapes of server and '
-      'clients, and metrics with loss and num_steps',
+      expected=f'{returned}, local_update -> (client, upload, metrics), rounds '
+      'that keep the shapes of server and clients, and metrics with loss and '
+      'num_steps',
       cause=cause,
     )
 
-  def with_clock(algorithm):
+  def checked(algorithm):
+    def local_update(*args):
+      sent = algorithm.local_update(*args)
+      if not isinstance(sent, tuple) or len(sent) != 3:
+        words = 'a return without client, upload or metrics, in this order'
+        what = f'{len(sent)} values' if isinstance(sent, tuple) else 'no tuple'
+        refuse(f'local_update that returns {what}', words)
+      return sent
+
     def aggregate(server, up, senders):
       after = algorithm.aggregate(server, up, senders)
       if getattr(after, 'round', None) is server.round:
@@ -156,7 +165,7 @@ def check_own_method(
         refuse('aggregate that leaves server.round as it is', words)
       return after
 
-    return algorithm._replace(aggregate=aggregate)
+    return algorithm._replace(aggregate=aggregate, local_update=local_update)
 
   def trace():
     other = 'a function that returns something else than core/algorithm.py says'
@@ -164,7 +173,7 @@ def check_own_method(
       if not hasattr(states[0], '_replace'):
         kind = type(states[0]).__name__
         refuse(f'a server that is a {kind}', 'a dataclass: write a NamedTuple')
-      algorithm = with_clock(stage.algorithm)
+      algorithm = checked(stage.algorithm)
       *after, metrics = _trace_round(stage, algorithm, states, data)
       for who, new, old in zip(
         ('server', 'client'), after, states, strict=True

@@ -35,6 +35,13 @@ def with_metric(algorithm):
   return algorithm._replace(local_update=local_update)
 
 
+def with_two(algorithm):
+  def local_update(*args):
+    return algorithm.local_update(*args)[:2]
+
+  return algorithm._replace(local_update=local_update)
+
+
 def with_view(algorithm):
   def personalize(*args):
     return {**algorithm.personalize(*args), 'validation_x': args[0].params}
@@ -121,6 +128,7 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
     ),
     ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
     ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named finite'),
+    ('algorithm),)', 'with_two(algorithm)),)', 'update that returns 2 values'),
     ('algorithm),)', 'with_view(algorithm)),)', "a view named 'validation_x'"),
     ('server.round + 1', 'server.round', 'leaves server.round as it is'),
     ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),

@@ -85,6 +85,7 @@ def test_the_page_names_the_models_of_groups_of_clients(form):
   [
     ('--methods=fedavg --grid=learning_rate=1,2', '--methods: got '),
     ('--methods=fedavg,moon --grid=seed=1,2', '--grid: got '),
+    ('--methods=fedavg,moon --grid=rounds:1', "--grid: got 'rounds:1'"),
     ('--methods=fedavg,moon --seeds=1 --grid=rounds=1,2', '--seeds: got '),
     ('--methods=fedavg,moon --baseline=mon --grid=rounds=1,2', 'mean moon'),
     ('--methods=fedavg,moon --random=2 --range=mon:hp.mu=1..2', 'mean moon'),

@@ -92,6 +92,10 @@ def test_the_home_folder_behind_an_equals_sign(parse, monkeypatch):
   [
     ([], "got 'no --config', expected --config=..., a config"),
     (['--confg=a'], "got '--confg', expected a flag of this command"),
+    (
+      ['--seed=1'],
+      "'--seed', expected a flag of this command, or --config.seed",
+    ),
     (['--config=a', '--workdir=b', 'quick', '3'], "got 'quick 3', expected"),
     (
       ['--config.shards_per_client', '5'],

@@ -80,6 +80,8 @@ def test_only_loaded_code_has_a_value(file):
 
 
 CASES = {
+  'no name': ('own.py', LOSS, 'Choices: own.py:NAME'),
+  'two names': ('own.py:loss,own.py:loss', LOSS, 'expected one FILE.py:NAME'),
   'no file': ('owns.py:loss', LOSS, '(did you mean own.py?)'),
   'another name': ('own.py:lost', LOSS, '(did you mean loss?)'),
   'an import': (

@@ -99,6 +99,10 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
   assert 'a first one that is grey' in refused(load, tmp_path / 'grey')
 
 
+def test_a_folder_that_is_not_there(tmp_path):
+  assert "x, where nothing is', expected" in refused(load, tmp_path / 'x')
+
+
 def test_folders_that_are_no_classes(tmp_path):
   """An empty one, and copies of images that programs leave behind."""
   root = tmp_path / 'pets'

@@ -160,6 +160,9 @@ def test_an_unknown_field_is_answered_with_the_nearest_ones():
     'Likely cause: a hyperparameter of a method, which is hp.mu'
     in refused(make_settings(mu=0.1))
   )
+  assert 'Choices: learning_rate.' in refused(make_settings(lr=0.1))
+  message = refused(make_settings(alpha=0.1))
+  assert 'Choices: dirichlet_beta.' in message and 'hp.alpha' in message
 
 
 def test_what_is_no_dict_of_settings():
