@@ -28,6 +28,8 @@ PAGES = {
 }
 LINK = re.compile(r'(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)')
 SENTENCE = 36  # characters of a cell that is wide
+NAME = 18  # characters of a first cell that a phone shows in one line
+FLAG = re.compile(r'(?<=[>\s])--[\w.]+')
 FENCE = re.compile(r'^(```.*?^```)', re.MULTILINE | re.DOTALL)
 
 
@@ -109,13 +111,26 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(html, **_):
-  """Mark the cells of tables that hold sentences: they need some width."""
+  """Mark wide cells of tables, and what no line may break.
+
+  A flag is one word, and a stop does not part from the symbol before it. The
+  search shows no equations.
+  """
 
   def mark(match):
-    is_long = len(re.sub('<[^>]*>', '', match[1])) > SENTENCE
-    return match[0].replace('<td', '<td class="words"', is_long)
+    size = len(re.sub('<[^>]*>', '', match[1]))
+    kind = 'words' if size > SENTENCE else 'long'
+    return match[0].replace('<td', f'<td class="{kind}"', size > NAME)
 
-  return re.sub(r'<td\b[^>]*>(.*?)</td>', mark, html, flags=re.DOTALL)
+  def whole(match):
+    return FLAG.sub(r'<span class="whole">\g<0></span>', match[0])
+
+  html = re.sub(r'<td\b[^>]*>(.*?)</td>', mark, html, flags=re.DOTALL)
+  html = re.sub(r'<code>[^<]*</code>', whole, html)
+  shown = '<div class="arithmatex"'
+  html = html.replace(shown, f'{shown} data-search-exclude')
+  symbol = r'(<span class="arithmatex">[^<]*</span>[.,:;)]+)'
+  return re.sub(symbol, r'<span class="whole">\1</span>', html)
 
 
 def on_post_page(output, page, config):

@@ -24,7 +24,7 @@ DIFFERS, NEW_CLIENT = 'Differs from the paper', 'New client'  # paragraphs
 FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)
 # Of a sentence: a_i, x_ij, alpha_i, beta_2; not the name of a field.
 SYMBOL = re.compile(
-  r'(?<![`\w.])(alpha|beta|eta|tau|theta|[A-Za-z])_([a-z]{1,2}|\d)(?![`\w])'
+  r'(?<![`\w.])(alpha|beta|eta|sum|tau|theta|[A-Za-z])_([a-z]{1,2}|\d)(?![`\w])'
 )
 MOST_LINES = 80  # of code
 UNSHOWN = '<lambda>', 'refuse'  # functions

@@ -24,7 +24,7 @@ from fedjax_pfl.report.text_table import markdown
 
 MODEL, IMAGE, NUM_CLASSES, NUM_CLIENTS = 'convnet4', (32, 32, 3), 10, 100
 FAMILIES = ('global', 'shared parts', 'regularised', 'mixtures', 'clusters')
-HEADER = ('family', 'method', 'paper', 'client keeps', 'upload', 'download')
+HEADER = ('method', 'family', 'paper', 'client keeps', 'upload', 'download')
 HEADER += ('is FedAvg when', 'golden cases')
 TITLE = re.compile(r'(?P<name>[^(]+) \((?P<paper>.+?)\): (?P<sentence>.+)')
 
@@ -85,7 +85,7 @@ def method_table(
     for reading, last in {one.reading: one for one in traced[name]}.items():
       label = f', {reading}' if reading else ''
       link = f'[{title["name"]}](methods/{name}.md){label}'
-      first, sizes = (family(name), link, title['paper']), last.sizes()[:3]
+      first, sizes = (link, family(name), title['paper']), last.sizes()[:3]
       when = condition(method)
       rows.append((*first, *sizes, when, origins[name]))
   return markdown(HEADER, rows)
