@@ -25,10 +25,16 @@ def about(form: Form) -> About:
   partitions = form.partitions.values()
 
   def value(name):
-    found = {str((base | {**one}).get(name)) for one in partitions}
-    return ', '.join(sorted(found))
+    found = [(base | {**one}).get(name) for one in partitions]
+    if name == 'models':
+      found = map(without_digest, base[name])
+    return ', '.join(dict.fromkeys(map(str, found)))
 
-  names = 'model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs'
+  names = ['model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs']
+  if base.get('models'):
+    names[0] = 'models'
+  if base.get('rounds') is None:
+    names[3] = 'total_epochs'
   facts = [(name.replace('_', ' '), value(name)) for name in names]
   if models := base.get('models'):  # of groups of clients
     facts[0] = 'models', ', '.join(map(without_digest, models))
