@@ -49,6 +49,13 @@ STYLES = {
   'fedrs': Style('#88CCEE', '#8BCEF0', LONG, 'v'),
   'fedlc': Style('#CC6677', '#C7596C', DOTTED, 'D'),
 }
+# The others have these colours again, in turn, with other markers. The order
+# keeps methods of clients with different models apart; a new one goes last.
+UNLISTED = (
+  'fd fedproto fml cfl fedala fedamp fedkd fedas fedgen fedbn fedcp feddbe '
+  'feddyn fedfomo fednova fedgh fedtgp fedntd fedopt fedpac fedrod gpfl ifca '
+  'knn_per partial pfedgraph pfedhn'
+)
 SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
 
 
@@ -65,7 +72,8 @@ def style_of(algorithm: str) -> Style:
     first = style_of(method)
     return first._replace(name=f'{first.name} ({rest}')
   name = without_digest(algorithm).rpartition('.py:')[2]
-  others = [one for one in available() if one not in STYLES]
+  others = UNLISTED.split()
+  others += [one for one in available() if one not in {*STYLES, *others}]
   listed, marker = list(STYLES.values()), 'X'
   if name in others:  # no two methods have one colour and one marker
     number = turn = others.index(name)
