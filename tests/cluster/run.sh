@@ -39,13 +39,14 @@ digest() {
   .venv/bin/python -c 'import json, sys
 print(json.load(open(sys.argv[1] + "/result.json"))["model"])' "$folder/runs/$1"
 }
-check() {  # NAME [UNBROKEN]: its model is that of the unbroken run
+check() {  # NAME [UNBROKEN [STOPS]]: its model is that of the unbroken run
   stops=$(grep -c 'the same command continues' "$folder/$1.log")
   model=$(digest "$1")
-  if [ "$model" ] && [ "$model" = "$(digest "${2:-whole}")" ]; then
+  if [ "$model" ] && [ "$model" = "$(digest "${2:-whole}")" ] &&
+    [ "$stops" -ge "${3:-0}" ]; then
     echo "ok    $1, stopped with a checkpoint $stops times, after $SECONDS s"
   else
-    echo "FAIL  $1"
+    echo "FAIL  $1, stopped with a checkpoint $stops times"
     tail -n 20 "$folder/$1.log"
     failed=1
   fi
@@ -68,18 +69,18 @@ job=$(submit requeue '')
 middle requeue && scontrol requeue "$job" && ended "$job" && check requeue
 
 job=$(submit term '')
-middle term && scancel --signal=TERM "$job" && ended "$job" && check term
+middle term && scancel --signal=TERM "$job" && ended "$job" && check term whole 1
 
 job=$(submit preempted '')
 middle preempted && srun -N2 -p urgent sleep 1
-ended "$job" && check preempted
+ended "$job" && check preempted whole 1
 
 # A limit is whole minutes: more work, beside an unbroken run of it. Half of the
 # time is before SIGTERM, the other half lets a slow machine compile.
-longer='s/rounds=40/rounds=40 --config.local_epochs=16/'
+longer='s/rounds=40/rounds=40 --config.local_epochs=48/'
 ended "$(submit long '' "$longer")" && check long long
 job=$(submit limit '' "s/--time=12:00:00/--time=3/; s/TERM@20/TERM@90/; $longer")
-ended "$job" && check limit long
+ended "$job" && check limit long 1
 
 # Without requeue: the job fails, says so in a line, and is submitted again.
 job=$(submit killed --no-requeue)
