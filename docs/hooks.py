@@ -10,6 +10,8 @@ import posixpath
 import re
 import sys
 from pathlib import Path
+from textwrap import dedent, indent
+from urllib.parse import urlsplit
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / 'docs'
@@ -29,6 +31,7 @@ PAGES = {
 LINK = re.compile(r'(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)')
 SENTENCE = 36  # characters of a cell that is wide
 NAME = 18  # characters of a first cell that a phone shows in one line
+WORD = re.compile(r'(?<![\w`-])--[a-z][\w.=:/-]*\w')  # a flag, in prose
 FLAG = re.compile(r'(?<=[>\s])--[\w.]+')
 FENCE = re.compile(r'^(```.*?^```)', re.MULTILINE | re.DOTALL)
 
@@ -139,6 +142,12 @@ def on_post_page(output, page, config):
   return output.replace(SHIM, posixpath.relpath('npm/shim/index.js', here))
 
 
+def on_post_template(output, config, **_):
+  """Do so in 404.html, which is shown at any address."""
+  root = urlsplit(config.site_url or '').path or '/'
+  return output.replace(SHIM, f'{root}npm/shim/index.js')
+
+
 def themes():
   """Return the public names by theme: the table of the package's docstring."""
   text = ast.get_docstring(ast.parse(INIT.read_text(encoding='utf-8')))
@@ -184,7 +193,10 @@ def command_page():
     if 'python experiments/' not in text and path.name != 'demo.py':
       continue  # a part of commands
     parts += [f'## {path.stem}', f'`python experiments/{path.name}`']
-    parts += [f'```text\n{text}\n```']
+    for block in text.replace('*', r'\*').split('\n\n'):
+      is_code = block.startswith(' ')
+      words = WORD.sub(r'`\g<0>`', block)
+      parts.append(indent(dedent(block), '    ') if is_code else words)
     if flags:
       rows = [
         f'| `--{name}` | `{default}` | {text} |'
@@ -204,6 +216,8 @@ def flag_of(node):
     return None
   name, *rest = node.args
   words = [ast.unparse(one) for one in rest[1:]]
+  if words == ['commandline.CONFIG']:
+    words = ['"a config file, e.g. configs/digits.py:fedbabu[,quick]"']
   text = [one[1:-1] for one in words if one[0] in '\'"'] or ['']
   default = ast.unparse(rest[0]) if rest else ''
   return ast.literal_eval(name), default, text[-1].replace('|', r'\|')
@@ -222,7 +236,8 @@ def notebook_page(notebook, source):
       data = output.get('data', {})
       if 'image/png' in data:
         picture = ''.join(data['image/png']).replace('\n', '')
-        parts.append(f'![](data:image/png;base64,{picture})')
+        alt = 'What the code above draws'
+        parts.append(f'![{alt}](data:image/png;base64,{picture})')
       else:
         shown = ''.join(data.get('text/plain', output.get('text', '')))
         parts.append(f'```text\n{shown.rstrip()}\n```')

@@ -3,9 +3,9 @@
   python experiments/analyse.py --run=runs/a --run=runs/b \\
       --out=runs/id_ood.pdf
 
-before and after personalisation: a figure, its CSV and a table. A field of the
-runs' configs can be replaced: --config.data_dir=/data. Run directories are
-read, never written.
+It is measured before and after personalisation: a figure, its CSV and a table.
+A field of the runs' configs can be replaced: --config.data_dir=/data. Run
+directories are read, never written.
 """
 
 import commandline

@@ -4,7 +4,7 @@
       --methods=mine.py:Mine,fedavg,fedbabu,ditto --seeds=5 \\
       --config.validation_fraction=0.2 --grid learning_rate=0.003,0.01,0.03
 
-on any config and data. Each method is trained with every setting of the grid on
+Any config and data do. Each method is trained with every setting of the grid on
 the first seed; validation examples choose; the choice is trained with the other
 seeds. --random=6 draws as many settings for each method instead, of fields of
 all (--range learning_rate=0.001..0.3) and of one more (--range
@@ -14,11 +14,12 @@ method alone: --grid fml:hp.student=convnet3, as many values for each.
 
   python experiments/compare.py --form=digits    (make leaderboard)
 
-is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite or full;
---methods are yours beside its baselines. Writes a page, a table (CSV, Markdown,
-LaTeX), a figure, and the counts of every client, from which --again=FOLDER
-computes all of them again. The same command continues; --shard=2/8 is the
-second of eight jobs that share --workdir; --dry-run prints the price alone.
+This is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite or
+full; --methods are yours beside its baselines. Writes a page, a table (CSV,
+Markdown, LaTeX), a figure, and the counts of every client, from which
+--again=FOLDER computes all of them again. The same command continues;
+--shard=2/8 is the second of eight jobs that share --workdir; --dry-run prints
+the price alone.
 """
 
 import commandline

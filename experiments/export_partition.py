@@ -9,8 +9,8 @@ client in the order of the data set. Nothing is trained.
 
   python experiments/export_partition.py --form=demo --out=DIR
 
-is a folder of a frozen form of the leaderboard: images, rows with each seed,
-budget, and the entry to be filled in (docs/leaderboard.md).
+This makes a folder of a frozen form of the leaderboard: images, rows with each
+seed, budget, and the entry to be filled in (docs/leaderboard.md).
 """
 
 import commandline

@@ -2,16 +2,17 @@
 
   python experiments/prepare.py cifar10 cifar100 --data_dir=DIR
 
-and any of emnist, mnist, fashion_mnist, svhn, tiny_imagenet. Archives come from
-the addresses of their authors, are compared with known SHA-256 digests, and are
-kept in DIR/downloads. The same command fetches what is missing, and leaves a
-set that is there as it is. Without --data_dir: $TFDS_DATA_DIR, or else
-~/tensorflow_datasets, where runs look, too. TensorFlow is not needed.
+It also knows emnist, mnist, fashion_mnist, svhn and tiny_imagenet. Archives
+come from the addresses of their authors, are compared with known SHA-256
+digests, and are kept in DIR/downloads. The same command fetches what is
+missing, and leaves a set that is there as it is. Without --data_dir:
+$TFDS_DATA_DIR, or else ~/tensorflow_datasets, where runs look, too. TensorFlow
+is not needed.
 
   python experiments/prepare.py fashion_mnist --idx_files=FOLDER --data_dir=DIR
 
-takes the four files of mnist or fashion_mnist from a folder, gzipped or not:
-of another library, or of Debian's package dataset-fashion-mnist.
+This takes the four files of mnist or fashion_mnist from a folder, gzipped or
+not: of another library, or of Debian's package dataset-fashion-mnist.
 
   python experiments/prepare.py shakespeare --data_dir=DIR
   python experiments/prepare.py femnist --leaf=FOLDER --data_dir=DIR
