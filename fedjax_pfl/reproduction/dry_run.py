@@ -66,11 +66,16 @@ def list_costs(
   lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
   counted: set[str] = set()  # trainings
   measured: dict[str, Forecast] = {}  # by program
+  data: set[str] = set()
+  progress.log(
+    f'{len(cells)} cells. Programs are measured first, a minute or so each.'
+  )
   for cell in cells:
     wanted = [evaluation_of(cell, seed) for seed in seeds]
     state, missing, trainings = what_is_left(wanted, results)
     new = [one for one in trainings if one.identity not in counted]
     counted |= {one.identity for one in new}
+    data |= {one.settings.data.dataset for one in new}
     time_and_memory = '-', '-'
     if new:
       saved = [saved_round(one, results) for one in new]
@@ -95,7 +100,7 @@ def list_costs(
   progress.log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
     f'{duration(total)} of training on one device, estimated from a few '
-    'steps.'
+    f'steps. Data: {", ".join(sorted(data)) or "none"}.'
   )
 
 

@@ -110,6 +110,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
     assert ' train ' in line and ' s ' in line and 'MiB' in line
   assert 'with a cell above' in second and 'evaluate' in third
   assert '4 cells, 1 seed' in logged[-1]
+  assert logged[-1].endswith('Data: cifar10, digits.')
   assert not results.runs.exists()
 
 
