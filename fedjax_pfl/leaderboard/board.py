@@ -191,6 +191,16 @@ def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:
 # ---- Sentences ---------------------------------------------------------------
 
 
+def not_finished(about: About, boards: Sequence[Board]) -> list[str]:
+  """Return a sentence for each partition that misses methods."""
+  done, whole = {one.partition: len(one.rows) for one in boards}, about.methods
+  return [
+    f'Not finished: {name} has {done.get(name, 0)} of {len(whole)} methods.'
+    for name in about.partitions
+    if done.get(name, 0) < len(whole)
+  ]
+
+
 def sentences(board: Board) -> list[str]:
   """Return the verdicts of a partition: the best, then each baseline."""
   (best,) = (row for row in board.rows if row['method'] == board.best)

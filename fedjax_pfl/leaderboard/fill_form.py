@@ -120,6 +120,9 @@ def write(found: Found, about: About, path: pathlib.Path) -> None:
     return
   for one in boards:
     progress.log('\n'.join([f'{one.partition}:', *board.sentences(one)]))
+  missing = board.not_finished(about, boards)
+  for sentence in missing:
+    progress.log(sentence)
   rows = [row for one in boards for row in one.rows]
   table = path.with_suffix('.csv')
   stored = table.read_bytes().count(b'\n') - 1 if table.exists() else 0
@@ -131,8 +134,8 @@ def write(found: Found, about: About, path: pathlib.Path) -> None:
   board.write(rows, table)
   texts = {
     '.html': page.render(about, boards),
-    '.md': tables.as_markdown(boards, about.protocol),
-    '.tex': tables.as_latex(boards, about.protocol),
+    '.md': tables.as_markdown(boards, (*missing, *about.protocol)),
+    '.tex': tables.as_latex(boards, (*missing, *about.protocol)),
   }
   for suffix, text in texts.items():
     atomic_files.write_bytes(path.with_suffix(suffix), text.encode())

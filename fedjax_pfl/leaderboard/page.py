@@ -19,6 +19,7 @@ from fedjax_pfl.leaderboard.board import (
   Row,
   baseline_name,
   compared_with,
+  not_finished,
   sentences,
 )
 from fedjax_pfl.leaderboard.method_results import REFERENCE
@@ -112,13 +113,7 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
 def _lead(about: About, boards: Sequence[Board]) -> str:
   """Return the best of each partition, and what is not trained yet."""
   words = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
-  done, whole = {one.partition: len(one.rows) for one in boards}, about.methods
-  words += [
-    f'Not finished: {name} has {done.get(name, 0)} of {len(whole)} methods.'
-    for name in about.partitions
-    if done.get(name, 0) < len(whole)
-  ]
-  return ' '.join(words)
+  return ' '.join([*words, *not_finished(about, boards)])
 
 
 # ---- Tables ------------------------------------------------------------------

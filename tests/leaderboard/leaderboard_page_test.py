@@ -133,6 +133,12 @@ def written(about, tmp_path):
   return path
 
 
+def test_a_table_that_misses_methods_says_so(about, written):
+  words = f'Not finished: s=5 has 8 of {len(about.methods)} methods.'
+  for suffix in ('.md', '.tex'):
+    assert words in written.with_suffix(suffix).read_text()
+
+
 def test_the_table_has_every_number(written):
   rows = read_rows(written.with_suffix('.csv'))
   assert len(rows) == 2 * 8
