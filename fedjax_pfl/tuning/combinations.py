@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import bad_input
 
 DIGITS = 3  # of a random number, so that it can be typed
@@ -229,9 +228,8 @@ def check_together(
     )
   if not grids and not ranges:
     raise bad_input(
-      'sweep',
-      got='neither --grid nor --range',
+      '--grid',
+      got='none, and no --range',
       expected='a field to vary',
       choices=[ONE_GRID, ONE_RANGE],
-      cause=f'a single run was meant: {command("train")}',
     )
