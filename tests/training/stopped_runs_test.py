@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from unittest import mock
 
 import pytest
@@ -116,8 +117,10 @@ KEPT = 'Stopped. What was saved is kept; '
   ],
 )
 def test_a_command_ends_with_the_status_of_its_signal(
-  capsys, stop, status, output
+  capsys, monkeypatch, stop, status, output
 ):
+  monkeypatch.setattr(commandline.os, '_exit', sys.exit)
+
   def main(argument):
     if stop is None:
       os.kill(os.getpid(), signal.SIGTERM)
