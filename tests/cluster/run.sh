@@ -110,4 +110,20 @@ jobs=$(for seeds in 0:4 3:6; do
 done)
 for job in $jobs; do ended "$job"; done
 count 6 sweep "$folder"/sweep/*/result.json
+
+# Two jobs divide a comparison; the same command without a share trains nothing.
+words="$quick --methods=fedavg,fedbabu --seeds=2 --grid=learning_rate=0.02 \
+  --config.validation_fraction=0.2 --workdir=$folder/compare"
+jobs=$(for share in 1/2 2/2; do
+  sbatch --parsable --output="$folder/compare%j.log" "$one/compare.py $words --shard=$share"
+done)
+for job in $jobs; do ended "$job"; done
+.venv/bin/python experiments/compare.py $words > "$folder/compare.log" 2>&1
+if grep -q fedbabu "$folder"/compare/compare_seeds_0_1.csv && ! grep -q '^round' "$folder/compare.log"; then
+  echo "ok    compare, divided, after $SECONDS s"
+else
+  echo "FAIL  compare"
+  tail -n 20 "$folder"/compare*.log
+  failed=1
+fi
 exit $failed
