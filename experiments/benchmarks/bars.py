@@ -168,6 +168,8 @@ PASSES = {
   'fedntd': FORWARD,  # the global model
   'fedfomo': 3 * FORWARD,  # six models on a batch of validation, for two steps
   'ifca': 2 * FORWARD,  # the models of two clusters
+  'fedgh': FORWARD,  # the means of classes
+  'fedtgp': FORWARD,
 }
 
 
