@@ -55,8 +55,8 @@ from fedjax_pfl.training.state import (
   start_training,
 )
 
-# Returns the states and the metrics of a call, and its seconds (`times`).
-CallFn = Callable[[], tuple[Sequence[PyTree], Metrics, np.ndarray]]
+# Of a call: the states, the metrics, and the seconds it took (`times`).
+Result = tuple[Sequence[PyTree], Metrics, np.ndarray]
 
 
 class Call(NamedTuple):
@@ -70,12 +70,6 @@ class Call(NamedTuple):
   def kind(self) -> tuple[int, ...]:
     """Return what calls have in common that several runs can share."""
     return self.place, *self.args[3].shape
-
-  def alone(self) -> tuple[Sequence[PyTree], Metrics, np.ndarray]:
-    rounds, began = self.program.rounds(self.place, self.args[1]), times()
-    *states, metrics = rounds(*self.args)
-    metrics = jax.tree.map(np.asarray, metrics)  # waits
-    return states, metrics, times() - began
 
 
 def train(
@@ -115,14 +109,25 @@ def train(
   return make_calls(in_steps(experiment, workdir, program))
 
 
-def make_calls(steps: Generator[Call, CallFn, Any]) -> Any:
-  """Return what the steps return, when each of their calls was made alone."""
-  call_fn = None
-  while True:
-    try:
-      call_fn = steps.send(call_fn).alone
-    except StopIteration as end:
-      return end.value
+def make_calls(steps: Generator[Call, Result, Any]) -> Any:
+  """Return what the steps return, when each of their calls was made alone.
+
+  An error of a call is raised in the steps, which say what it means to a run.
+  """
+  try:
+    call = next(steps)
+    while True:
+      try:
+        rounds = call.program.rounds(call.place, call.args[1])
+        began, (*states, metrics) = times(), rounds(*call.args)
+        metrics = jax.tree.map(np.asarray, metrics)  # waits
+        result = states, metrics, times() - began
+      except BaseException as error:
+        steps.throw(error)
+        raise
+      call = steps.send(result)
+  except StopIteration as end:
+    return end.value
 
 
 @contextlib.contextmanager
@@ -141,7 +146,7 @@ def in_steps(
   workdir: str,
   program: Program,
   watch_fn: Callable[[Training], Any] = watched,
-) -> Generator[Call, CallFn, dict[str, Any]]:
+) -> Generator[Call, Result, dict[str, Any]]:
   """Run the experiment as `train` does; yield the calls of its rounds."""
   config = to_config(experiment.settings)
   known = [config | {'data_dir': ''}, experiment.data_id, jax.__version__]
@@ -182,7 +187,7 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
 
 def run_rounds(
   training: Training, watch_fn: Callable[[Training], Any] = watched
-) -> Generator[Call, CallFn, Training]:
+) -> Generator[Call, Result, Training]:
   """Yield the calls of the rounds; return the run after its last round."""
   experiment, done = training.experiment, training.done
   settings, program = experiment.settings, training.program
@@ -204,8 +209,7 @@ def run_rounds(
         args = *training.states, cohorts, training.data
         args = program.numbers_of(settings), *args, rounds_key(training, place)
         seconds = times() - began
-        call_fn = yield Call(program, place.number, args)
-        states, metrics, own = call_fn()
+        states, metrics, own = yield Call(program, place.number, args)
         training, numbers = after_rounds(
           training, place, stop, states, cohorts, metrics, seconds + own
         )

@@ -100,11 +100,11 @@ def run_side_by_side(
   steps: dict[int, Generator] = {}
   calls: dict[int, loop.Call] = {}
 
-  def advance(place, call_fn=None):
+  def advance(place, result=None):
     calls.pop(place, None)
     with fails_alone(place):
       try:
-        calls[place] = steps[place].send(call_fn)
+        calls[place] = steps[place].send(result)
       except StopIteration as end:
         results[place] = end.value
       except Stopped as error:
@@ -132,7 +132,7 @@ def run_side_by_side(
       alike = [place for place, own in kinds.items() if own == first]
       results_of = _call_together([calls[place] for place in alike], width)
       for place, result in zip(alike, results_of, strict=True):
-        advance(place, lambda result=result: result)
+        advance(place, result)
   if stopped:
     raise stopped[0]
 
