@@ -120,21 +120,14 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     everyone = server.cluster.at[senders.ids].set(new)
     return Server(server.round + 1, params, everyone)
 
-  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = global_model.federated_averaging(task, hp, local_update, model)
   algorithm = algorithm._replace(
     init_server=init_server,
     init_client=init_client,
-    download=lambda server, client: global_model.Server(
-      server.round, model(server, client)
-    ),
     aggregate=aggregate,
     respond=lambda server, clients, up, senders: Client(
       server.cluster[senders.ids]
     ),
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, model(server, client), data, rng, hp.finetune
-    ),
-    global_model=None,
   )
   return (Stage('cfl', hp.train.rounds, algorithm, initialize),)
 

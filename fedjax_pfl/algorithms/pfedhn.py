@@ -130,10 +130,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     v = jnp.where(client.number == NEW, client.embedding, row)
     return to_tree(made(server.made_by, v))
 
-  def local_update(down, client, data, rng):
-    params, info = hp.train.fit(task, down.params, data, rng, down.round)
-    return client, params, info.metrics()
-
   def aggregate(server, up, senders):
     shares = senders.masked(hp.train.weights(senders.counts))
     shares = shares / jnp.maximum(jnp.sum(shares), 1e-30)
@@ -149,18 +145,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     made_by = optax.apply_updates(server.made_by, updates)
     return Server(server.round + 1, made_by, state)
 
-  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = global_model.federated_averaging(task, hp, model_of=model)
   algorithm = algorithm._replace(
     init_server=init_server,
     init_client=init_client,
-    download=lambda server, client: global_model.Server(
-      server.round, model(server, client)
-    ),
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, model(server, client), data, rng, hp.finetune
-    ),
-    global_model=None,
   )
   return (Stage('pfedhn', hp.train.rounds, algorithm, initialize),)
 

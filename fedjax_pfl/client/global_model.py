@@ -57,15 +57,19 @@ def sgd_update(
 
 
 def federated_averaging(
-  task: Task, hp: tuple, local_update: Callable | None = None
+  task: Task,
+  hp: tuple,
+  local_update: Callable | None = None,
+  model_of: Callable | None = None,
 ) -> Algorithm:
   """Return the algorithm that averages what `local_update` uploads.
 
   By default that is `sgd_update`. A leaf that is not uploaded keeps its value
   on the server. Clients download its clock and model, keep nothing, and are
-  evaluated by the global model in all views. A method replaces the functions in
-  which it differs.
+  evaluated by the global model in all views; or each by its own,
+  model_of(server, client). A method replaces the functions in which it differs.
   """
+  own = model_of or (lambda server, client: server.params)
 
   def aggregate(server, uploads, senders):
     mean = senders.mean(uploads, hp.train.weights(senders.counts))
@@ -75,14 +79,14 @@ def federated_averaging(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
     init_client=lambda server, data, rng: (),
     # Nothing else that a method's server holds.
-    download=lambda server, client: Server(server.round, server.params),
+    download=lambda server, client: Server(server.round, own(server, client)),
     local_update=local_update or sgd_update(task, hp),
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, server.params, data, rng, hp.finetune
+      task, own(server, client), data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
-    global_model=lambda server: server.params,
+    global_model=None if model_of else lambda server: server.params,
   )
 
 
@@ -112,13 +116,9 @@ def averaging_of_part(
     client = trees.select(params, private)
     return client, trees.select(params, shared), info.metrics()
 
-  return federated_averaging(task, hp, local_update)._replace(
+  return federated_averaging(task, hp, local_update, whole)._replace(
     init_client=lambda server, data, rng: trees.select(server.params, private),
     download=lambda server, client: server._replace(
       params=trees.select(server.params, of_server)
     ),
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, whole(server, client), data, rng, hp.finetune
-    ),
-    global_model=None,
   )

@@ -43,9 +43,6 @@ from fedjax_pfl.federated.step_work import Work, work_of
 
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
 MAX_OVERHEAD = 0.1  # of all steps, for an 'auto' chunk
-MOST_RUNS = (
-  16  # side by side: each adds its arrays to a call and its compilation
-)
 NUM_COHORTS = 20  # drawn for the expected overhead
 CHUNKS = Rule(
   lambda value: value == 'auto' or (is_int(value) and value >= 1),
