@@ -105,6 +105,15 @@ def count(what: str, cause: str = '', smallest: int = 1) -> Rule:
   )
 
 
+def auto_or_count(what: str) -> Rule:
+  """Return the rule of such a number, or of the choice of the program."""
+  return Rule(
+    lambda value: value == 'auto' or (is_int(value) and value >= 1),
+    f'"auto" or a whole number of {what}, 1 or more',
+    f'a fraction, or 0 for "all": write the number of {what}',
+  )
+
+
 def one_of(
   choices: Collection[str], expected: str = 'one of these', cause: str = ''
 ) -> Rule:

@@ -30,7 +30,7 @@ from jax import lax
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.rules import Rule, is_int
+from fedjax_pfl.core.rules import auto_or_count
 from fedjax_pfl.core.target import (
   card,
   compiler_options,
@@ -44,11 +44,7 @@ from fedjax_pfl.federated.step_work import Work, work_of
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
 MAX_OVERHEAD = 0.1  # of all steps, for an 'auto' chunk
 NUM_COHORTS = 20  # drawn for the expected overhead
-CHUNKS = Rule(
-  lambda value: value == 'auto' or (is_int(value) and value >= 1),
-  '"auto" or a whole number of clients, 1 or more',
-  'a fraction, or 0 for "all": write the number of clients',
-)
+CHUNKS = auto_or_count('clients')
 
 
 def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:

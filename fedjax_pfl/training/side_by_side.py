@@ -25,7 +25,7 @@ import numpy as np
 
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import as_stored
-from fedjax_pfl.core.rules import Rule, is_int
+from fedjax_pfl.core.rules import auto_or_count
 from fedjax_pfl.core.target import card, launches_kernels
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -34,11 +34,7 @@ from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.signals import Stopped, catch_signals
 
-RUNS = Rule(
-  lambda value: value == 'auto' or (is_int(value) and value >= 1),
-  '"auto" or a whole number of runs, 1 or more',
-  'a fraction, or 0 for "all": write the number of runs',
-)
+RUNS = auto_or_count('runs')
 MOST = 16  # each adds its arrays to a call, and to its compilation
 
 
