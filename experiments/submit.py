@@ -30,7 +30,7 @@ def main():
   stated = {name: flag.value for name, flag in flags.items()}
   which = METHOD.value, PARTITION.value
   submit(FROM.value, load_form, *which, stated, OUT.value)
-  progress.log(f'{OUT.value}: to be read, and checked by `verify`')
+  progress.log(f'The entry is in {OUT.value}; `verify` checks it.')
 
 
 if __name__ == '__main__':

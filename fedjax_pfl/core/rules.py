@@ -106,7 +106,7 @@ def count(what: str, cause: str = '', smallest: int = 1) -> Rule:
 
 
 def auto_or_count(what: str) -> Rule:
-  """Return the rule of such a number, or of the choice of the program."""
+  """Return the rule of 1 or more of something, or of "auto"."""
   return Rule(
     lambda value: value == 'auto' or (is_int(value) and value >= 1),
     f'"auto" or a whole number of {what}, 1 or more',

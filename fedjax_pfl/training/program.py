@@ -65,8 +65,8 @@ class Program:
     """Return the compiled rounds of the stage at this place.
 
     (numbers, server, clients, cohorts [T, C], data, key) -> (server, clients,
-    metrics {name: [T, C]}). Of `server` only the shapes matter. With a width
-    [these, ..] -> [those, ..] of so many runs side by side.
+    metrics {name: [T, C]}). Of `server` only the shapes matter. For several
+    runs, `width`, it takes a list of such arguments, and returns a list.
     """
     if place not in self._rounds:
       experiment, stage = self.experiment, self.experiment.stages[place]

@@ -1,16 +1,16 @@
 """Runs of one program side by side: one compiled call trains rounds of each.
 
 A small run leaves a GPU idle: its steps are launches, which take as long for
-eight runs as for one. So as many runs as fill a step are open at the same time,
-and each goes from one call of rounds to the next (loop.py). Those that wait for
-as many rounds of the same stage share a call; they may be in different rounds,
-as killed runs are. Then each is evaluated, logged and saved by itself. When one
-ends the next begins; a place in a call that none needs trains the first again,
-since fewer would be compiled again. Results are those of one run after the
+eight runs as for one. So several runs are open at the same time, as many as
+fill a step. Each run yields its calls of rounds (loop.py). Calls of equally
+many rounds of one stage are made together; their runs may be in different
+rounds. Then each run is evaluated, logged and saved by itself, and when it ends
+the next one begins. A compiled call has a fixed number of runs: if fewer are
+left, the first is trained twice. Results equal those of one run after the
 other, up to rounding.
 
-One after the other are rounds on a mesh, on the host, and in Python, runs whose
-functions hold their seed, and stages that make images of their own.
+Runs train one after the other if their rounds are on a mesh, on the host or in
+Python, if their functions hold the seed, or if a stage makes its own images.
 """
 
 import contextlib
