@@ -125,14 +125,16 @@ def check_fedkd(case):
 def check_fedgen(case):
   """Labels and noise are the same in every batch."""
   names = 'lam', 'shared', 'noise', 'hidden'
-  names += 'server_steps', 'server_learning_rate'
-  algorithm = build(case, 'fedgen', **{name: case[name] for name in names})
+  names += 'server_steps', 'server_learning_rate', 'protocol', 'distil'
+  given = {name: case[name] for name in names if name in case.settings}
+  algorithm = build(case, 'fedgen', **given)
   how = Replay(
     server=lambda server: {
       'global': server.params,
       'head': server.params['head'],
       'generator': server.generator,
       'shares': server.shares,
+      'running': dict(zip(('mean', 'var'), server.moments, strict=False)),
     },
     views={'initial': 'initial'},
   )
