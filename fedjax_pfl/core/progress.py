@@ -86,11 +86,13 @@ class Screen:
     unit: str = 'round',
     start: int = 0,
     is_short: bool = False,
+    waits: bool = False,
   ) -> Iterator['Bar']:
     """Show progress from `start` (of a resumed run) to `total`.
 
     Bars may be nested: an evaluation within the training. Inner work, and such
-    as mostly `is_short`, has plain lines only if it takes long.
+    as mostly `is_short`, has plain lines only if it takes long. If the first
+    update `waits` for other processes, no rate counts the time before it.
     """
     is_inner, show = bool(self._open), None
     patience = PATIENCE if is_inner or is_short else 0.0
@@ -103,7 +105,8 @@ class Screen:
         show = functools.partial(self._live.update, task)
         if is_inner:  # it gives its line back
           stack.callback(self._live.remove_task, task)
-      self._open.append(Bar(self, unit, start, total, patience, show))
+      begin = None if waits else start
+      self._open.append(Bar(self, unit, begin, total, patience, show))
       stack.callback(self._open.pop)
       yield self._open[-1]
 
@@ -120,7 +123,9 @@ class Bar:
     self._screen, self._unit, self._total = screen, unit, total
     self._show = show  # None for plain lines
     now = screen.clock()
-    self._marks = deque([(now - screen.compiled(), start)], maxlen=8)
+    self._marks = deque(maxlen=9)  # seconds of work, and what was done
+    if start is not None:
+      self._marks.append((now - screen.compiled(), start))
     self._next, self._is_silent = now + patience, patience > 0
 
   def say(self, text: str) -> None:
@@ -132,9 +137,10 @@ class Bar:
 
   def update(self, done: int, **numbers: float) -> None:
     """Show that `done` of the total are done, and the latest numbers."""
-    (then, before), now = self._marks[0], self._screen.clock()
+    now = self._screen.clock()
     worked = now - self._screen.compiled()
     self._marks.append((worked, done))
+    then, before = self._marks[0]
     is_last = done >= self._total
     parts = format_numbers(numbers)
     if before < done and not is_last:

@@ -171,12 +171,7 @@ def build_experiment(
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
   if settings.model.frozen_features:
-    dataset = frozen_features.with_features(
-      settings, whole, start, data.dataset, log
-    )
-    # The same partition, of features.
-    again = build_data(settings, lambda text: None, dataset)
-    data = again._replace(data_id=data.data_id)
+    data = frozen_features.with_features(settings, whole, start, data, log)
   sampler = build_method.make_sampler(settings, np.asarray(data.train.count))
   stages = build_method.wrapped(method, settings, task, budget=budget)
   times = build_timing(settings, stages, data.train, log)

@@ -24,8 +24,11 @@ from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Outputs, Params, Task
 from fedjax_pfl.core.user_code import is_code
+from fedjax_pfl.data.client_data import stack_clients
 from fedjax_pfl.data.images import Dataset, Images, Shape, digest
+from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.build_data import ExperimentData, UnseenClients
 
 BLOCK = 50  # images whose features are computed at a time
 _LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key
@@ -110,13 +113,17 @@ def _head_task(task: Task) -> Task:
 
 
 def with_features(
-  settings: Settings, task: Task, start: Any, dataset: Dataset, log: Callable
-) -> Dataset:
-  """Return the examples with their features by the body of a `Start`.
+  settings: Settings,
+  task: Task,
+  start: Any,
+  data: ExperimentData,
+  log: Callable,
+) -> ExperimentData:
+  """Return the same clients with features by the body of a `Start`.
 
   Those of the last call are kept: seeds and settings of a sweep share them.
   """
-  splits = dataset.train, dataset.test
+  splits = data.dataset.train, data.dataset.test
   images = digest(*(split.x for split in splits))
   recipe = settings.data.dataset, settings.data.preprocessing
   key = images, start.digest, settings.model, *recipe
@@ -129,7 +136,17 @@ def with_features(
   train, test = (
     split._replace(x=x) for split, x in zip(splits, _LAST[key], strict=True)
   )
-  return dataset._replace(train=train, test=test)
+  dataset = data.dataset._replace(train=train, test=test)
+  pools = [stack_clients(split, [()]).x for split in (train, test)]
+  train, test = pools[0], pools[settings.data.test_partition not in OF_OWN]
+  move = lambda clients, x: clients and clients._replace(x=x)
+  unseen = data.unseen and map(move, data.unseen, (train, test))
+  return ExperimentData(
+    dataset,
+    *map(move, data[1:4], (train, test, train)),
+    unseen and UnseenClients(*unseen),
+    data.data_id,
+  )
 
 
 def _features(task: Task, body: Params, pools: list) -> list[np.ndarray]:

@@ -134,9 +134,10 @@ def make_calls(steps: Generator[Call, Result, Any]) -> Any:
 def watched(training: Training) -> Iterator[tuple[Callable, progress.Bar]]:
   """Yield the function of signals, and the progress bar of one run."""
   rounds = training.experiment.rounds
+  how = {'start': training.done, 'waits': jax.process_count() > 1}
   with (
     catch_signals() as signal_fn,
-    progress.progress('training', rounds, start=training.done) as bar,
+    progress.progress('training', rounds, **how) as bar,
   ):
     yield signal_fn, bar
 

@@ -31,6 +31,8 @@ def test_slow_rounds_have_a_line_each_and_fast_ones_one_a_second():
   assert lines[-1] == 'round 8/8  loss 1.234  812 images/s'
   assert [line.split()[1] for line in play(0.3)] == ['1/8', '5/8', '8/8']
   assert play(2.0, rounds=10, start=6)[0].endswith('6 s left')  # resumed
+  first, second, *_ = play(2.0, waits=True)
+  assert not first.endswith('left') and second.endswith('12 s left')
   for seconds, number in ((1, 0), (9, 2)):
     assert len(play(seconds, rounds=2, is_short=True)) == number
 
