@@ -7,6 +7,7 @@ names begin with a dot and end in `.tmp`.
 
 import contextlib
 import csv
+import functools
 import hashlib
 import io
 import json
@@ -50,13 +51,14 @@ def open_in_place(
   return os.open(path, flags, mode)
 
 
-def write_bytes(path: pathlib.Path, content: bytes) -> None:
+def write_bytes(path: pathlib.Path, content: bytes, mode: int = 0o666) -> None:
   """Replace the file by one that holds `content`."""
   # The process id keeps two writers of one file apart.
   temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
   try:
     temporary.unlink(missing_ok=True)  # it may be a link: not to be followed
-    with open(temporary, 'xb') as stream:
+    opener = functools.partial(os.open, mode=mode)
+    with open(temporary, 'xb', opener=opener) as stream:
       stream.write(content)
       stream.flush()
       os.fsync(stream.fileno())

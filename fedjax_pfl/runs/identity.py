@@ -10,9 +10,11 @@ import platform
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import jax
+from flax.traverse_util import flatten_dict
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -24,6 +26,7 @@ CONFIG = 'config.json'
 FORM = {'config': dict, 'data': str, 'commit': str | None}
 ABSENT = '(absent)'
 Log = Callable[[str], None]
+flatten = partial(flatten_dict, sep='.')  # {'hp': {'lr': 1}} is {'hp.lr': 1}
 
 
 def identify(
@@ -55,19 +58,6 @@ def is_started(
     raise PermissionError('not allowed to write here')
   _compare(path, stored, now, resumable, defaults, log)
   return True
-
-
-def flatten(
-  config: Mapping[str, Any], separator: str = '.', prefix: str = ''
-) -> dict[str, Any]:
-  """Return {'hp.lr': 0.1} for {'hp': {'lr': 0.1}}."""
-  flat = {}
-  for key, value in config.items():
-    if isinstance(value, Mapping) and value:
-      flat |= flatten(value, separator, f'{prefix}{key}{separator}')
-    else:
-      flat[f'{prefix}{key}'] = value
-  return flat
 
 
 def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -234,15 +224,10 @@ def _commit(root: pathlib.Path) -> str | None:
   if not (root / '.git').exists():  # installed: git would find another one
     return None
   commands = 'rev-parse HEAD', 'status --porcelain -uno -- . :(exclude)results'
+  how = {'capture_output': True, 'text': True, 'timeout': 10, 'cwd': root}
   try:
     commit, edited = (
-      subprocess.run(
-        ['git', *command.split()],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=10,
-      ).stdout.strip()
+      subprocess.run(['git', *command.split()], **how).stdout.strip()
       for command in commands
     )
   except (OSError, subprocess.SubprocessError):  # no git, or a slow disk

@@ -1,6 +1,8 @@
 """result.json and the scores beside it: whole, or refused with a sentence.
 
-The result has checksums, of the rest of itself and of clients.npz.
+The result has checksums, of the rest of itself and of clients.npz. They find
+damage; a file from elsewhere may have any content with the checksums that
+belong to it, so that the form on which readers rely is checked, too.
 """
 
 import difflib
@@ -13,12 +15,19 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
-from fedjax_pfl.runs import result_form
 
 RESULT = 'result.json'
 CLIENTS = 'clients.npz'
 MAX_CHOICES = 20  # run directories that a message names
 DIGESTS = 'sha256'  # in result.json: of the rest of it, and of clients.npz
+FORM = {
+  'algorithm': str,
+  'dataset': str,
+  'rounds': int,
+  'seconds': int | float,
+  'views': dict,
+}
+CHOICES = ('last', 'validation')  # of a run that keeps examples for choosing
 
 
 def with_checksums(
@@ -37,7 +46,7 @@ def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
   is_whole = isinstance(digests, dict) and CLIENTS in digests
   if not is_whole or digests.get('rest') != digest(result):
     raise ValueError('not as it was written')
-  result_form.check(result)  # anyone can write checksums
+  _check_form(result)  # anyone can write checksums
   return result, digests
 
 
@@ -106,3 +115,64 @@ def load_json(
       expected='valid JSON, as it was written',
       cause='it was cut short or edited by hand, or is of another program',
     ) from error
+
+
+# ---- the form ----------------------------------------------------------------
+
+
+def _check_form(result: Mapping[str, Any]) -> None:
+  """Raise ValueError where a part that a reader uses is missing or another."""
+  for name, kind in FORM.items():
+    _expect(isinstance(result.get(name), kind), name)
+  try:
+    _check_parts(result)
+  except (LookupError, TypeError, AttributeError) as error:
+    reason = f'a part is missing or of another kind: {error}'
+    raise ValueError(reason) from error
+
+
+def _check_parts(result: Mapping[str, Any]) -> None:
+  groups = [result['views'], result.get('unseen', {})]
+  groups += (result.get('test_best') or {}).values()
+  for summaries in groups:
+    for name, summary in summaries.items():
+      _check_summary(name, summary)
+  server = dict(result.get('global') or {})
+  _check_summary('global', server.pop('last10', {}))
+  _check_summary('global', server)
+  for best in (result.get('test_best_view') or {}).values():
+    _expect(not best or isinstance(best['together']['view'], str), 'view')
+  if {'select', *CHOICES} & {*result}:
+    _check_choice(result)
+
+
+def _check_choice(result: Mapping[str, Any]) -> None:
+  for name in CHOICES:
+    chosen = result[name]
+    summary = chosen['views'][chosen['view']]
+    _check_summary(name, summary)
+    _expect(_has_spread(summary) and isinstance(chosen['round'], int), name)
+  share = result['validation']['validation_accuracy']
+  _expect(isinstance(share, int | float), 'validation_accuracy')
+  _expect(result[result['select']]['view'] in result['views'], 'select')
+  for best in result['test_best'].values():
+    if 'together' in best:
+      _expect(_has_spread(best['together']), 'together')
+
+
+def _has_spread(summary: Mapping[str, Any]) -> bool:
+  return summary['mean'] is None or summary['std'] is not None
+
+
+def _check_summary(name: str, summary: Mapping[str, Any]) -> None:
+  """Expect numbers by their names; the interval is two of them."""
+  ends = summary.get('interval') or [None, None]
+  numbers = [n for key, n in summary.items() if key != 'interval']
+  _expect(isinstance(ends, list) and len(ends) == 2, name)
+  are_numbers = all(isinstance(n, int | float | None) for n in numbers + ends)
+  _expect(are_numbers, name)
+
+
+def _expect(is_so: bool, name: str) -> None:
+  if not is_so:
+    raise ValueError(f'{name} is not as a run writes it')

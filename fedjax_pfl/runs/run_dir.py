@@ -227,7 +227,7 @@ class Run:
         raise _changed('scores', self.scores, last, 'another --workdir')
       if before and not path.exists():
         self._log(f'{path} is missing: continuing without the metrics before.')
-      elif before and not _is_as_before(path, before):
+      elif before and _checksum(path, before.get('bytes')) != before:
         more = 'delete it, to continue without these metrics'
         raise _changed('metrics', path, last, more)
     score_files.cut(self.scores, last)
@@ -373,19 +373,12 @@ def _round_of(line: bytes) -> float:
   return at if is_whole else math.inf
 
 
-def _checksum(path: pathlib.Path) -> dict[str, Any]:
-  """Return the length and the checksum of a file; {} if there is none."""
+def _checksum(path: pathlib.Path, size: Any = None) -> dict[str, Any]:
+  """Return length and checksum of a file, or its first bytes; {} of none."""
   if not path.exists():
     return {}
-  content = path.read_bytes()
-  return {'bytes': len(content), 'sha256': hashlib.sha256(content).hexdigest()}
-
-
-def _is_as_before(path: pathlib.Path, checksum: Mapping[str, Any]) -> bool:
-  """Return whether a file begins as when its checksum was stored."""
-  size = checksum.get('bytes')
-  head = path.read_bytes()[: size if isinstance(size, int) else 0]
-  return hashlib.sha256(head).hexdigest() == checksum.get('sha256')
+  head = path.read_bytes()[: size if isinstance(size, int) else None]
+  return {'bytes': len(head), 'sha256': hashlib.sha256(head).hexdigest()}
 
 
 def _changed(name: str, path: pathlib.Path, step: int, *more: str) -> BadInput:

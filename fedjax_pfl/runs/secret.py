@@ -22,7 +22,9 @@ def keep(folder: pathlib.Path) -> bytes:
   try:
     handle = atomic_files.open_in_place(path, os.O_RDONLY)
   except FileNotFoundError:
-    return _draw(path)
+    secret = chacha.new_secret()
+    atomic_files.write_bytes(path, secret.hex().encode(), MODE)
+    return secret
   path.chmod(MODE)  # a copy may have lost it
   with open(handle, 'rb') as stream:
     text = stream.read(1000)
@@ -57,17 +59,3 @@ def erase(folder: pathlib.Path) -> None:
     os.fsync(stream.fileno())
   path.unlink()
   atomic_files.sync_folder(folder)
-
-
-def _draw(path: pathlib.Path) -> bytes:
-  """Write a new secret: whole, or nothing."""
-  secret, growing = chacha.new_secret(), path.with_name(f'.{NAME}.tmp')
-  growing.unlink(missing_ok=True)
-  flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-  with open(os.open(growing, flags, MODE), 'wb') as stream:
-    stream.write(secret.hex().encode())
-    stream.flush()
-    os.fsync(stream.fileno())
-  os.replace(growing, path)
-  atomic_files.sync_folder(path.parent)
-  return secret

@@ -117,10 +117,10 @@ class WandB:
         finish_timeout_raises=True,
       ),
     )
-    self.id = self._run.id
-    files = os.path.dirname(self._run.dir)
-    is_offline = self._run.offline
-    self.place = f'{files}, for wandb sync' if is_offline else self._run.url
+    self.id, files = self._run.id, os.path.dirname(self._run.dir)
+    self.place = self._run.url
+    if self._run.offline:
+      self.place = f'{files}, for wandb sync'
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
     """Send the numbers, unless those of this round are there already."""
@@ -156,16 +156,13 @@ class MLflow:
     from mlflow.entities import Param
 
     name = os.environ.get('MLFLOW_EXPERIMENT_NAME') or PROJECT
-    found = self._client.get_experiment_by_name(name)
-    experiment = (
-      found.experiment_id if found else self._client.create_experiment(name)
-    )
-    run_id = self._client.create_run(experiment, run_name=run_name).info.run_id
-    fields = flatten(config).items()
-    params = [Param(name, str(value)) for name, value in fields]
+    client = self._client
+    found = client.get_experiment_by_name(name)
+    own = found.experiment_id if found else client.create_experiment(name)
+    run_id = client.create_run(own, run_name=run_name).info.run_id
+    params = [Param(name, str(own)) for name, own in flatten(config).items()]
     for first in range(0, len(params), MOST_PARAMS):
-      some = params[first : first + MOST_PARAMS]
-      self._client.log_batch(run_id, params=some)
+      client.log_batch(run_id, params=params[first : first + MOST_PARAMS])
     return run_id
 
   def log(self, step: int, now: float, numbers: Numbers) -> None:
@@ -234,8 +231,9 @@ class Tracking:
     self._service = self._events = None
 
   def _start(self) -> None:
-    path = self._folder / IDS
-    ids = _read_ids(path)
+    path, ids = self._folder / IDS, {}
+    with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
+      ids = json_text.parse_object(path.read_bytes())
     own = self._folder, self._config, ids.get(self._name)
     service = SERVICES[self._name](*own)
     atomic_files.write_json(path, {**ids, self._name: service.id})
@@ -262,12 +260,5 @@ def scalars(numbers: Numbers) -> dict[str, float]:
   >>> scalars({'status': 'finished', 'views': {'initial': {'mean': 50.0}}})
   {'views/initial/mean': 50.0}
   """
-  flat = flatten(numbers, '/')
+  flat = flatten(numbers, sep='/')
   return {name: value for name, value in flat.items() if is_number(value)}
-
-
-def _read_ids(path: pathlib.Path) -> dict[str, str]:
-  """Return {service: id}; {} where there is no file, or a damaged one."""
-  with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
-    return json_text.parse_object(path.read_bytes())
-  return {}

@@ -1,8 +1,7 @@
 """Settings that are right each, but not beside one another."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -17,35 +16,24 @@ MAX_EPOCHS = 100_000
 MAX_ROUNDS = 1_000_000
 
 
-class Mistake(NamedTuple):
-  """What may be wrong, and the words for it."""
-
-  is_made: Any
-  name: str  # of the field
-  expected: str
-  choices: tuple[str, ...] | None = None
-  cause: str = ''
-  got: Any = None  # by default the value of the field
-
-
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
-  kinds = _of_rounds, _of_evaluation, _of_buffers, _of_privacy, _of_clients
-  kinds += (_of_models,)
-  for one in chain.from_iterable(kind(settings) for kind in kinds):
-    if one.is_made:
-      raise bad_input(
-        one.name,
-        got=flat[one.name] if one.got is None else one.got,
-        expected=one.expected,
-        choices=one.choices,
-        cause=one.cause,
-      )
+
+  def refuse(is_made, name, expected, choices=None, cause='', got=None):
+    if is_made:
+      how = {'expected': expected, 'choices': choices, 'cause': cause}
+      raise bad_input(name, got=flat[name] if got is None else got, **how)
+
+  for check in (
+    *(_of_rounds, _of_evaluation, _of_buffers, _of_privacy),
+    *(_of_clients, _of_models),
+  ):
+    check(settings, refuse)
 
 
-def _of_rounds(settings: Settings) -> Iterator[Mistake]:
+def _of_rounds(settings: Settings, refuse: Callable) -> None:
   training, rounds = settings.training, settings.num_rounds
-  yield Mistake(
+  refuse(
     training.rounds is None and rounds < 1,
     'local_epochs',
     f'at most total_epochs, {training.total_epochs}: rounds are '
@@ -56,36 +44,35 @@ def _of_rounds(settings: Settings) -> Iterator[Mistake]:
     ('local_epochs', settings.train.epochs, MAX_EPOCHS),
     ('finetune.epochs', max(settings.finetune.epochs), MAX_EPOCHS),
   ):
-    too_many = length > largest
-    yield Mistake(too_many, name, f'at most {largest}', got=length)
-  yield Mistake(
+    refuse(length > largest, name, f'at most {largest}', got=length)
+  refuse(
     training.rounds == 0 and not settings.init_from,
     'rounds',
     FIELDS['rounds'].rule.expected,
     ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
   )
-  yield Mistake(
+  refuse(
     settings.speeds.deadline and not settings.speeds,
     'deadline',
     '0 without client_speeds: no time passes',
     ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
   )
-  method, rank = settings.algorithm, settings.model.lora_rank
-  model = settings.model
-  yield Mistake(
+  method, model = settings.algorithm, settings.model
+  rank = model.lora_rank
+  refuse(
     rank and model.frozen_features,
     'lora_rank',
     '0 with frozen_features: adapters change the features',
     ('lora_rank=0', 'frozen_features=False'),
   )
-  yield Mistake(
+  refuse(
     model.norm_statistics == 'frozen' and not settings.init_from,
     'norm_statistics',
     'frozen with init_from alone: statistics that were never averaged '
     'normalise nothing',
     ('init_from=FILE.safetensors', 'norm_statistics=running'),
   )
-  yield Mistake(
+  refuse(
     rank and method != 'partial' and not is_code(method),
     'lora_rank',
     'partial, whose patterns say what is frozen: other methods train and send '
@@ -95,53 +82,53 @@ def _of_rounds(settings: Settings) -> Iterator[Mistake]:
   )
 
 
-def _of_buffers(settings: Settings) -> Iterator[Mistake]:
+def _of_buffers(settings: Settings, refuse: Callable) -> None:
   speeds, clients = settings.speeds, settings.data.num_seen_clients
   in_rounds = speeds.deadline or settings.training.sampling != DEFAULT
-  yield Mistake(
+  refuse(
     speeds.buffer_size and (not speeds or in_rounds),
     'buffer_size',
     '0 without client_speeds, with a deadline, or with another sampling: a '
     'server with a buffer waits for nobody, and has no cohorts',
     ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
   )
-  yield Mistake(
+  refuse(
     speeds.buffer_size and settings.compression,
     'compression',
     'none with a buffer: the server scales late changes as models, which '
     'packed bits are not',
     ('compression=none', 'buffer_size=0'),
   )
-  yield Mistake(
+  refuse(
     speeds.buffer_size > clients,
     'buffer_size',
     f'at most the {clients} clients: none is twice in a buffer',
   )
 
 
-def _of_evaluation(settings: Settings) -> Iterator[Mistake]:
+def _of_evaluation(settings: Settings, refuse: Callable) -> None:
   data, evaluation, system = settings.data, settings.evaluation, settings.system
-  yield Mistake(
+  refuse(
     not evaluation.views,
     'views',
     'at least one view, to be evaluated at the end',
     ('initial', 'finetuned'),
     'eval_views was meant: the views during the rounds',
   )
-  yield Mistake(
+  refuse(
     evaluation.select == 'validation' and not data.validation_fraction,
     'select',
     'last without validation_fraction: nothing is kept for choosing',
     ('validation_fraction=0.1', 'select=last'),
   )
-  yield Mistake(
+  refuse(
     data.num_seen_clients < 1,
     'unseen_clients',
     f'at most {data.num_clients - 1}: a cohort has at least one client',
     ('unseen_clients=0', 'a larger num_clients, which counts all'),
     got=f'{data.unseen_clients} of {data.num_clients} clients',
   )
-  yield Mistake(
+  refuse(
     system.debug and system.clients_placement == 'host',
     'clients_placement',
     'device with debug=True: its loop runs on the device alone',
@@ -149,38 +136,34 @@ def _of_evaluation(settings: Settings) -> Iterator[Mistake]:
   )
 
 
-def _of_privacy(settings: Settings) -> Iterator[Mistake]:
-  dp, training = settings.dp, settings.training
+def _of_privacy(settings: Settings, refuse: Callable) -> None:
+  dp, training, speeds = settings.dp, settings.training, settings.speeds
   others = ('clip_quantile', 'noise_multiplier', 'epsilon', 'delta')
   given = [f'dp.{name}' for name in others if getattr(dp, name)]
   given += ['dp.bands'] * (dp.bands > 1)
   both = dp.noise_multiplier, dp.epsilon
   noise = 'dp.epsilon=8', 'dp.noise_multiplier=1'
   clip = 'dp.clip=1', *(f'no {name}' for name in given)
-  yield Mistake(given and not dp, 'dp.clip', f'above 0 with {given}', clip)
-  yield Mistake(
-    dp and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise
-  )
-  yield Mistake(
-    dp and not any(both), 'dp.epsilon', 'a budget, or a noise', noise
-  )
-  yield Mistake(dp and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',))
-  yield Mistake(
-    dp.clip_quantile and settings.speeds.deadline,
+  refuse(given and not dp, 'dp.clip', f'above 0 with {given}', clip)
+  refuse(dp and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise)
+  refuse(dp and not any(both), 'dp.epsilon', 'a budget, or a noise', noise)
+  refuse(dp and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',))
+  refuse(
+    dp.clip_quantile and speeds.deadline,
     'dp.clip_quantile',
     '0 with a deadline: nobody knows how many are late, of whom no norm is '
     'counted',
     ('dp.clip_quantile=0', 'deadline=0'),
   )
   saved = settings.evaluation.save_clients
-  yield Mistake(
+  refuse(
     dp and saved and saved != FIELDS['save_clients'].default,
     'save_clients',
     '() with dp.clip: a personalised model holds the data of its client',
     ('save_clients=()', 'dp.clip=0'),
   )
   is_cyclic, rate = training.sampling == TURNS, training.client_fraction
-  yield Mistake(
+  refuse(
     is_cyclic != (dp.bands > 1),
     'dp.bands',
     'above 1 with sampling=cyclic and 1 without: a client may take part in '
@@ -188,7 +171,7 @@ def _of_privacy(settings: Settings) -> Iterator[Mistake]:
     ('sampling=cyclic and dp.bands=4', 'sampling=poisson and dp.bands=1'),
   )
   clients, rounds = settings.data.num_seen_clients, settings.num_rounds
-  yield Mistake(
+  refuse(
     is_cyclic
     and (dp.bands > rounds or clients % dp.bands or rate * dp.bands > 1),
     'dp.bands',
@@ -199,26 +182,15 @@ def _of_privacy(settings: Settings) -> Iterator[Mistake]:
   is_weighted = settings.train.aggregation == 'examples'
   model = settings.model
   is_frozen = model.norm_statistics == 'frozen' and not model.frozen_features
-  for is_made, instead, what in (
-    (is_weighted, 'aggregation=uniform', 'n_i / n'),
-    (
-      model.norm_statistics == 'running',
-      'norm_statistics=running_local',
-      'a mean variance',
-    ),
-    (is_frozen, 'frozen_features=True', 'and changes frozen statistics'),
-    (
-      settings.server_training,
-      'server_data_fraction=0',
-      'the server that trains on examples',
-    ),
-    (
-      settings.speeds.buffer_size,
-      'buffer_size=0',
-      'who comes first to a buffer',
-    ),
+  runs, trains = model.norm_statistics == 'running', settings.server_training
+  for instead, is_made, what in (
+    ('aggregation=uniform', is_weighted, 'n_i / n'),
+    ('norm_statistics=running_local', runs, 'a mean variance'),
+    ('frozen_features=True', is_frozen, 'and changes frozen statistics'),
+    ('server_data_fraction=0', trains, 'the server that trains on examples'),
+    ('buffer_size=0', speeds.buffer_size, 'who comes first to a buffer'),
   ):
-    yield Mistake(
+    refuse(
       dp and is_made,
       'dp.clip',
       f'0, or {instead}: noise in the sum of changes does not hide {what}',
@@ -226,10 +198,10 @@ def _of_privacy(settings: Settings) -> Iterator[Mistake]:
     )
 
 
-def _of_clients(settings: Settings) -> Iterator[Mistake]:
+def _of_clients(settings: Settings, refuse: Callable) -> None:
   data, last = settings.data, settings.data.num_seen_clients - 1
   absent = [one for one in settings.evaluation.save_clients if one > last]
-  yield Mistake(
+  refuse(
     absent,
     'save_clients',
     f'ids of clients, 0 to {last}',
@@ -241,7 +213,7 @@ def _of_clients(settings: Settings) -> Iterator[Mistake]:
     ('validation_fraction', data.validation_fraction),
     ('unseen_clients', data.unseen_clients),
   ):
-    yield Mistake(
+    refuse(
       settings.server_training and is_kept,
       'server_data_fraction',
       f'0 with {name}: the server would train on examples that are kept for '
@@ -250,31 +222,21 @@ def _of_clients(settings: Settings) -> Iterator[Mistake]:
     )
 
 
-def _of_models(settings: Settings) -> Iterator[Mistake]:
-  """Yield what is of one model, and so not of several."""
+def _of_models(settings: Settings, refuse: Callable) -> None:
+  """Refuse what is of one model, and so not of several."""
   model, chunk = settings.model, settings.system.clients_per_chunk
-  for name, is_given, without in (
-    ('init_from', settings.init_from, 'no init_from'),
-    ('dp.clip', settings.dp, 'dp.clip=0'),
-    (
-      'server_data_fraction',
-      settings.server_training,
-      'server_data_fraction=0',
-    ),
-    (
-      'norm_statistics',
-      model.norm_statistics == 'running_local',
-      'norm_statistics=batch',
-    ),
-    ('frozen_features', model.frozen_features, 'frozen_features=False'),
-    ('clients_per_chunk', chunk not in ('auto', 1), 'clients_per_chunk=1'),
-  ):
-    yield Mistake(
-      settings.architectures.models and is_given,
-      'models',
-      f'one model with {name}',
-      ('models=()', without),
-    )
+  for without, is_given in {
+    'no init_from': settings.init_from,
+    'dp.clip=0': settings.dp,
+    'server_data_fraction=0': settings.server_training,
+    'norm_statistics=batch': model.norm_statistics == 'running_local',
+    'frozen_features=False': model.frozen_features,
+    'clients_per_chunk=1': chunk not in ('auto', 1),
+  }.items():
+    is_made = settings.architectures.models and is_given
+    name = without.removeprefix('no ').partition('=')[0]
+    choices = 'models=()', without
+    refuse(is_made, 'models', f'one model with {name}', choices)
 
 
 # ---- fields that do nothing alone --------------------------------------------

@@ -56,8 +56,7 @@ class Experiment(NamedTuple):
 
   def around(self, method: tuple[Stage, ...], settings: Settings):
     """Return stages with what goes around them in this run."""
-    known = {'sampler': self.sampler, 'timing': self.timing}
-    known['budget'] = self.privacy
+    known = dict(sampler=self.sampler, timing=self.timing, budget=self.privacy)
     return build_method.wrapped(method, settings, self.task, **known)
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
@@ -66,10 +65,9 @@ class Experiment(NamedTuple):
 
   @property
   def holds_seed(self) -> bool:
-    """Return whether functions hold something that follows from the seed.
+    """Return whether functions hold what the seed draws.
 
-    The examples that the server has, or the schedule of its buffers: a program
-    of one seed is then not that of another.
+    It is the examples that the server has, or the schedule of its buffers.
     """
     has_buffers = self.timing is not None and self.timing.buffers is not None
     return bool(self.settings.server_training) or has_buffers
@@ -186,8 +184,7 @@ def method_and_budget(
 ) -> tuple[tuple[Stage, ...], Any]:
   """Return the method, checked on shapes, and its privacy; None without.
 
-  It is built once on the model, and once on an outline: to trace a deep model
-  takes seconds, and the names of views do not depend on what it computes.
+  It is checked on an outline of the model: to trace a deep one takes seconds.
   """
   method, quick = build_method.build_checked(settings, task), outline(task)
   traced = build_method.build_checked(settings, quick)
@@ -205,18 +202,13 @@ def method_and_budget(
 
 def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
   """Return what is set though it does nothing where all clients take part."""
-  waits = [stage.name for stage in stages if stage.full_participation]
-  named = {'dropout_rate': settings.failures.dropout_rate}
-  named['deadline'] = settings.speeds.deadline
-  excludes = settings.failures.on_divergence == 'exclude'
-  named['on_divergence=exclude'] = excludes
-  idle = [name for name, value in named.items() if value]
-  if not (waits and idle):
-    return ''
-  return (
-    f'In the rounds of {", ".join(waits)} all clients take part, without '
-    f'{", ".join(idle)}.'
-  )
+  waits = ', '.join(stage.name for stage in stages if stage.full_participation)
+  idle = ['dropout_rate'] * bool(settings.failures.dropout_rate)
+  idle += ['deadline'] * bool(settings.speeds.deadline)
+  if settings.failures.on_divergence == 'exclude':
+    idle.append('on_divergence=exclude')
+  words = f'all clients take part, without {", ".join(idle)}'
+  return f'In the rounds of {waits} {words}.' if waits and idle else ''
 
 
 def build_timing(
@@ -261,8 +253,7 @@ def completed(experiment: Experiment) -> Experiment:
 def placed(experiment: Experiment) -> Experiment:
   """Return the experiment with its clients where its settings put them.
 
-  Without `devices` on those that are fastest for most of its rounds. A run
-  whose clients run in a Python loop uses one device.
+  Without `devices` on those that are fastest for most of its rounds.
   """
   system, placement = experiment.settings.system, ONE_DEVICE
   if system.clients_placement == 'host':

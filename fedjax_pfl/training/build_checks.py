@@ -140,14 +140,13 @@ def check_own_method(
     own, returned = value_of(field, name), 'a function stage -> Stage'
 
   def refuse(problem, cause=''):
-    raise bad_input(
-      field,
-      got=f'{name} with {problem}',
-      expected=f'{returned}, local_update -> (client, upload, metrics), rounds '
-      'that keep the shapes of server and clients, and metrics with loss and '
-      'num_steps',
-      cause=cause,
+    words = (
+      f'{returned}, local_update -> (client, upload, metrics), rounds that '
+      'keep the shapes of server and clients, and metrics with loss and '
+      'num_steps'
     )
+    got = f'{name} with {problem}'
+    raise bad_input(field, got=got, expected=words, cause=cause)
 
   def checked(algorithm):
     def local_update(*args):
@@ -173,16 +172,12 @@ def check_own_method(
       if not hasattr(states[0], '_replace'):
         kind = type(states[0]).__name__
         refuse(f'a server that is a {kind}', 'a dataclass: write a NamedTuple')
-      algorithm = checked(stage.algorithm)
+      algorithm, both = checked(stage.algorithm), ('server', 'client')
       *after, metrics = _trace_round(stage, algorithm, states, data)
-      for who, new, old in zip(
-        ('server', 'client'), after, states, strict=True
-      ):
+      for who, new, old in zip(both, after, states, strict=True):
         dtypes = [leaf.dtype for leaf in jax.tree.leaves(new)]
         if any(jnp.issubdtype(one, jax.dtypes.extended) for one in dtypes):
-          words = (
-            'jax.random.key_data(key) is kept, wrap_key_data gives the key'
-          )
+          words = 'jax.random.key_data(key) is kept, wrap_key_data gives a key'
           refuse(f'a key of jax.random in the {who} of {stage.name}', words)
         if trees.kinds(new) != trees.kinds(old):
           odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}
@@ -254,26 +249,11 @@ def check_inputs(name: str, preprocessing: str, shape: Shape) -> None:
     )
 
 
-def check_image_size(size: int, shape: Shape) -> None:
+def check_size(field: str, size: int, shape: Shape, are_images: bool) -> None:
   """Refuse a size for inputs that are no images."""
-  if size and shape.dtype != IMAGE:
-    raise bad_input(
-      'image_size',
-      got=size,
-      expected=f'0 for inputs of {shape.dtype}: images alone are scaled',
-      cause='the config of an image set',
-    )
-
-
-def check_model_size(size: int, shape: Shape) -> None:
-  """Refuse a size on the device for inputs that are no images."""
-  if size and len(shape.image_shape) != 3:
-    raise bad_input(
-      'model_image_size',
-      got=size,
-      expected=f'0 for inputs of shape {tuple(shape.image_shape)}: images '
-      'alone are scaled',
-    )
+  kind = f'{shape.dtype} {tuple(shape.image_shape)}'
+  words = f'0 for inputs of {kind}: images alone are scaled'
+  Rule(lambda size: are_images or not size, words).check(field, size)
 
 
 def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
@@ -293,20 +273,17 @@ def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
 def check_data(settings: Settings, dataset: Dataset) -> None:
   """Refuse a global model without tests, and batches that nobody can fill."""
   if settings.evaluation.eval_global_model and not len(dataset.test.y):
-    is_merged = settings.data.test_partition == 'merged'
+    choice = "the words 'test' in `split`, or a folder test/"
+    cause = 'own arrays, or a folder, tested on a part of the training images'
+    if settings.data.test_partition == 'merged':
+      choice = 'test_partition=split'
+      cause = 'test_partition=merged, which deals them to the clients'
     raise bad_input(
       'eval_global_model',
       got=True,
       expected='False: the data set has no test examples of its own',
-      choices=[
-        'eval_global_model=False',
-        'test_partition=split'
-        if is_merged
-        else "the words 'test' in `split`, or a folder test/",
-      ],
-      cause='test_partition=merged, which deals them to the clients'
-      if is_merged
-      else 'own arrays, or a folder, tested on a part of the training images',
+      choices=['eval_global_model=False', choice],
+      cause=cause,
     )
   name = settings.model.name
   if not is_code(name) and MODELS[name].tokens:
@@ -314,11 +291,11 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
     inputs = [part.x for part in (dataset.train, dataset.test) if part.x.size]
     low, high = min(map(np.min, inputs)), max(map(np.max, inputs))
     if not 0 <= low <= high < known:
+      words = f'symbols that {name} knows: whole numbers from 0 to {known - 1}'
       raise bad_input(
         'data_dir',
         got=f'inputs from {low} to {high}',
-        expected=f'symbols that {name} knows: whole numbers from 0 to '
-        f'{known - 1}',
+        expected=words,
         cause='num_classes that is less than the size of the vocabulary',
       )
   size = len(dataset.train.y)

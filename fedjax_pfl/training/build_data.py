@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import client_data, partition
@@ -58,10 +59,7 @@ class ExperimentData(NamedTuple):
 def build_data(
   settings: Settings, log: Log, dataset: Dataset | None = None
 ) -> ExperimentData:
-  """Return the images of a config, partitioned among its clients.
-
-  A `dataset` stands in for images that are not on this machine.
-  """
+  """Return the images of a config, or a stand-in, dealt to its clients."""
   dataset = dataset or load_images(settings.data, settings.system.quick, log)
   check_data(settings, dataset)
   if idle := idle_fields(settings.data):
@@ -101,10 +99,7 @@ def build_data(
 
 
 def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
-  """Return the images of a config, in its number and size.
-
-  For a `quick` run synthetic ones may stand in for absent ones.
-  """
+  """Return the images of a config, in its number and size."""
   dataset = load_dataset(
     data.dataset,
     data_dir=data.data_dir,
@@ -135,10 +130,7 @@ def examples_of(data: DataSettings, dataset: Dataset) -> Dataset:
 
 
 def idle_fields(data: DataSettings) -> str:
-  """Return the fields of other partitions that are set: 'group_size=5'.
-
-  Said and not refused: a config may be made for another partition.
-  """
+  """Return what is set of other partitions, for which it may be: 'a=5, b=1'."""
   known = {name: partition.settings_of(name) for name in partition.PARTITIONS}
   idle = {*chain(*known.values())} - {*known.get(data.partition, ())}
   if data.test_partition not in partition.OF_OWN:
@@ -158,7 +150,9 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   """
   kind, names = data.partition, ()
   if is_code(kind):
-    kind = _function_of(kind)
+    kind = value_of('partition', kind)
+    words = 'a function (labels, num_clients, rng) -> rows of every client'
+    Rule(callable, words).check('partition', kind)
   else:
     names = partition.settings_of(kind)
   labels = _labels_of(kind, data.test_partition, dataset)
@@ -231,18 +225,6 @@ def _labels_of(
   return [np.zeros(len(y), int) for y in labels]
 
 
-def _function_of(name: str) -> Callable:
-  """Return the user's partition; refuse what is no function."""
-  code = value_of('partition', name)
-  if callable(code):
-    return code
-  raise bad_input(
-    'partition',
-    got=type(code).__name__,
-    expected='a function (labels, num_clients, rng) -> rows of every client',
-  )
-
-
 def identify(dataset: Dataset, division: Division) -> str:
   """Return the fingerprint of the images and of their partition."""
   rows = [own for split in division.values() for own in split]
@@ -258,23 +240,20 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
   the user's own data whose images do. Parts are rounded up, so that there may
   be a few more images than `limit`.
   """
-  size = len(dataset.train.y)
+  size, is_own = len(dataset.train.y), dataset.name in OWN
   if not 0 < limit < size:
     return dataset
-  both = dataset.train, dataset.test
-  labels, clients = tuple(images.y for images in both), dataset.clients
+  both, clients = (dataset.train, dataset.test), dataset.clients
+  labels, part = [images.y for images in both], Fraction(limit, size)
   is_sorted = any(map(_lies_by_class, labels))
-  if clients or is_sorted:
-    part, blocks = Fraction(limit, size), [None, None]
-    if clients and dataset.name in OWN:  # of prepared sets runs are stored
-      blocks = labels
-    pairs = zip(clients or labels, blocks, strict=True)
-    rows = [_first_of_each(*pair, part) for pair in pairs]
+  if clients:  # of prepared sets runs are stored
+    blocks = labels if is_own else (None, None)
+    rows = [*map(_first_of_each, [part, part], clients, blocks)]
+  elif is_sorted:
+    rows = [_first_of_each(part, own) for own in labels]
   else:
-    num_tests = max(
-      dataset.num_classes, round(limit / size * len(dataset.test.y))
-    )
-    rows = [slice(limit), slice(num_tests)]
+    num_tests = round(limit / size * len(dataset.test.y))
+    rows = slice(limit), slice(max(dataset.num_classes, num_tests))
   train, test = (
     Images(images.x[own], images.y[own])
     for images, own in zip(both, rows, strict=True)
@@ -284,7 +263,7 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
     owners = zip(clients, rows, strict=True)
     cut = cut._replace(clients=tuple(whose[own] for whose, own in owners))
   # Of a prepared set the clients are always the same.
-  if not (dataset.name in OWN if clients else is_sorted):
+  if not (is_own if clients else is_sorted):
     return cut
   # The rows alone may equal those of the first images: other data, other keys.
   new = make_dataset(dataset.name, train, test, dataset.num_classes)
@@ -304,7 +283,7 @@ def _lies_by_class(labels: np.ndarray) -> bool:
 
 
 def _first_of_each(
-  owners: np.ndarray, labels: np.ndarray | None, part: Fraction
+  part: Fraction, owners: np.ndarray, labels: np.ndarray | None = None
 ) -> np.ndarray:
   """Return whether a row is in the first part of its owner's.
 

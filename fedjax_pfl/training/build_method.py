@@ -50,15 +50,13 @@ def peek_shape(data: DataSettings) -> Shape:
   """Return what is known of the examples, as the model sees them."""
   side = data.image_size or find_recipe(data.dataset, data.preprocessing).side
   shape = peek(data.dataset, data.data_dir, image_size=data.image_size)
-  build_checks.check_image_size(data.image_size, shape)
+  are_images = shape.dtype == IMAGE
+  build_checks.check_size('image_size', data.image_size, shape, are_images)
   return scale_shape(shape, side)
 
 
 def build_task(settings: Settings, shape: Shape) -> Task:
-  """Return the task of a config, for these examples.
-
-  With several models that of the first, which has the others.
-  """
+  """Return the task of a config; of several models the first has the others."""
   names = settings.architectures.models or (settings.model.name,)
   first, *others = (
     _task_of(settings._replace(model=settings.model._replace(name=name)), shape)
@@ -72,7 +70,8 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
   build_checks.check_inputs(model.name, data.preprocessing, shape)
   name = data.dataset if shape.dtype == IMAGE else 'none'
   side, image_shape = model.model_image_size, shape.image_shape
-  build_checks.check_model_size(side, shape)
+  are_images = len(image_shape) == 3
+  build_checks.check_size('model_image_size', side, shape, are_images)
   if model.name in PUBLIC and image_shape[2:] == (1,):
     image_shape = (*image_shape[:2], 3)
   transforms = make_transforms(name, image_shape, data.preprocessing)
@@ -186,8 +185,7 @@ def wrapped(
 ) -> tuple[Stage, ...]:
   """Return the stages of a method with all that goes around them.
 
-  Without the budget of a private run, the sampler or the simulated time it is
-  what can be said before these: no noise, clients that do not fail, no buffers.
+  Without budget, sampler and timing it is what can be said before these.
   """
   own, how = settings.training.around, {}
   if settings.model.norm_statistics == 'running_local':
@@ -262,13 +260,12 @@ def make_sampler(
     return sampling.SAMPLINGS[name](clients, fraction, settings.dp.bands)
   if settings.dp.clip:
     counts = np.ones(clients, int)
-  own = call(
-    'sampling',
-    lambda: value_of('sampling', name)(counts, fraction),
-    of=value_of('sampling', name),
-    cause='a mistake in it: it is called with the number of examples of each '
-    'client [K], and client_fraction',
+  code = value_of('sampling', name)
+  cause = (
+    'a mistake in it: it is called with the number of examples of each '
+    'client [K], and client_fraction'
   )
+  own = call('sampling', lambda: code(counts, fraction), of=code, cause=cause)
   is_sampler = isinstance(own, sampling.Sampler)
   if not (is_sampler and is_int(own.size) and 1 <= own.size <= clients):
     got = f'a Sampler of size {own.size}' if is_sampler else repr(own)[:80]

@@ -40,7 +40,6 @@ from fedjax_pfl.training.round_numbers import (
   Numbers,
   excluded_clients,
   mean_metrics,
-  message_bytes,
   num_images,
 )
 from fedjax_pfl.training.signals import Stopped, catch_signals
@@ -65,11 +64,6 @@ class Call(NamedTuple):
   program: Program
   place: int  # of the stage
   args: tuple[Any, ...]  # (numbers, server, clients, cohorts, data, key)
-
-  @property
-  def kind(self) -> tuple[int, ...]:
-    """Return what calls have in common that several runs can share."""
-    return self.place, *self.args[3].shape
 
 
 def train(
@@ -281,47 +275,45 @@ def after_rounds(
 
   Raises Diverged where these are not finite.
   """
-  experiment, data = training.experiment, training.data
+  experiment, stage = training.experiment, place.stage
   settings, privacy = experiment.settings, experiment.privacy
   cohorts = np.asarray(cohorts)
-  divergence.check_finite(training, place.stage, stop, cohorts, metrics)
+  divergence.check_finite(training, stage, stop, cohorts, metrics)
   seconds, compiled = took
-  trained = max(seconds - compiled, 1e-6)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
-  counts = np.asarray(data.count)
+  counts = np.asarray(training.data.count)  # [K]
   sizes = training.program.message_bytes[place.number]
   to_all = len(counts) if training.done == place.first else 0
+  # Who fails, or is excluded, has downloaded, and uploads nothing.
   joined, sent = metrics[JOINED].sum(), metrics[HAS_SENT].sum()
   if privacy:  # how many came is not to be seen
     joined = len(cohorts) * privacy.plan[place.number].size
     sent = len(cohorts) * privacy.senders[place.number]
+  steps, batch_size = metrics['num_steps'], settings.train.batch_size
+  images = num_images(steps, counts[cohorts], batch_size)
   numbers = {
-    'stage': place.stage.name,
+    'stage': stage.name,
     **mean_metrics(metrics, counts[cohorts]),
-    'images_per_second': num_images(
-      metrics['num_steps'], counts[cohorts], settings.train.batch_size
-    )
-    / trained,
-    **message_bytes(joined, sent, sizes, to_all),
+    'images_per_second': images / max(seconds - compiled, 1e-6),
+    'bytes_down': round(joined * sizes.down) + to_all * sizes.initial,
+    'bytes_up': round(sent * sizes.up),
   }
   missing = metrics[JOINED] & ~metrics[HAS_SENT]
   may_fail = settings.failures.dropout_rate or settings.speeds.deadline
-  may_drop = may_fail and not privacy
-  if may_drop and not place.stage.full_participation:
+  if may_fail and not (privacy or stage.full_participation):
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
   if privacy or settings.failures.on_divergence == 'exclude':
     how = cohorts, training.done, bool(privacy)
     numbers |= excluded_clients(metrics, *how)
-  server, clients = states
-  state = training.state._replace(
-    server=server, clients=clients, seconds=training.state.seconds + seconds
-  )
+  (server, clients), state = states, training.state
+  seconds += state.seconds
+  state = state._replace(server=server, clients=clients, seconds=seconds)
   if timing := experiment.timing:
-    numbers['sim_seconds'] = timing.advance(
-      float(state.sim_seconds), stop, cohorts, metrics['num_steps'], missing
-    )
-    state = state._replace(sim_seconds=np.array(numbers['sim_seconds']))
+    so_far = float(state.sim_seconds)
+    so_far = timing.advance(so_far, stop, cohorts, steps, missing)
+    numbers['sim_seconds'] = so_far
+    state = state._replace(sim_seconds=np.array(so_far))
   return training._replace(state=state, done=stop), numbers
 
 
@@ -370,8 +362,7 @@ def evaluate(
   own = number, training.states, views, state.test_best, done
   scores, kept = evaluate_and_keep(evaluator, *own)
   numbers, validation = {}, {}
-  if experiment.privacy:
-    privacy = experiment.privacy
+  if privacy := experiment.privacy:
     numbers[privacy.epsilon_name] = privacy.spent(done)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)
@@ -386,7 +377,7 @@ def evaluate(
     chosen, validation, more = choose(*own)
     numbers |= more
   name = name_of(done, place.first)
-  training.run.write_scores(name, {**scores, **validation})
+  training.run.write_scores(name, scores | validation)
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, test_best=kept, chosen=chosen)
   return training._replace(state=state), numbers

@@ -7,7 +7,6 @@ import numpy as np
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, JOINED, SERVER_FINITE
-from fedjax_pfl.federated.communication import Communication
 from fedjax_pfl.training import divergence
 
 Numbers = dict[str, Any]  # of a line
@@ -42,21 +41,6 @@ def num_images(
   batches = np.maximum(-(-counts // batch_size), 1)
   epochs, more = np.divmod(num_steps, batches)
   return float(np.sum(epochs * counts + more * batch_size))
-
-
-def message_bytes(
-  joined: float, sent: float, sizes: Communication, to_all: int
-) -> dict[str, int]:
-  """Return the bytes that cross the network in the rounds of a call.
-
-  joined, sent: downloads and uploads; who fails, or is excluded, has
-  downloaded, and uploads nothing. to_all: clients that get the broadcast with
-  which a stage begins.
-  """
-  return {
-    'bytes_down': round(joined * sizes.down) + to_all * sizes.initial,
-    'bytes_up': round(sent * sizes.up),
-  }
 
 
 def excluded_clients(

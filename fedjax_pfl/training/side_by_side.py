@@ -123,7 +123,9 @@ def run_side_by_side(
         steps[place] = loop.in_steps(*how)
         stack.callback(steps[place].close)
         advance(place)
-      kinds = {place: own.kind for place, own in calls.items()}
+      kinds = {  # of a stage, and a number of rounds
+        place: (own.place, own.args[3].shape) for place, own in calls.items()
+      }
       first = next(iter(kinds.values()), None)
       alike = [place for place, own in kinds.items() if own == first]
       results_of = _call_together([calls[place] for place in alike], width)
