@@ -13,9 +13,6 @@ whatever `adapt_on` and `scoring` say of the tests: no test reaches the choice.
 
 Where `Stage.keep_best` names a view, each client keeps its model of that view
 from the round of its best TEST accuracy; of equal rounds that of the last.
-
-Both are in every checkpoint. Scores alone are not kept here: the best rounds on
-the tests are read from scores/ when the run ends.
 """
 
 from collections.abc import Sequence
@@ -77,18 +74,15 @@ def choose(
   found = evaluator.validation(place, states, views)
   scores = {f'validation/{view}': found[view] for view in views}
   count = experiment.train.count
-  means = {
-    name: float(np.nanmean(accuracies(own, count)))
-    for name, own in scores.items()
-  }
-  view = int(np.argmax([*means.values()]))
-  accuracy = [*means.values()][view]
-  if not accuracy > chosen.accuracy:
+  each = [float(np.nanmean(accuracies(own, count))) for own in scores.values()]
+  means, view = dict(zip(scores, each, strict=True)), int(np.argmax(each))
+  if not each[view] > chosen.accuracy:
     return chosen, scores, means
   server, clients = states
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(clients, num_clients)
-  best = Chosen(np.int32(number), np.int32(view), accuracy, server, clients)
+  about = np.int32(number), np.int32(view), each[view]
+  best = Chosen(*about, server, clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
   return jax.tree.map(np.array, best), scores, means
 
@@ -129,10 +123,7 @@ def evaluate_and_keep(
   if keep_best is None:
     return evaluator.clients(place, states, views), kept
   view, blocks = keep_best.view, []
-
-  def add(ids, models):
-    blocks.append(jax.tree.map(np.asarray, models[view]))
-
+  add = lambda _, models: blocks.append(jax.tree.map(np.asarray, models[view]))
   scores = evaluator.clients(place, states, views, on_models=add)
   correct = scores[view].correct
   models = jax.tree.map(  # the last block is filled up
@@ -151,18 +142,12 @@ def later_if_better(
   """
   wins = correct >= best.correct  # [K]
   latest = Best(np.full_like(best.round, number), correct, models)
-
-  def choose_rows(new, old):
-    return np.where(wins.reshape(-1, *[1] * (new.ndim - 1)), new, old)
-
-  return jax.tree.map(choose_rows, latest, best)
+  rows = lambda new: wins.reshape(-1, *[1] * (new.ndim - 1))
+  return jax.tree.map(lambda a, b: np.where(rows(a), a, b), latest, best)
 
 
 def evaluate_finished(evaluator: Evaluator, kept: Kept) -> dict[str, Scores]:
-  """Return {view: scores [K]} of the kept models, finished by the last stage.
-
-  {} where its clients keep none.
-  """
+  """Return {view: scores [K]} of kept models, finished by the last stage."""
   experiment = evaluator.experiment
   if experiment.stages[-1].keep_best is None:
     return {}
@@ -176,10 +161,8 @@ def evaluate_finished(evaluator: Evaluator, kept: Kept) -> dict[str, Scores]:
 def _stored_models(stage: Stage) -> Stage:
   """Return the stage in which the model of a client is its state."""
   view = stage.keep_best.view
-  algorithm = stage.algorithm._replace(
-    personalize=lambda server, client, data, rng: {view: client}
-  )
-  return stage._replace(algorithm=algorithm)
+  show = lambda server, client, data, rng: {view: client}
+  return stage._replace(algorithm=stage.algorithm._replace(personalize=show))
 
 
 # ---- before the first round --------------------------------------------------
@@ -188,10 +171,9 @@ def _stored_models(stage: Stage) -> Stage:
 def begin_best(
   experiment: Experiment, stage: Stage, server: Server, clients: Client
 ) -> tuple[Kept, Chosen | tuple[()]]:
-  """Return what clients of a stage keep, and the round chosen.
+  """Return what clients of a stage keep, and the round chosen, or ().
 
-  Before any was evaluated; () where none is chosen. Of the states only the
-  shapes matter; models and states take no memory.
+  Before any was evaluated: of the states only the shapes matter.
   """
   num_clients, kept = experiment.settings.data.num_seen_clients, {}
   if stage.keep_best is not None:
@@ -206,9 +188,8 @@ def begin_best(
   if not has_candidates(experiment, stage):
     return kept, ()
   # On a mesh there are more rows, for an equal share of each device.
-  clients = jax.eval_shape(
-    lambda own: trees.gather(own, slice(num_clients)), clients
-  )
+  all_of_them = lambda own: trees.gather(own, slice(num_clients))
+  clients = jax.eval_shape(all_of_them, clients)
   none = np.array(-1, np.int32), np.array(0, np.int32), np.array(-1.0)
   return kept, Chosen(*none, *shapes_on_host((server, clients)))
 
@@ -218,7 +199,6 @@ def bytes_of_best(
 ) -> int:
   """Return the memory of what is kept, while a better one replaces it."""
   kept, chosen = begin_best(experiment, stage, server, clients)
-  models = [own['each'].models for own in kept.values()]
-  states = chosen and (chosen.server, chosen.clients)
-  models, states = trees.num_bytes(models), trees.num_bytes(states)
+  models = trees.num_bytes([own['each'].models for own in kept.values()])
+  states = trees.num_bytes(chosen and (chosen.server, chosen.clients))
   return MODEL_COPIES * models + STATE_COPIES * states

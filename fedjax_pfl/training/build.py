@@ -153,8 +153,7 @@ def build_experiment(
     start = warm_start.load_start(
       settings.init_from, settings.model.name, shape.image_shape, task, log
     )
-    start.check_head(task, settings.model)
-    task = start.begin(task)
+    task = start.begin(task, settings.model.head_init)
   whole = task
   task, shape = frozen_features.head_of(settings, task, shape)
   method, budget = method_and_budget(settings, task, shape, log)

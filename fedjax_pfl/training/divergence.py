@@ -83,8 +83,7 @@ def _diverged(
     choices += ["on_divergence='exclude', to continue without such clients"]
   own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
-  saved = training.run.last_checkpoint()
-  last = 'there is no checkpoint yet'
+  saved, last = training.run.last_checkpoint(), 'there is no checkpoint yet'
   if saved is not None:
     last = f'the last checkpoint is that of round {saved}'
   error = bad_input(

@@ -52,8 +52,7 @@ class Evaluator:
   ) -> dict[str, Scores]:
     """Return the same for the clients who come after training; {} without any.
 
-    Their states are made from that of the server: see new_clients.py. The key
-    of evaluation is fold_in(key, K), K the clients that took part.
+    The key of evaluation is fold_in(key, K), K the clients that took part.
     """
     experiment = self.experiment
     if experiment.unseen is None:
@@ -61,15 +60,10 @@ class Evaluator:
     from fedjax_pfl.evaluation.new_clients import with_new_clients
 
     num_seen = experiment.settings.data.num_seen_clients
-    return self.clients(
-      place,
-      (server, ()),
-      views,
-      experiment.unseen_eval_data,
-      label='evaluation of unseen clients',
-      key=jax.random.fold_in(self.key, num_seen),
-      edit=with_new_clients,
-    )
+    key = jax.random.fold_in(self.key, num_seen)
+    own = (server, ()), views, experiment.unseen_eval_data
+    more = {'label': 'evaluation of unseen clients', 'edit': with_new_clients}
+    return self.clients(place, *own, key=key, **more)
 
   def clients(
     self,
@@ -91,24 +85,19 @@ class Evaluator:
     if not views:
       return {}
     server, clients = states
-    support, query = data or self.experiment.eval_data
-    with progress.progress(
-      label, support.count.shape[0], unit='client', is_short=True
-    ) as bar:
-      evaluate_fn = self._program.evaluation(
-        place,
-        tuple(views),
-        scoring=scoring or self.experiment.settings.evaluation.scoring,
-        keep_models=on_models is not None,
-        **edit,
-      )
+    data = data or self.experiment.eval_data
+    scoring = scoring or self.experiment.settings.evaluation.scoring
+    how, number = {'scoring': scoring, **edit}, data[0].count.shape[0]
+    is_shown = {'unit': 'client', 'is_short': True}
+    with progress.progress(label, number, **is_shown) as bar:
       return evaluate_clients(
-        evaluate_fn,
+        self._program.evaluation(
+          place, tuple(views), keep_models=on_models is not None, **how
+        ),
         views,
         (server, self._numbers),
         clients,
-        support,
-        query,
+        *data,
         self.key if key is None else key,
         block=self._program.block,
         on_progress=bar.update,

@@ -101,8 +101,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
 class Models:
   """<view>_client<id>.npz for the clients of `save_clients`, and global.npz.
 
-  global.npz is the view 'initial' if it is the same for all clients; else the
-  method has no global model.
+  The latter is the view 'initial', if it is the same for all clients.
   """
 
   def __init__(self, save_clients: tuple[int, ...]):
@@ -123,10 +122,9 @@ class Models:
       stacked = models['initial']
       if self.shared is None:
         self.shared = trees.gather(stacked, 0)
-      same = jax.tree.map(
-        lambda leaf, rows: bool(jnp.all(rows == leaf)), self.shared, stacked
-      )
-      self.is_shared = self.is_shared and all(jax.tree.leaves(same))
+      equal = lambda leaf, rows: bool(jnp.all(rows == leaf))
+      same = jax.tree.leaves(jax.tree.map(equal, self.shared, stacked))
+      self.is_shared = self.is_shared and all(same)
 
   def save(self, training: Training, rounds: int) -> None:
     """Write the chosen models, and the global model if there is one."""
@@ -139,18 +137,14 @@ class Models:
       'num_classes': experiment.dataset.num_classes,
       'rounds': rounds,
     }
+    models, path_of = _models_of_clients(settings), training.run.model_path
     has_global = self.shared is not None and self.is_shared
-
-    def save(name, params, **own):
-      save_model(training.run.model_path(name), params, {**about, **own})
-
-    models = _models_of_clients(settings)
     for (view, client), params in self.of_clients.items():
       if view != 'initial' or not has_global:
         own = {'view': view, 'client': client, 'model': models[client]}
-        save(f'{view}_client{client}', params, **own)
+        save_model(path_of(f'{view}_client{client}'), params, about | own)
     if has_global:
-      save('global', self.shared, view='initial')
+      save_model(path_of('global'), self.shared, about | {'view': 'initial'})
 
 
 def write_result(
@@ -164,28 +158,20 @@ def write_result(
   """Write clients.npz, then result.json: the run is finished.
 
   `finished` are the scores of the best models, by view, where clients keep
-  them; `of_server` is the evaluation of the global model, {} without one;
-  `validation` are the scores on the examples kept for choosing.
+  them; `of_server` is the evaluation of the global model, {} without one.
   """
   experiment, run = training.experiment, training.run
   data, select = experiment.settings.data, experiment.settings.evaluation.select
   result, test = evaluated[select], experiment.eval_data[1]
   num_classes = experiment.dataset.num_classes
   ids, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
-  unseen = None
+  train, more = experiment.train, {}
+  fields = _counts(num_classes, train, test) | {'validation': validation}
   if result.unseen:
     own = experiment.unseen.train, experiment.unseen_eval_data[1]
     counts = _counts(num_classes, *own)
-    unseen = Clients(later, scores=result.unseen, **counts)
-  train = experiment.train
-  run.write_clients(
-    result.scores,
-    ids,
-    **_counts(num_classes, train, test),
-    unseen=unseen,
-    validation=validation,
-  )
-  more = {}
+    fields['unseen'] = Clients(later, scores=result.unseen, **counts)
+  run.write_clients(result.scores, ids, **fields)
   if len(evaluated) > 1:
     more['select'] = select
     for name, own in evaluated.items():
@@ -222,11 +208,11 @@ def _best_rounds(
 
   And the summary of models that clients keep, as `finished`.
   """
-  experiment, folder = training.experiment, training.run.path
+  experiment, count = training.experiment, training.experiment.train.count
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
-  correct = score_files.correct_of(folder / score_files.FOLDER, first)
-  count = experiment.train.count
+  folder = training.run.path / score_files.FOLDER
+  correct = score_files.correct_of(folder, first)
   found = {
     view: best_rounds(correct[view], num_labels, count)
     for view in dict.fromkeys(views)
@@ -263,14 +249,14 @@ def _by_model(
   """Return {model: {view: summary}} over the clients with this model."""
   names = np.array(_models_of_clients(experiment.settings))
   count = np.asarray(experiment.train.count)
-  found = {}
-  for name in dict.fromkeys(names.tolist()):
-    own = np.flatnonzero(names == name)
-    found[name] = {
+  return {
+    name: {
       view: summarise(trees.gather(scores, own), count[own])
       for view, scores in evaluated.scores.items()
     }
-  return found
+    for name in dict.fromkeys(names.tolist())
+    for own in [np.flatnonzero(names == name)]
+  }
 
 
 def _counts(
@@ -291,7 +277,5 @@ def _last_evaluations(training: Training) -> dict[str, float | int]:
   own = [line for line in lines if line['stage'] == stage]
   values = [line.get('global/accuracy') for line in own]
   values = [value for value in values if value is not None][-NUM_LAST:]
-  if not values:
-    return {}
-  mean, std = float(np.mean(values)), float(np.std(values))
-  return {'mean': mean, 'std': std, 'evaluations': len(values)}
+  found = {'mean': np.mean, 'std': np.std, 'evaluations': len}
+  return {name: fn(values) for name, fn in found.items()} if values else {}

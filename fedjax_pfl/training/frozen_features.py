@@ -52,14 +52,14 @@ def _check(settings: Settings, task: Task) -> None:
   """Refuse what is not the same without the body, or with it frozen."""
   model, method, cause = settings.model, settings.algorithm, ''
   module = algorithms.load(method)
-  expected = (
+  words = (
     'features of an image that are the same in every step: no augmentation, '
     'and no BatchNorm with the statistics of a batch'
   )
   private = getattr(module, 'PRIVATE_LEAVES', ())
   if 'head' in private or getattr(module, 'NEEDS_BODY', False):
     got = method
-    expected = 'a method that trains and sends the head: it is all there is'
+    words = 'a method that trains and sends the head: it is all there is'
     choices = ['algorithm=fedavg', 'algorithm=ditto']
   elif not task.batch_independent:
     got = f'{model.name} with norm_statistics={model.norm_statistics}'
@@ -72,35 +72,25 @@ def _check(settings: Settings, task: Task) -> None:
     choices = ['preprocessing=imagenet', 'preprocessing=unit']
   else:
     return
-  raise bad_input(
-    'frozen_features',
-    got=got,
-    expected=expected,
-    choices=[*choices, 'frozen_features=False'],
-    cause=cause,
-  )
+  more = {'choices': [*choices, 'frozen_features=False'], 'cause': cause}
+  raise bad_input('frozen_features', got=got, expected=words, **more)
 
 
 def _head_task(task: Task) -> Task:
   """Return the task of the head alone; an input is its features."""
 
-  def logits(params, x, mask):
-    return task.classify(params, x)
-
   def train_outputs(params, batch, key):
     return Outputs(batch.x, task.classify(params, batch.x))
 
   def loss(params, batch, key):
-    outputs = train_outputs(params, batch, key)
-    return batch_loss(outputs.logits, batch, task.example_loss)
+    logits = task.classify(params, batch.x)
+    return batch_loss(logits, batch, task.example_loss)
 
-  def as_it_is(x, key):
-    return x
-
+  as_it_is = lambda x, key: x
   return task._replace(
     init=lambda key: {'head': task.init(key)['head']},
     features=lambda params, x, mask: x,
-    logits=logits,
+    logits=lambda params, x, mask: task.classify(params, x),
     loss=loss,
     train_outputs=train_outputs,
     augment=as_it_is,
@@ -177,8 +167,8 @@ def blank(dataset: Dataset, shape: Shape) -> Dataset:
   """Return the dataset with zeros in the place of its features."""
 
   def of_split(split: Images) -> Images:
-    zeros = np.broadcast_to(np.float32(0), (len(split.y), *shape.image_shape))
-    return Images(zeros, split.y)
+    size = len(split.y), *shape.image_shape
+    return split._replace(x=np.broadcast_to(np.float32(0), size))
 
-  splits = map(of_split, (dataset.train, dataset.test))
-  return dataset._replace(**dict(zip(('train', 'test'), splits, strict=True)))
+  train, test = map(of_split, (dataset.train, dataset.test))
+  return dataset._replace(train=train, test=test)

@@ -166,7 +166,6 @@ def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
 
   An image set is read once, and each partition of it drawn once.
   """
-
   read = functools.cache(functools.partial(load_images, log=log))
 
   @functools.cache
@@ -175,9 +174,7 @@ def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
     dataset = read(DataSettings(**of_images), quick)
     return identify(dataset, divide(data, seed, dataset))
 
-  return lambda settings: fingerprint_of(
-    settings.data, settings.system.quick, settings.seed
-  )
+  return lambda own: fingerprint_of(own.data, own.system.quick, own.seed)
 
 
 def flat(settings: Settings) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import progress, trees
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import score_view
@@ -61,13 +61,11 @@ def train_many(
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
   """
   paths = [*map(os.path.expanduser, workdirs)]
-  if len(set(paths)) != len(experiments):
-    raise bad_input(
-      'workdirs',
-      got=paths,
-      expected=f'{len(experiments)} directories, one for each run',
-      cause='a name without the seed in it',
-    )
+  Rule(
+    lambda paths: len({*paths}) == len(experiments),
+    f'{len(experiments)} directories, one for each run',
+    'a name without the seed in it',
+  ).check('workdirs', paths)
   RUNS.check('side_by_side', side_by_side)
   results: list[dict[str, Any] | None] = [None] * len(experiments)
 
@@ -99,13 +97,8 @@ def train_many(
     width = width_of(shared[0], len(todo), side_by_side)
     if width > 1:
       log(f'{width} runs at a time, side by side.')
-      run_side_by_side(
-        program,
-        {one: (own.pop(one), paths[one]) for one in todo},
-        width,
-        fails_alone,
-        results,
-      )
+      runs = {one: (own.pop(one), paths[one]) for one in todo}
+      run_side_by_side(program, runs, width, fails_alone, results)
     elif side_by_side not in ('auto', 1) and len(todo) > 1:
       log('One run after the other: its rounds are not of one device alone.')
     for member, experiment in own.items():
@@ -120,22 +113,17 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   Clients are padded to the widest of any seed, which moves results by no more
   than rounding (losses by about 1e-7); the images are those of the first.
   """
-  first = experiments[0]
-  return [
-    _map_data(_widen, with_images_of(own, first), *experiments)._replace(
-      task=first.task
-    )
-    for own in experiments
-  ]
+  first, aligned = experiments[0], []
+  for own in experiments:
+    own = _map_data(_widen, with_images_of(own, first), *experiments)
+    aligned.append(own._replace(task=first.task))
+  return aligned
 
 
 def with_images_of(experiment: Experiment, first: Experiment) -> Experiment:
   """Return the experiment on the arrays of images that the first has."""
   assert experiment.dataset.fingerprint == first.dataset.fingerprint
-
-  def move(data, of_first):
-    return of_first._replace(index=data.index, count=data.count)
-
+  move = lambda own, new: new._replace(index=own.index, count=own.count)
   moved = _map_data(move, experiment, first)
   return moved._replace(dataset=first.dataset)
 
@@ -144,14 +132,9 @@ def _map_data(
   fn: Callable[..., ClientData], experiment: Experiment, *others: Experiment
 ) -> Experiment:
   """Return the experiment with the data that `fn` returns of all of them."""
-  splits = [
-    {name: getattr(own, name) for name in SPLITS}
-    for own in (experiment, *others)
-  ]
-
-  def is_data(node):
-    return isinstance(node, ClientData)
-
+  read = lambda own: {name: getattr(own, name) for name in SPLITS}
+  is_data = lambda node: isinstance(node, ClientData)
+  splits = map(read, (experiment, *others))
   return experiment._replace(**jax.tree.map(fn, *splits, is_leaf=is_data))
 
 
@@ -175,18 +158,11 @@ def static_key(settings: Settings) -> str:
 def share_programs(
   experiments: Sequence[Experiment],
 ) -> list[tuple[Program, list[int]]]:
-  """Return programs, each with the places of the experiments that share it.
-
-  Not where functions hold something of the seed: the examples that the server
-  has, or the schedule of its buffers.
-  """
+  """Return programs, each with the places of the experiments that share it."""
   groups: dict[tuple, list[int]] = {}
-  for place, experiment in enumerate(experiments):
-    key = (
-      static_key(experiment.settings),
-      experiment.placement.num_devices,
-      place if experiment.holds_seed else None,
-    )
+  for place, own in enumerate(experiments):
+    alone = place if own.holds_seed else None
+    key = static_key(own.settings), own.placement.num_devices, alone
     groups.setdefault(key, []).append(place)
   shared = []
   for places in groups.values():
@@ -200,10 +176,8 @@ def share_programs(
 def _differing(experiments: Sequence[Experiment]) -> dict[str, list[float]]:
   """Return the numbers in which the settings differ: {name: that of each}."""
   fields = [flat_settings(own.settings) for own in experiments]
-  values = {
-    name: [own[name] for own in fields]
-    for name in traced_names(experiments[0].settings)
-  }
+  names = traced_names(experiments[0].settings)
+  values = {name: [own[name] for own in fields] for name in names}
   return {name: own for name, own in values.items() if len({*own}) > 1}
 
 
@@ -274,12 +248,10 @@ def _call_functions(program, place, numbers, server, clients, data):
   round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
   views = algorithm.personalize(server, client, own, key)
   normalise = program.experiment.task.normalise
+  score = partial(score_view, algorithm.predict)
   return (
     round_fn(server, clients, cohort, prepared, key),
     algorithm.init_client(server, own, key),
-    [
-      score_view(algorithm.predict, view, own, normalise)
-      for view in views.values()
-    ],
+    [score(view, own, normalise) for view in views.values()],
     algorithm.global_model(server) if algorithm.global_model else (),
   )

@@ -124,20 +124,16 @@ def room_on_host() -> int | None:
 
 def program_bytes(program: jax.stages.Compiled) -> int:
   """Return the memory of a program: arguments, results, temporaries."""
-  memory = program.memory_analysis()
-  return int(
-    memory.argument_size_in_bytes
-    + memory.output_size_in_bytes
-    + memory.temp_size_in_bytes
-  )
+  memory, parts = program.memory_analysis(), ('argument', 'output', 'temp')
+  return sum(int(getattr(memory, f'{one}_size_in_bytes')) for one in parts)
 
 
 def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
   """Return lines of cells: a column for each stage, the sums below."""
   lines = [('memory', *(name for name, _ in forecasts))]
   for name in (*Memory._fields, 'round', 'peak'):
-    values = (getattr(memory, name) for _, memory in forecasts)
-    lines.append((name, *(f'{value / 2**20:,.1f} MiB' for value in values)))
+    sizes = [getattr(memory, name) / 2**20 for _, memory in forecasts]
+    lines.append((name, *(f'{size:,.1f} MiB' for size in sizes)))
   return lines
 
 
@@ -206,9 +202,8 @@ def _evaluation(
 ) -> int:
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]
-  if last:
-    views = final_views(settings)
-  else:
+  views = final_views(settings)
+  if not last:
     there = view_names(stage.algorithm, *states, experiment.train)
     views = [one for one in settings.evaluation.eval_views if one in there]
   if not views:
@@ -216,14 +211,9 @@ def _evaluation(
   scoring = settings.evaluation.scoring
   how = {'keep_models': last, 'mesh': None}
   evaluate = make_evaluation(experiment, stage.algorithm, views, scoring, **how)
-  memory = _analysis(
-    jax.jit(lambda *args: evaluate(*args)).lower(
-      *states,
-      jax.ShapeDtypeStruct((1,), jnp.int32),
-      *map(chunking.shapes_of, experiment.eval_data),
-      jax.eval_shape(jax.random.key, 0),
-    )
-  )
+  one, key = jnp.zeros(1, jnp.int32), jax.eval_shape(jax.random.key, 0)
+  args = *states, one, *map(chunking.shapes_of, experiment.eval_data), key
+  memory = _analysis(jax.jit(lambda *args: evaluate(*args)).lower(*args))
   block = block_size(experiment.cohort_size)
   chunk = chunking.evaluation_chunk(experiment.clients_per_chunk, block)
   here = min(chunk, -(-block // experiment.placement.num_devices))

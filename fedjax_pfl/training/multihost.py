@@ -1,10 +1,9 @@
 """One run by several processes, on one or several machines: jax.distributed.
 
-Each process reads the data and has the server; the states of clients are
-divided over all devices, which train and evaluate their share of the clients
-(federated/client_map.py). Only the first process reads and writes the run
-directory, and prints: no common disk is needed. All others get what it reads,
-above all a checkpoint, so that all continue from the same round.
+Each process reads the data and has the server; all devices have, train and
+evaluate their share of the clients (federated/client_map.py). Only the first
+process reads and writes the run directory, and prints: no common disk is
+needed. The others get what it reads, and continue from the same round.
 
 When a process is lost, the others end, too: at once where the network reports
 it, and in any case after HEARTBEAT seconds without a heartbeat. If it is the
@@ -36,6 +35,7 @@ from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs import checkpoint, run_dir
 
 AUTO = 'auto'
+BY_HAND = '--coordinator=HOST:PORT --num_processes=N --process_id=0 .. N-1'
 START = 300  # seconds within which all processes have to connect
 HEARTBEAT = 60  # seconds without a heartbeat until a process is lost
 PIECE = 2**26  # bytes in one broadcast
@@ -82,7 +82,7 @@ def connect(
         expected='a process that a batch system has started, as one of several',
         choices=[
           f'srun {command("train")} .. --coordinator={AUTO}, in a job of SLURM',
-          '--coordinator=HOST:PORT --num_processes=N --process_id=0 .. N-1',
+          BY_HAND,
         ],
         cause='a command that was typed, or one in an sbatch script without '
         'srun before it',
@@ -121,7 +121,7 @@ def check_places(
       expected='the same address and number of processes in all of them, and '
       'in each its own number, from 0',
       choices=[
-        '--coordinator=HOST:PORT --num_processes=N --process_id=0 .. N-1',
+        BY_HAND,
         f'--coordinator={AUTO}, where a batch system starts them',
       ],
       cause='a missing flag, or process numbers that start with 1',
@@ -152,10 +152,9 @@ def is_first() -> bool:
 
 def open_run(workdir: str | os.PathLike, *arguments, **more) -> Any:
   """Return `run_dir.open_run(..)`, opened by the first process."""
+  open_fn, opened = partial(run_dir.open_run, workdir, *arguments, **more), []
   if jax.process_count() == 1:
-    return run_dir.open_run(workdir, *arguments, **more)
-  opened = []
-  open_fn = partial(run_dir.open_run, workdir, *arguments, **more)
+    return open_fn()
   from_first(lambda: opened.append(open_fn()))
   return SharedRun(workdir, *opened)
 

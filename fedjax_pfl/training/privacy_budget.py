@@ -73,17 +73,15 @@ def make_budget(
   """Return the budget of a run; refuse a method that has none.
 
   All is traced on shapes: of the whole model what uploads depend on, and all
-  else of its outline, whose outputs are 0. `methods` are those of both, and
-  `task` is the outline.
+  else of its outline, `task`. `methods` are those of both.
   """
   dp, name = settings.dp, settings.algorithm
   shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
   method, traced = methods
   stages = wrapped(method, settings, task)
   plan = _plan_of(settings, stages, make_sampler(settings), shapes)
-  noise = dp.noise_multiplier or accountant.find_noise(
-    dp.epsilon, dp.delta, plan
-  )
+  noise, how = dp.noise_multiplier, (dp.epsilon, dp.delta, plan)
+  noise = noise or accountant.find_noise(*how)
   rate = settings.failures.dropout_rate
   senders = tuple(
     rounds.size * (1 - rate * (not stage.full_participation))

@@ -73,10 +73,8 @@ class Program:
       progress.say(f'compiling the rounds of {stage.name}')
       system = experiment.settings.system
       initial = jax.eval_shape(stage.initial_broadcast, server)
-      what = (
-        lambda numbers: self.stages(numbers)[place].algorithm,
-        experiment.clients_per_chunk,
-      )
+      read = lambda numbers: self.stages(numbers)[place].algorithm
+      what = read, experiment.clients_per_chunk
       how = {
         'watch': partial(self._watch, place, initial),
         'limit': None if system.debug else limit_chunk(experiment, stage),
@@ -84,10 +82,8 @@ class Program:
       }
       debugged = stage.name if system.debug else ''
       one = compile_rounds(*what, self.placement, debugged, **how)
-      several = cache(
-        lambda wide: compile_side_by_side(wide, one, *what, **how)
-      )
-      self._rounds[place] = one, several
+      several = lambda wide: compile_side_by_side(wide, one, *what, **how)
+      self._rounds[place] = one, cache(several)
     one, several = self._rounds[place]
     return one if width == 1 else several(width)
 
@@ -116,12 +112,10 @@ class Program:
     keep_models: bool = False,
     edit: Callable[[Stage], Stage] = lambda stage: stage,
   ) -> Evaluate:
-    """Return the evaluation of a block of clients in these views.
+    """Return the evaluation of a block of clients, of the stage as edited.
 
-    Of the stage at this place as `edit` returns it; the server is given
-    together with the numbers: ((server, numbers), clients, ..).
+    It is given the server with the numbers: ((server, numbers), clients, ..).
     """
-
     progress.say(f'compiling the evaluation of {", ".join(views)}')
 
     def read(shared):
@@ -153,10 +147,8 @@ class Program:
 
     def evaluate(numbers, server, test):
       algorithm = self.stages(numbers)[place].algorithm
-      model = algorithm.global_model(server)
-      return score_fn(
-        algorithm.predict, model, test, task.normalise, TEST_BATCH
-      )
+      args = algorithm.global_model(server), test, task.normalise, TEST_BATCH
+      return score_fn(algorithm.predict, *args)
 
     return jax.jit(evaluate, compiler_options=compiler_options())
 
@@ -192,10 +184,7 @@ def make_evaluation(
 
 
 def limit_chunk(experiment: Experiment, stage: Stage) -> int:
-  """Return the largest chunk to choose; log its padding overhead.
-
-  A chunk of one client has none, and is not logged.
-  """
+  """Return the largest chunk to choose; log its padding overhead, if any."""
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
   size = experiment.size_of(stage)
   batch_size = settings.train.batch_size

@@ -2,12 +2,10 @@
 
 A small run leaves a GPU idle: its steps are launches, which take as long for
 eight runs as for one. So several runs are open at the same time, as many as
-fill a step. Each run yields its calls of rounds (loop.py). Calls of equally
-many rounds of one stage are made together; their runs may be in different
-rounds. Then each run is evaluated, logged and saved by itself, and when it ends
-the next one begins. A compiled call has a fixed number of runs: if fewer are
-left, the first is trained twice. Results equal those of one run after the
-other, up to rounding.
+fill a step. Calls of equally many rounds of one stage (loop.py) are made
+together; their runs may be in different rounds. A compiled call has a fixed
+number of runs: if fewer are left, the first is trained twice. Results equal
+those of one run after the other, up to rounding.
 
 Runs train one after the other if their rounds are on a mesh, on the host or in
 Python, if their functions hold the seed, or if a stage makes its own images.
@@ -69,10 +67,8 @@ def _widest(experiment: Experiment) -> int:
     args = stage.algorithm, *states, jnp.arange(size), train, jax.random.key(0)
     limit = chunking.chunk_limit(setting, counts, size, batch_size)
     chunk = chunking.chunk_size(setting, *args, limit=limit)
-    work, free = (
-      chunking.client_work(*args),
-      chunking.free_memory((states, train)),
-    )
+    work = chunking.client_work(*args)
+    free = chunking.free_memory((states, train))
     fit.append(card().full_step / max(chunk * work.flops, 1))
     if free is not None:  # states of a run, stacked, and those of the results
       need = chunk * work.activations + 3 * trees.num_bytes(states)
@@ -145,10 +141,8 @@ def _call_together(calls: Sequence[loop.Call], width: int) -> list[tuple]:
   results = rounds([call.args for call in calls])
   metrics = [jax.tree.map(np.asarray, own) for *_, own in results]  # waits
   share = (loop.times() - began) / len(calls)
-  return [
-    (states, own, share)
-    for (*states, _), own in zip(results, metrics, strict=True)
-  ]
+  pairs = zip(results, metrics, strict=True)
+  return [(states, own, share) for (*states, _), own in pairs]
 
 
 class Part(NamedTuple):

@@ -86,8 +86,8 @@ def private_streams(dp: Privacy, run: Run) -> dict[str, Key]:
     key = chacha.key_of(bytes.fromhex(run.secret()))
   else:
     key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
-  names = 'cohorts', 'rounds'
-  return dict(zip(names, jax.random.split(key, len(names)), strict=True))
+  cohorts, rounds = jax.random.split(key)
+  return {'cohorts': cohorts, 'rounds': rounds}
 
 
 def rounds_key(training: Training, place: 'Place') -> Key:
@@ -113,10 +113,8 @@ def start_training(
   placement = experiment.placement
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
-    first = next(
-      own.first for own in places(experiment.stages) if done <= own.last
-    )
-    run.take_over(done, first)
+    now = next(own for own in places(experiment.stages) if done <= own.last)
+    run.take_over(done, now.first)
     state = state._replace(clients=placement.from_host(state.clients))
   else:
     # Its stage: what is compiled here serves all runs that share the program.
@@ -132,9 +130,8 @@ def start_stage(training: Training, place: Place) -> Training:
   """Return the run as the stage starts or continues, if the run is in it."""
   experiment, stage = training.experiment, place.stage
   if training.done == place.first and place.number:
-    states = experiment.placement.initialize(
-      stage, *training.states, experiment.train
-    )
+    own = stage, *training.states, experiment.train
+    states = experiment.placement.initialize(*own)
     state = _state_of(experiment, stage, states, training.state)
     training = training._replace(state=state)
   if not place.first <= training.done < place.last:
@@ -190,14 +187,12 @@ def forget_noise(training: Training) -> None:
   """
   if training.experiment.settings.dp.bands == 1:
     return
-  state = jax.tree_util.tree_map_with_path(
-    lambda path, leaf: (
-      jnp.zeros_like(leaf)
-      if privacy.NOISE in f'/{trees.leaf_name(path)}/'
-      else leaf
-    ),
-    training.state,
-  )
+
+  def forget(path, leaf):
+    is_noise = privacy.NOISE in f'/{trees.leaf_name(path)}/'
+    return jnp.zeros_like(leaf) if is_noise else leaf
+
+  state = jax.tree_util.tree_map_with_path(forget, training.state)
   save_state(training._replace(state=state), keep=1)
 
 
@@ -207,10 +202,8 @@ def state_shapes(experiment: Experiment, step: int) -> State:
   They are those of the stage that ran round `step`: a run that continues
   initializes the next stage.
   """
-  last = 0
-  for stage, server, clients in stage_shapes(
-    experiment.stages, experiment.train
-  ):
+  shapes, last = stage_shapes(experiment.stages, experiment.train), 0
+  for stage, server, clients in shapes:
     last += stage.rounds
     if step <= last:
       clients = experiment.placement.file_shapes(clients)

@@ -21,7 +21,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.models import checkpoint_names
 from fedjax_pfl.runs import model_file, run_dir
-from fedjax_pfl.settings.training_fields import ModelSettings
 
 SHOWN = 5  # leaves that a line names
 
@@ -34,26 +33,24 @@ class Start(NamedTuple):
   data_id: str  # of the data of that run; '' of a file
   digest: str  # of the file: with another model it is another run
 
-  def begin(self, task: Task) -> Task:
-    """Return the task whose first parameters are those of the start."""
-    params = self.params
-    if trees.leaf_names(params) == trees.leaf_names(task.is_head):
-      return task._replace(init=lambda key: params)
-    return task._replace(init=lambda key: trees.combine(params, task.init(key)))
+  def begin(self, task: Task, head_init: str) -> Task:
+    """Return the task whose first parameters are those of the start.
 
-  def check_head(self, task: Task, settings: ModelSettings) -> None:
-    """Refuse a way to draw the head where the start brings one.
-
-    A bias of zero, the default of some configs, is replaced in silence.
+    Refuses a way to draw the head where the start brings one. A bias of zero,
+    the default of some configs, is replaced in silence.
     """
-    brings = jax.tree.leaves(trees.select(self.params, task.is_head))
-    if brings and settings.head_init != 'default':
+    params = self.params
+    brings = jax.tree.leaves(trees.select(params, task.is_head))
+    if brings and head_init != 'default':
       raise bad_input(
         'head_init',
-        got=settings.head_init,
+        got=head_init,
         expected=f'default with init_from: the head is that of {self.path}',
         choices=['head_init=default', 'init_from=""'],
       )
+    if trees.leaf_names(params) == trees.leaf_names(task.is_head):
+      return task._replace(init=lambda key: params)
+    return task._replace(init=lambda key: trees.combine(params, task.init(key)))
 
   def identify(self, algorithm: str, data: Any) -> str:
     """Return the fingerprint of the data and of the first parameters.
@@ -63,9 +60,8 @@ class Start(NamedTuple):
     on examples of clients who come later. What a file was trained on is not
     known.
     """
-    is_bound = getattr(
-      algorithms.load(algorithm), 'SAME_CLIENTS_AS_START', False
-    )
+    module = algorithms.load(algorithm)
+    is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
     kept_apart = data.validation is not None or data.unseen is not None
     of_start = self.data_id.partition('+')[0]
     if of_start and (is_bound or kept_apart) and of_start != data.data_id:
@@ -96,7 +92,7 @@ def load_start(
     if model in checkpoint_names.PUBLIC:
       leaves = checkpoint_names.fitted(leaves, shapes)
       _check_foreign(path, model, leaves, shapes)
-    leaves, data_id = _without_misfits(path, leaves, like, log), ''
+    leaves, data_id = _without_misfits(path, leaves, shapes, log), ''
   else:
     leaves = _of_run(path, model, image_shape, task.num_classes, like)
     data_id = run_dir.load_config(path)['data']
@@ -107,10 +103,7 @@ def load_start(
 def _of_run(
   workdir: str, model: str, image_shape: tuple, num_classes: int, like: Params
 ) -> dict[str, Any]:
-  """Return the leaves of the final global model of a run.
-
-  Without adapters, if it has none.
-  """
+  """Return the leaves of the final global model of a run."""
   run_dir.load_result(workdir)  # refuses a run that is not finished
   path = pathlib.Path(workdir) / run_dir.MODEL
   if not path.is_file():
@@ -124,11 +117,8 @@ def _of_run(
   params, about = model_file.load_model(path)
   fields = ('model', 'num_classes', 'image_shape')
   if not {*fields} <= {*about}:
-    raise bad_input(
-      'init_from',
-      got=f'{path}, described as {about}',
-      expected=f'a model with its {", ".join(fields)}',
-    )
+    got, words = f'{path}, described as {about}', ', '.join(fields)
+    raise bad_input('init_from', got=got, expected=f'a model with its {words}')
   found = trees.named(params)
   wanted = {
     name: shape
@@ -138,11 +128,7 @@ def _of_run(
   got = _describe(*(about[name] for name in fields), _shapes(params))
   want = _describe(model, num_classes, image_shape, wanted)
   if got != want or _shapes(params) != wanted:
-    raise bad_input(
-      'init_from',
-      got=f'{workdir}, {got}',
-      expected=want,
-    )
+    raise bad_input('init_from', got=f'{workdir}, {got}', expected=want)
   return found
 
 
@@ -163,10 +149,9 @@ def _check_foreign(
 
 
 def _without_misfits(
-  path: str, leaves: dict[str, Any], like: Params, log: Callable
+  path: str, leaves: dict[str, Any], shapes: dict[str, tuple], log: Callable
 ) -> dict[str, Any]:
   """Return the leaves of a checkpoint that fit; all have to but the head."""
-  shapes = _shapes(like)
   fit = {
     name: leaves[name]
     for name, shape in shapes.items()
@@ -211,15 +196,13 @@ def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:
       used = leaf.astype(np.float32)
     if is_float and np.isfinite(used).all():
       continue
-    raise bad_input(
-      'init_from',
-      got=f'{path} with {name} {leaf.dtype}{[*leaf.shape]}'
-      + ', in which NaN or infinity stands' * is_float,
-      expected='finite floats in every leaf',
-      cause='a training that diverged'
-      if is_float
-      else 'quantised weights: convert them to floats first',
-    )
+    got = f'{path} with {name} {leaf.dtype}{[*leaf.shape]}'
+    cause = 'quantised weights: convert them to floats first'
+    if is_float:
+      got += ', in which NaN or infinity stands'
+      cause = 'a training that diverged'
+    finite = 'finite floats in every leaf'
+    raise bad_input('init_from', got=got, expected=finite, cause=cause)
 
 
 def _holes(leaves: dict[str, Any], like: Params) -> Params:
@@ -247,8 +230,5 @@ def _describe(
   model: str, num_classes: int, image_shape: tuple, shapes: dict[str, tuple]
 ) -> str:
   size = sum(map(math.prod, shapes.values()))
-  pixels = 'x'.join(map(str, image_shape))
-  return (
-    f'a {model} for {num_classes} classes of {pixels} images, '
-    f'{size:,} parameters'
-  )
+  inputs = f'{num_classes} classes of {"x".join(map(str, image_shape))} images'
+  return f'a {model} for {inputs}, {size:,} parameters'
