@@ -48,7 +48,6 @@ def main(overrides):
   from fedjax_pfl.core import errors, progress
   from fedjax_pfl.training import compile_cache, side_by_side
   from fedjax_pfl.tuning import sweep as sweeps
-  from fedjax_pfl.tuning.choose import best_on_validation
   from fedjax_pfl.tuning.combinations import parse_seeds
   from fedjax_pfl.tuning.train_all import train_groups
 
@@ -69,7 +68,7 @@ def main(overrides):
   compile_cache.cache_programs(progress.log)
   settings = sweeps.plan_sweep(configs, seeds, tunes=bool(TUNE.value))
   groups = train_groups(settings, WORKDIR.value, progress.log, width)
-  choice = best_on_validation(groups) if TUNE.value else None
+  choice = sweeps.best_on_validation(groups) if TUNE.value else None
   progress.log(sweeps.as_table(combinations, groups, choice))
   if choice:
     progress.log(sweeps.verdict(combinations, choice))

@@ -56,7 +56,37 @@ def is_started(
     return False
   if not os.access(path, os.W_OK | os.X_OK):
     raise PermissionError('not allowed to write here')
-  _compare(path, stored, now, resumable, defaults, log)
+  configs = stored['config'], now['config'], _plain_config(defaults)
+  before, given, younger = map(flatten, configs)
+  absent = [name for name in given if name not in before and name in younger]
+  before |= {name: younger[name] for name in absent}
+  may_differ = [
+    {name: flat.pop(name) for name in resumable if name in flat}
+    for flat in (before, given)
+  ]
+  if before != given:
+    raise _other_config(path, before, given)
+  if stored['data'] != now['data']:
+    raise bad_input(
+      'data',
+      got=now['data'],
+      expected=f'{stored["data"]}, with which {path} was started',
+      choices=['another --workdir', 'the data of that run'],
+      cause='the files of the data set, how they are read, or the model of '
+      'the run to start from (after a +) have changed',
+    )
+  # The devices that there are, and the field of that name, are two things.
+  for old, new in ((stored, now), may_differ):
+    for name in new:
+      # Of another folder's data the fingerprint was compared.
+      if name not in ('config', 'data_dir') and old.get(name) != new[name]:
+        effect = 'if numbers differ, then in their last digits'
+        if name in ('version', 'commit'):
+          effect = 'what moved numbers is in CHANGELOG.md'
+        log(
+          f'{path} was started with {name} {old.get(name)}, this is '
+          f'{new[name]}: {effect}.'
+        )
   return True
 
 
@@ -115,58 +145,17 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   )
 
 
-def _compare(
-  path: pathlib.Path,
-  stored: Mapping[str, Any],
-  now: Mapping[str, Any],
-  resumable: Collection[str],
-  defaults: Mapping[str, Any],
-  log: Log,
-) -> None:
-  """Raise unless both are the same run; log other differences."""
-  configs = stored['config'], now['config'], _plain_config(defaults)
-  before, given, younger = map(flatten, configs)
-  for name in given:
-    if name not in before and name in younger:
-      before[name] = younger[name]
-  may_differ = [
-    {name: flat.pop(name) for name in resumable if name in flat}
-    for flat in (before, given)
-  ]
-  if before != given:
-    raise _other_config(path, before, given)
-  if stored['data'] != now['data']:
-    raise bad_input(
-      'data',
-      got=now['data'],
-      expected=f'{stored["data"]}, with which {path} was started',
-      choices=['another --workdir', 'the data of that run'],
-      cause='the files of the data set, how they are read, or the model of '
-      'the run to start from (after a +) have changed',
-    )
-  # The devices that there are, and the field of that name, are two things.
-  for old, new in ((stored, now), may_differ):
-    for name in new:
-      # Of another folder's data the fingerprint was compared.
-      if name not in ('config', 'data_dir') and old.get(name) != new[name]:
-        effect = 'if numbers differ, then in their last digits'
-        if name in ('version', 'commit'):
-          effect = 'what moved numbers is in CHANGELOG.md'
-        log(
-          f'{path} was started with {name} {old.get(name)}, this is '
-          f'{new[name]}: {effect}.'
-        )
-
-
 def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
   """Return the exception that names the fields which differ."""
-  before, after = {}, {}
-  for name in {**stored, **given}:
-    one, other = stored.get(name, ABSENT), given.get(name, ABSENT)
-    if one != other:
-      before[name], after[name] = one, other
+  absent = dict.fromkeys({**stored, **given}, ABSENT)
+  before, after = absent | stored, absent | given
+  for name in absent:
+    if before[name] == after[name]:
+      del before[name], after[name]
   cause = 'a setting was changed and the directory was not'
-  if all(_code(before[name]) == _code(after[name]) for name in before):
+  # Names of code, whatever its files hold.
+  code = lambda own: [*map(without_digest, own if type(own) is list else [own])]
+  if all(code(before[name]) == code(after[name]) for name in before):
     cause = (
       'a file of your own code was changed: with it, it is another run; put '
       'the file back to continue this one'
@@ -178,12 +167,6 @@ def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
     choices=['another --workdir', 'the settings of that run'],
     cause=cause,
   )
-
-
-def _code(value: Any) -> list[Any]:
-  """Return the names of code, whatever its files hold."""
-  values = value if isinstance(value, list) else [value]
-  return [without_digest(name) for name in values]
 
 
 # ---- provenance --------------------------------------------------------------

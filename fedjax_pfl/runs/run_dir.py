@@ -28,12 +28,7 @@ from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.commands import command
-from fedjax_pfl.core.errors import (
-  BadInput,
-  bad_input,
-  check_installed,
-  may_read,
-)
+from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import (
   checkpoint,
@@ -45,7 +40,7 @@ from fedjax_pfl.runs import (
 )
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
 from fedjax_pfl.runs.result_file import CLIENTS, RESULT, existing, load_json
-from fedjax_pfl.runs.trackers import NONE, TRACKERS, Tracking
+from fedjax_pfl.runs.trackers import NONE, Tracking, check_tracker
 
 METRICS = 'metrics.jsonl'
 MODEL = 'model/global.npz'  # the final global model, of most methods
@@ -83,9 +78,7 @@ def open_run(
   it is refused, too: the lock is held until `Run.close`. The numbers are sent
   to `tracker`, too. `num_devices` train the clients.
   """
-  if tracker != NONE:
-    others = [one for one in TRACKERS if one != tracker]
-    check_installed('tracker', tracker, others)
+  check_tracker(tracker)
   path = pathlib.Path(workdir)
   if not str(workdir).strip():
     raise bad_input(

@@ -33,6 +33,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.runs.identity import flatten
 
@@ -252,6 +253,12 @@ class Tracking:
         f'({reason[:MOST_WORDS] or type(error).__name__}); the run goes on, '
         'and all its numbers are in its directory.'
       )
+
+
+def check_tracker(name: str) -> None:
+  """Refuse a service whose package is not installed."""
+  if name != NONE:
+    check_installed('tracker', name, [one for one in TRACKERS if one != name])
 
 
 def scalars(numbers: Numbers) -> dict[str, float]:

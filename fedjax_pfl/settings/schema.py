@@ -24,17 +24,8 @@ from fedjax_pfl.around.server_training import ServerTraining
 from fedjax_pfl.around.sim_time import Speeds
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning
-from fedjax_pfl.core import rules, user_code
-from fedjax_pfl.core.records import (
-  EVALUATES,
-  NOTHING,
-  Field,
-  field,
-  or_code,
-  path,
-  record,
-  without_numpy,
-)
+from fedjax_pfl.core import records, rules, user_code
+from fedjax_pfl.core.records import EVALUATES, NOTHING, Field, field, record
 from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.held_out import ADAPT_ON
@@ -161,7 +152,9 @@ class Settings:
 
   algorithm: str = field(
     'fedavg',
-    or_code(one_of(algorithms.available(), 'a file in fedjax_pfl/algorithms')),
+    records.or_code(
+      one_of(algorithms.available(), 'a file in fedjax_pfl/algorithms')
+    ),
   )
   hp: Mapping[str, Any] = field(
     MappingProxyType({}),
@@ -171,12 +164,14 @@ class Settings:
       'one value: write hp.<name>',
     ),
     stored=lambda hp: MappingProxyType(
-      {name: without_numpy(value) for name, value in hp.items()}
+      {name: records.without_numpy(value) for name, value in hp.items()}
     ),
   )
   init_from: str = field(
     '',
-    path('a finished run or a .safetensors file as a string; "" is none'),
+    records.path(
+      'a finished run or a .safetensors file as a string; "" is none'
+    ),
     stored=os.path.expanduser,
   )
   seed: int = field(

@@ -11,14 +11,9 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training import frozen_features
+from fedjax_pfl.training import build_method, frozen_features
 from fedjax_pfl.training.build import Experiment, method_and_budget
 from fedjax_pfl.training.build_data import build_data, examples_of, load_images
-from fedjax_pfl.training.build_method import (
-  build_task,
-  make_sampler,
-  peek_shape,
-)
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
@@ -29,9 +24,9 @@ def build_blank(settings: Settings) -> Experiment:
   Its method is checked as by `build_experiment`; clients, metrics and times are
   not. What `init_from` names is not read: its model has the same shapes.
   """
-  data, shape = settings.data, peek_shape(settings.data)
+  data, shape = settings.data, build_method.peek_shape(settings.data)
   task, of_input = frozen_features.head_of(
-    settings, build_task(settings, shape), shape
+    settings, build_method.build_task(settings, shape), shape
   )
   method, budget = method_and_budget(
     settings, task, of_input, lambda text: None
@@ -44,7 +39,7 @@ def build_blank(settings: Settings) -> Experiment:
     dataset = dataset or load_images(data, quick, lambda text: None)
     dataset = frozen_features.blank(dataset, of_input)
   found = build_data(settings, lambda text: None, dataset)
-  sampler = make_sampler(settings, np.asarray(found.train.count))
+  sampler = build_method.make_sampler(settings, np.asarray(found.train.count))
   own = Experiment(settings, *found, task, method, sampler, privacy=budget)
   return own._replace(stages=own.around(method, settings))
 

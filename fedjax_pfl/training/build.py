@@ -20,12 +20,7 @@ from fedjax_pfl.data.images import Dataset, Shape
 from fedjax_pfl.evaluation import fairness
 from fedjax_pfl.evaluation.own_metrics import Metrics, metrics_of
 from fedjax_pfl.federated import sampling
-from fedjax_pfl.federated.placement import (
-  ONE_DEVICE,
-  OneDevice,
-  OnHost,
-  on_devices,
-)
+from fedjax_pfl.federated.placement import OneDevice, OnHost, on_devices
 from fedjax_pfl.federated.sharding import choose_devices, make_mesh
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import Settings, flat_config, parse_config
@@ -48,7 +43,7 @@ class Experiment(NamedTuple):
   task: Task
   method: tuple[Stage, ...]  # without what goes around it
   sampler: sampling.Sampler  # where not all clients take part
-  placement: OneDevice = ONE_DEVICE  # where clients lie, and who works
+  placement: OneDevice = OneDevice()  # where clients lie, and who works
   metrics: Metrics = MappingProxyType({})  # the user's own, and by shots
   privacy: Any = None  # a `Budget`, if uploads are clipped and noised
   timing: Any = None  # a `Timing`, if time is simulated
@@ -254,7 +249,7 @@ def placed(experiment: Experiment) -> Experiment:
 
   Without `devices` on those that are fastest for most of its rounds.
   """
-  system, placement = experiment.settings.system, ONE_DEVICE
+  system, placement = experiment.settings.system, OneDevice()
   if system.clients_placement == 'host':
     placement = OnHost()
   elif not system.debug:

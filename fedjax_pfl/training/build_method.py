@@ -16,19 +16,14 @@ from fedjax_pfl.around import architectures
 from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
+from fedjax_pfl.core import user_code
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import FROZEN
 from fedjax_pfl.core.rules import is_int
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
-from fedjax_pfl.core.user_code import (
-  call,
-  describe,
-  is_code,
-  value_of,
-  without_digest,
-)
+from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
@@ -135,7 +130,7 @@ def _mixed(
   how, clients = settings.architectures, settings.data.num_seen_clients
   data = shapes_of_clients(peek_shape(settings.data), clients)
   quick = [module.build(outline(task), hp) for task in tasks]
-  names = [*map(without_digest, how.models)]
+  names = [*map(user_code.without_digest, how.models)]
   forms = [
     architectures.message_forms(stages, names, data, algorithms.across_models())
     for stages in zip(*quick, strict=True)
@@ -238,7 +233,7 @@ def own_wrapper(name: str) -> Callable[[Stage], Stage]:
       return wrapped
     raise bad_input(
       'around',
-      got=f'{describe(wrapped)} from {name}',
+      got=f'{user_code.describe(wrapped)} from {name}',
       expected='a function that returns a stage: stage._replace(algorithm=..)',
       cause='a function without its return, or the algorithm of the stage',
     )

@@ -31,17 +31,12 @@ from fedjax_pfl.training import (
   divergence,
   memory_estimate,
   multihost,
+  round_numbers,
 )
 from fedjax_pfl.training.best_models import choose, evaluate_and_keep
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
-from fedjax_pfl.training.round_numbers import (
-  Numbers,
-  excluded_clients,
-  mean_metrics,
-  num_images,
-)
 from fedjax_pfl.training.signals import Stopped, catch_signals
 from fedjax_pfl.training.state import (
   Place,
@@ -270,7 +265,7 @@ def after_rounds(
   cohorts: Array,
   metrics: Metrics,
   took: np.ndarray,
-) -> tuple[Training, Numbers]:
+) -> tuple[Training, dict[str, Any]]:
   """Return the run after round `stop`, and the numbers of its rounds.
 
   Raises Diverged where these are not finite.
@@ -291,10 +286,10 @@ def after_rounds(
     joined = len(cohorts) * privacy.plan[place.number].size
     sent = len(cohorts) * privacy.senders[place.number]
   steps, batch_size = metrics['num_steps'], settings.train.batch_size
-  images = num_images(steps, counts[cohorts], batch_size)
+  images = round_numbers.num_images(steps, counts[cohorts], batch_size)
   numbers = {
     'stage': stage.name,
-    **mean_metrics(metrics, counts[cohorts]),
+    **round_numbers.mean_metrics(metrics, counts[cohorts]),
     'images_per_second': images / max(seconds - compiled, 1e-6),
     'bytes_down': round(joined * sizes.down) + to_all * sizes.initial,
     'bytes_up': round(sent * sizes.up),
@@ -305,7 +300,7 @@ def after_rounds(
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
   if privacy or settings.failures.on_divergence == 'exclude':
     how = cohorts, training.done, bool(privacy)
-    numbers |= excluded_clients(metrics, *how)
+    numbers |= round_numbers.excluded_clients(metrics, *how)
   (server, clients), state = states, training.state
   seconds += state.seconds
   state = state._replace(server=server, clients=clients, seconds=seconds)
@@ -321,7 +316,7 @@ def after_rounds(
 
 
 def record(
-  training: Training, numbers: Numbers, place: Place, every: Cadence
+  training: Training, numbers: dict[str, Any], place: Place, every: Cadence
 ) -> Training:
   """Return the run, evaluated, logged and saved where that is due."""
   done = training.done
@@ -346,7 +341,7 @@ def save_start(training: Training, place: Place) -> Training:
 
 def evaluate(
   training: Training, place: Place, only: Sequence[str] = ()
-) -> tuple[Training, Numbers]:
+) -> tuple[Training, dict[str, Any]]:
   """Return the run after an evaluation, and its numbers.
 
   A stage is evaluated in those of `eval_views` that it has; the last has all.

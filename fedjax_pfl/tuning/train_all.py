@@ -13,17 +13,7 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
-from fedjax_pfl.training import divergence, keys
-from fedjax_pfl.training.build import (
-  Experiment,
-  build_experiment,
-  with_numbers_of,
-)
-from fedjax_pfl.training.many_runs import (
-  static_key,
-  train_many,
-  with_images_of,
-)
+from fedjax_pfl.training import build, divergence, keys, many_runs
 
 Log = Callable[[str], None]
 
@@ -72,7 +62,7 @@ def train_all(
       )
       continue
     own = known.setdefault(path, _as_started(own, path))
-    groups.setdefault(static_key(own), {})[path] = own
+    groups.setdefault(many_runs.static_key(own), {})[path] = own
     if not run_dir.is_finished(path):
       todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
@@ -103,7 +93,7 @@ def _train_groups_of(
   for runs in groups.values():
     if todo & {*runs}:
       paths = [*runs]
-      train_many(
+      many_runs.train_many(
         _build(runs, log),
         paths,
         log,
@@ -113,18 +103,18 @@ def _train_groups_of(
   return {*held}
 
 
-def _build(runs: Mapping[Path, Settings], log: Log) -> list[Experiment]:
+def _build(runs: Mapping[Path, Settings], log: Log) -> list[build.Experiment]:
   """Return the experiments of one group, on the same images."""
-  built: dict[int, Experiment] = {}  # by seed
+  built: dict[int, build.Experiment] = {}  # by seed
   experiments = []
   for own in runs.values():
     # A budget and times are those of the steps of one setting.
     is_bound = own.dp or own.speeds
     if is_bound or own.seed not in built:
-      new = build_experiment(own, log)
+      new = build.build_experiment(own, log)
       first = next(iter(built.values()), new)
-      built[own.seed] = with_images_of(new, first)
-    experiments.append(with_numbers_of(built[own.seed], own))
+      built[own.seed] = many_runs.with_images_of(new, first)
+    experiments.append(build.with_numbers_of(built[own.seed], own))
   return experiments
 
 

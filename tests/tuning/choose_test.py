@@ -10,7 +10,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.training import divergence
 from fedjax_pfl.training.divergence import Diverged
-from fedjax_pfl.tuning.choose import best_on_validation
+from fedjax_pfl.tuning.sweep import best_on_validation
 
 COUNT = np.array([10, 10, 10, 10, 0])  # client 3 has no training examples
 

@@ -11,10 +11,11 @@ from experiments import commandline
 from fedjax_pfl.evaluation.differences import Difference
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.tuning import train_all
-from fedjax_pfl.tuning.choose import BestSetting, best_on_validation
 from fedjax_pfl.tuning.combinations import parse_seeds
 from fedjax_pfl.tuning.sweep import (
+  BestSetting,
   as_table,
+  best_on_validation,
   plan_sweep,
   runs_of_whole_settings,
   verdict,
