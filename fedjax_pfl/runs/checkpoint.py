@@ -9,9 +9,9 @@ damaged checkpoint is never used.
 import hashlib
 import json
 import os
-import pathlib
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ SHOWN = 5  # leaves that a message names
 
 
 def save(
-  folder: pathlib.Path,
+  folder: Path,
   step: int,
   tree: PyTree,
   *,
@@ -70,13 +70,13 @@ def save(
     shutil.rmtree(folder / str(other))
 
 
-def read_metadata(folder: pathlib.Path, step: int) -> dict[str, Any]:
+def read_metadata(folder: Path, step: int) -> dict[str, Any]:
   """Return the metadata of a checkpoint; {} if there is none."""
   return _parse((folder / str(step) / CHECKSUMS).read_bytes())['metadata']
 
 
 @may_read('run')
-def steps(folder: pathlib.Path) -> list[int]:
+def steps(folder: Path) -> list[int]:
   """Return the steps that have a checkpoint, good or not, oldest first."""
   if not folder.is_dir():
     return []
@@ -85,7 +85,7 @@ def steps(folder: pathlib.Path) -> list[int]:
 
 
 def restore(
-  folder: pathlib.Path,
+  folder: Path,
   like: PyTree | Callable[[int], PyTree],
   log: Callable[[str], None],
   *,
@@ -132,9 +132,7 @@ def restore(
   return None
 
 
-def read_named(
-  folder: pathlib.Path, step: int, prefix: str
-) -> dict[str, np.ndarray]:
+def read_named(folder: Path, step: int, prefix: str) -> dict[str, np.ndarray]:
   """Return the leaves of a checkpoint whose names begin so, as arrays."""
   path = folder / str(step)
   kinds = _parse((path / CHECKSUMS).read_bytes())['leaves']
@@ -164,7 +162,7 @@ def _digest(content: dict) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _read_checked(path: pathlib.Path) -> tuple[dict[str, list], str]:
+def _read_checked(path: Path) -> tuple[dict[str, list], str]:
   """Return the kinds of the leaves, and the damage: every byte is compared."""
   try:
     content = _parse((path / CHECKSUMS).read_bytes())
@@ -178,7 +176,7 @@ def _read_checked(path: pathlib.Path) -> tuple[dict[str, list], str]:
 
 
 def _check_structure(
-  path: pathlib.Path,
+  path: Path,
   kinds: dict[str, list],
   like: dict[str, Any],
   ignored: str | None,
@@ -212,7 +210,7 @@ def _check_structure(
 
 
 def _read_leaves(
-  path: pathlib.Path, kinds: dict[str, list], wanted: dict[str, Any]
+  path: Path, kinds: dict[str, list], wanted: dict[str, Any]
 ) -> list[Any]:
   """Return the leaves that are wanted, of the kinds that are described."""
   files, leaves = {name: f'arr_{at}' for at, name in enumerate(kinds)}, []

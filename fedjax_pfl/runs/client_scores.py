@@ -7,8 +7,8 @@ validation_FIELD             [K]; may be absent
 unseen/...                   the same of clients who came after training
 """
 
-import pathlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -60,7 +60,7 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   return arrays
 
 
-def from_arrays(named: Mapping[str, np.ndarray], path: pathlib.Path) -> Clients:
+def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
   """Return the clients of these arrays, which the file at `path` holds."""
   arrays, unseen, validation = {}, {}, {}
   by_view: dict[str, dict[str, np.ndarray]] = {}

@@ -5,12 +5,12 @@ And its provenance: versions, commit, devices, processor.
 
 import importlib.metadata
 import os
-import pathlib
 import platform
 import subprocess
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -38,7 +38,7 @@ def identify(
 
 
 def is_started(
-  path: pathlib.Path,
+  path: Path,
   now: Mapping[str, Any],
   resumable: Collection[str],
   defaults: Mapping[str, Any],
@@ -118,7 +118,7 @@ def parse(content: bytes) -> dict[str, Any]:
   return stored
 
 
-def _read(path: pathlib.Path) -> dict[str, Any] | None:
+def _read(path: Path) -> dict[str, Any] | None:
   """Return the stored config.json; None where a run may start."""
   others = sorted(
     entry.name
@@ -145,7 +145,7 @@ def _read(path: pathlib.Path) -> dict[str, Any] | None:
   )
 
 
-def _other_config(path: pathlib.Path, stored: dict, given: dict) -> BadInput:
+def _other_config(path: Path, stored: dict, given: dict) -> BadInput:
   """Return the exception that names the fields which differ."""
   absent = dict.fromkeys({**stored, **given}, ABSENT)
   before, after = absent | stored, absent | given
@@ -181,7 +181,7 @@ def provenance() -> dict[str, Any]:
   kinds = Counter(f'{d.platform} {d.device_kind}' for d in jax.devices())
   return {
     'version': version,
-    'commit': _commit(pathlib.Path(__file__).parents[2]),
+    'commit': _commit(Path(__file__).parents[2]),
     'jax': jax.__version__,
     'devices': [f'{number} x {kind}' for kind, number in kinds.items()],
     'processor': processor(),
@@ -191,7 +191,7 @@ def provenance() -> dict[str, Any]:
 def processor() -> str:
   """Return the processor, and how many of its cores this process may use."""
   name = platform.processor() or platform.machine()
-  cpuinfo = pathlib.Path('/proc/cpuinfo')  # of Linux
+  cpuinfo = Path('/proc/cpuinfo')  # of Linux
   for line in cpuinfo.read_text().splitlines() if cpuinfo.exists() else ():
     if line.startswith('model name'):
       name = line.partition(':')[2].strip()
@@ -199,7 +199,7 @@ def processor() -> str:
   return f'{name}, {num_cores()} cores'
 
 
-def _commit(root: pathlib.Path) -> str | None:
+def _commit(root: Path) -> str | None:
   """Return the commit of the checkout, `-dirty` if edited; else None.
 
   What was run may be written into results/ meanwhile: that is no code.

@@ -9,9 +9,9 @@ Linux has such locks on the server, for all machines, unless it is mounted with
 import contextlib
 import errno
 import os
-import pathlib
 import socket
 import time
+from pathlib import Path
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -34,7 +34,7 @@ class Held(BadInput):
 _held: dict[str, list[int]] = {}
 
 
-def acquire(folder: pathlib.Path, flag: str = 'workdir') -> None:
+def acquire(folder: Path, flag: str = 'workdir') -> None:
   """Take the lock of a directory; refuse where another process has it.
 
   A process may take it again, and releases it as often. Where it is refused,
@@ -47,7 +47,7 @@ def acquire(folder: pathlib.Path, flag: str = 'workdir') -> None:
     _held[key] = [_open_locked(folder, flag), 1]
 
 
-def release(folder: pathlib.Path) -> None:
+def release(folder: Path) -> None:
   """Release the lock; the last release removes its file."""
   key = os.path.realpath(folder)
   if key not in _held:
@@ -60,7 +60,7 @@ def release(folder: pathlib.Path) -> None:
     os.close(handle)
 
 
-def _open(path: pathlib.Path, flag: str) -> int:
+def _open(path: Path, flag: str) -> int:
   try:
     return atomic_files.open_in_place(path, os.O_RDWR | os.O_CREAT, 0o644)
   except OSError as error:
@@ -76,7 +76,7 @@ def _open(path: pathlib.Path, flag: str) -> int:
     ) from error
 
 
-def _open_locked(folder: pathlib.Path, flag: str) -> int:
+def _open_locked(folder: Path, flag: str) -> int:
   """Return the open file of the lock, with the name of this process."""
   path = folder / NAME
   while True:

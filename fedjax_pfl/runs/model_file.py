@@ -7,8 +7,8 @@ to build the model again. No pickle.
 
 import json
 import os
-import pathlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -54,7 +54,7 @@ def save_model(
     dtypes[name] = str(array.dtype)
     arrays[name] = as_bits(array)
   text = json.dumps(atomic_files.plain({'meta': meta, 'dtypes': dtypes}))
-  atomic_files.write_npz(pathlib.Path(path), {META: np.array(text), **arrays})
+  atomic_files.write_npz(Path(path), {META: np.array(text), **arrays})
 
 
 def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
@@ -72,7 +72,7 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
   >>> pfl.load_model(path)
   ({'bias': array([1., 1.])}, {'model': 'convnet4'})
   """
-  path = pathlib.Path(path)
+  path = Path(path)
   if not path.is_file():
     raise bad_input(
       'model',
@@ -126,12 +126,12 @@ def load_safetensors(
   from safetensors import SafetensorError
   from safetensors.numpy import load_file
 
-  if not pathlib.Path(path).is_file():
+  if not Path(path).is_file():
     raise bad_input(
       'init_from',
       got=str(path),
       expected=f'a file {SUFFIX}',
-      choices=sorted(map(str, pathlib.Path(path).parent.glob(f'*{SUFFIX}'))),
+      choices=sorted(map(str, Path(path).parent.glob(f'*{SUFFIX}'))),
       cause='a mistyped path, or another directory',
     )
   try:

@@ -9,8 +9,8 @@ import difflib
 import hashlib
 import json
 import os
-import pathlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
@@ -30,9 +30,7 @@ FORM = {
 CHOICES = ('last', 'validation')  # of a run that keeps examples for choosing
 
 
-def with_checksums(
-  result: Mapping[str, Any], folder: pathlib.Path
-) -> dict[str, Any]:
+def with_checksums(result: Mapping[str, Any], folder: Path) -> dict[str, Any]:
   """Return the content of result.json: the result with checksums."""
   result = atomic_files.plain(result)
   scores = atomic_files.sha256(folder / CLIENTS)
@@ -63,7 +61,7 @@ def read(workdir: str | os.PathLike) -> tuple[dict[str, Any], dict[str, str]]:
 
 def check_clients(workdir: str | os.PathLike) -> None:
   """Refuse a finished run whose clients.npz is not as the run wrote it."""
-  path = pathlib.Path(workdir)
+  path = Path(workdir)
   digests = read(workdir)[1]
   if atomic_files.sha256(path / CLIENTS) == digests[CLIENTS]:
     return
@@ -80,9 +78,9 @@ def check_clients(workdir: str | os.PathLike) -> None:
   )
 
 
-def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
+def existing(workdir: str | os.PathLike, name: str) -> Path:
   """Return the path of a file of a run; refuse a directory without it."""
-  path = pathlib.Path(workdir) / name
+  path = Path(workdir) / name
   with may_read('run'):
     if path.is_file():
       return path
@@ -100,7 +98,7 @@ def existing(workdir: str | os.PathLike, name: str) -> pathlib.Path:
 
 
 def load_json(
-  path: pathlib.Path, parse_fn: Callable[[bytes], Any] = json_text.parse_object
+  path: Path, parse_fn: Callable[[bytes], Any] = json_text.parse_object
 ) -> Any:
   """Return the content of a JSON file; refuse one that is damaged."""
   try:

@@ -21,9 +21,9 @@ import hashlib
 import json
 import math
 import os
-import pathlib
 import time
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
@@ -79,7 +79,7 @@ def open_run(
   to `tracker`, too. `num_devices` train the clients.
   """
   check_tracker(tracker)
-  path = pathlib.Path(workdir)
+  path = Path(workdir)
   if not str(workdir).strip():
     raise bad_input(
       'workdir',
@@ -118,7 +118,7 @@ class Run:
   """A run directory that is open for writing; every write is atomic."""
 
   def __init__(
-    self, path: pathlib.Path, log: Callable[[str], None], tracking: Tracking
+    self, path: Path, log: Callable[[str], None], tracking: Tracking
   ):
     self.path, self._checkpoints = path, path / 'checkpoints'
     self.scores = path / score_files.FOLDER
@@ -127,10 +127,7 @@ class Run:
 
   @may_read('workdir')
   def result(self) -> dict[str, Any] | None:
-    """Return result.json; None if it, or its clients.npz, is damaged.
-
-    Both are derived: the run writes them again at its end.
-    """
+    """Return result.json; None if it, or its clients.npz, has to be written."""
     damaged = self.path / RESULT
     try:
       result, digests = result_file.parse(damaged.read_bytes())
@@ -245,10 +242,7 @@ class Run:
   def write_clients(
     self, scores: Mapping[str, Scores], ids: Any, **fields: Any
   ) -> None:
-    """Replace clients.npz by the scores of the last evaluation.
-
-    Of every view; the fields are those of `Clients`, such as `train_count`.
-    """
+    """Replace clients.npz by the last scores, and fields of `Clients`."""
     arrays = as_arrays(Clients(ids, scores=scores, **fields))
     with atomic_files.writing(self.path):
       # Its result is of other scores: a process killed here is not finished.
@@ -257,20 +251,16 @@ class Run:
       atomic_files.write_npz(self.path / CLIENTS, arrays, compressed=True)
 
   def write_result(self, **result: Any) -> None:
-    """Write result.json: the run is finished.
-
-    It has algorithm, dataset, rounds, seconds, and `views`, which maps every
-    view to its `summarise`.
-    """
+    """Write result.json, with the `views` of `summarise`: it is finished."""
     content = {'status': 'finished', **result}
     content = result_file.with_checksums(content, self.path)
     with atomic_files.writing(self.path):
       atomic_files.write_json(self.path / RESULT, content)
     self._tracking.finish(atomic_files.plain(content))
 
-  def model_path(self, name: str) -> pathlib.Path:
+  def model_path(self, name: str) -> Path:
     """Return the path of the model of this name: model/<name>.npz."""
-    if not name or pathlib.PurePath(name).name != name or '\\' in name:
+    if not name or PurePath(name).name != name or '\\' in name:
       raise bad_input(
         'view',
         got=name,
@@ -311,7 +301,7 @@ def load_result(workdir: str | os.PathLike) -> dict[str, Any]:
 def is_finished(workdir: str | os.PathLike) -> bool:
   """Return whether the run has a result.json; refuse a damaged one."""
   with may_read('run'):
-    has_result = (pathlib.Path(workdir) / RESULT).is_file()
+    has_result = (Path(workdir) / RESULT).is_file()
   return has_result and bool(load_result(workdir))
 
 
@@ -320,7 +310,7 @@ def model_digest(workdir: str | os.PathLike) -> str:
 
   A copy of a run without model/ has it in result.json. Of a file its own.
   """
-  path = pathlib.Path(workdir)
+  path = Path(workdir)
   for file in (path, path / MODEL):
     if file.is_file():
       return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
@@ -347,7 +337,7 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
 # ---- metrics.jsonl: lines that a resume cuts off, and their checksum ---------
 
 
-def _cut(path: pathlib.Path, last: int) -> None:
+def _cut(path: Path, last: int) -> None:
   """Remove the lines after a round, and a torn last line."""
   lines = path.read_bytes().splitlines(keepends=True)
   earlier = [line for line in lines if _round_of(line) <= last]
@@ -366,7 +356,7 @@ def _round_of(line: bytes) -> float:
   return at if is_whole else math.inf
 
 
-def _checksum(path: pathlib.Path, size: Any = None) -> dict[str, Any]:
+def _checksum(path: Path, size: Any = None) -> dict[str, Any]:
   """Return length and checksum of a file, or its first bytes; {} of none."""
   if not path.exists():
     return {}
@@ -374,7 +364,7 @@ def _checksum(path: pathlib.Path, size: Any = None) -> dict[str, Any]:
   return {'bytes': len(head), 'sha256': hashlib.sha256(head).hexdigest()}
 
 
-def _changed(name: str, path: pathlib.Path, step: int, *more: str) -> BadInput:
+def _changed(name: str, path: Path, step: int, *more: str) -> BadInput:
   """Return the error that this changed after a checkpoint was saved."""
   return bad_input(
     name,

@@ -10,8 +10,8 @@ so far in their place: `take_over`.
 """
 
 import hashlib
-import pathlib
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 
@@ -23,16 +23,11 @@ OLD = 'test_best/'  # begins the names of leaves in earlier checkpoints
 
 
 def name_of(number: int, first: int) -> str:
-  """Return the name of an evaluation after so many rounds.
-
-  `first` is the number of rounds before the stage that is evaluated.
-  """
+  """Return the name of an evaluation; `first`: rounds before its stage."""
   return f'{number}.start' if number == first else f'{number}'
 
 
-def write(
-  folder: pathlib.Path, name: str, scores: Mapping[str, Scores]
-) -> None:
+def write(folder: Path, name: str, scores: Mapping[str, Scores]) -> None:
   """Write the file of one evaluation, whole or not at all."""
   arrays = {}
   for view, own in scores.items():
@@ -46,9 +41,7 @@ def _write(folder, name, arrays):
     atomic_files.write_npz(folder / f'{name}.npz', arrays, compressed=True)
 
 
-def correct_of(
-  folder: pathlib.Path, first: int
-) -> dict[str, dict[int, np.ndarray]]:
+def correct_of(folder: Path, first: int) -> dict[str, dict[int, np.ndarray]]:
   """Return {view: {round: right answers [K]}} of the stage after `first`."""
   found = {}
   for number, path in _files(folder):
@@ -60,11 +53,8 @@ def correct_of(
   return found
 
 
-def digest(folder: pathlib.Path, step: int) -> str:
-  """Return the checksum of all evaluations before a checkpoint.
-
-  Without the start of a stage after it, which is evaluated again.
-  """
+def digest(folder: Path, step: int) -> str:
+  """Return the checksum of all evaluations that belong to a checkpoint."""
   content = hashlib.sha256()
   for file in _files(folder):
     if not _is_after(step, *file):
@@ -72,7 +62,7 @@ def digest(folder: pathlib.Path, step: int) -> str:
   return content.hexdigest()
 
 
-def cut(folder: pathlib.Path, step: int) -> None:
+def cut(folder: Path, step: int) -> None:
   """Remove what is later than a checkpoint."""
   for file in _files(folder):
     if _is_after(step, *file):
@@ -80,7 +70,7 @@ def cut(folder: pathlib.Path, step: int) -> None:
 
 
 def take_over(
-  folder: pathlib.Path, leaves: Mapping[str, np.ndarray], first: int
+  folder: Path, leaves: Mapping[str, np.ndarray], first: int
 ) -> None:
   """Write files that have the best rounds which leaves of a checkpoint tell.
 
@@ -104,11 +94,11 @@ def take_over(
     _write(folder, name_of(number, first), arrays)
 
 
-def _is_after(step: int, number: int, path: pathlib.Path) -> bool:
+def _is_after(step: int, number: int, path: Path) -> bool:
   return number > step or path.stem == name_of(step, step)
 
 
-def _files(folder: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
+def _files(folder: Path) -> list[tuple[int, Path]]:
   """Return the files with their rounds, in order."""
   if not folder.is_dir():
     return []

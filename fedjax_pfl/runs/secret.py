@@ -7,7 +7,7 @@ message of a run has them.
 """
 
 import os
-import pathlib
+from pathlib import Path
 
 from fedjax_pfl.core import atomic_files, chacha
 from fedjax_pfl.core.errors import bad_input
@@ -16,7 +16,7 @@ NAME = 'secret'
 MODE = 0o600
 
 
-def keep(folder: pathlib.Path) -> bytes:
+def keep(folder: Path) -> bytes:
   """Return the secret of a run; the first call draws and stores it."""
   path = folder / NAME
   try:
@@ -43,11 +43,8 @@ def keep(folder: pathlib.Path) -> bytes:
   )
 
 
-def erase(folder: pathlib.Path) -> None:
-  """Overwrite and remove the secret of a finished run, if there is one.
-
-  A disk may keep a copy of what was overwritten.
-  """
+def erase(folder: Path) -> None:
+  """Overwrite and remove the secret; a disk may keep a copy of it."""
   path = folder / NAME
   try:
     handle = atomic_files.open_in_place(path, os.O_WRONLY)

@@ -26,10 +26,10 @@ sentence, and the run goes on without it. Its id of the run is in tracker.json,
 import contextlib
 import importlib.util
 import os
-import pathlib
 import re
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
@@ -64,7 +64,7 @@ class Events:
   of its own: on a full disk it ends, and the run would wait for it forever.
   """
 
-  def __init__(self, folder: pathlib.Path, last_round: int | None):
+  def __init__(self, folder: Path, last_round: int | None):
     # 0.05 s; 2 s where PyTorch is installed, which it imports.
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event, SessionLog
@@ -98,7 +98,7 @@ class Events:
 class WandB:
   """A run at Weights & Biases, whose files are in the folder wandb/ of ours."""
 
-  def __init__(self, folder: pathlib.Path, config: Numbers, id: str | None):
+  def __init__(self, folder: Path, config: Numbers, id: str | None):
     import wandb
 
     self._run = wandb.init(
@@ -139,7 +139,7 @@ class WandB:
 class MLflow:
   """A run at MLflow."""
 
-  def __init__(self, folder: pathlib.Path, config: Numbers, id: str | None):
+  def __init__(self, folder: Path, config: Numbers, id: str | None):
     from mlflow import MlflowClient
 
     for name, value in PATIENCE.items():
@@ -196,7 +196,7 @@ class Tracking:
 
   def __init__(
     self,
-    folder: pathlib.Path,
+    folder: Path,
     config: Numbers,
     service: str,
     log: Callable[[str], None],

@@ -75,10 +75,7 @@ def _unknown(name: str) -> BadInput:
 
 
 def to_config(settings: Settings) -> dict[str, Any]:
-  """Return the config of these settings, with every field.
-
-  `parse_config` gives the settings back.
-  """
+  """Return the config of these settings, which `parse_config` gives back."""
   return unflatten_dict(flat_config(settings), sep='.')
 
 

@@ -29,7 +29,7 @@ from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.federated.placement import shapes_on_host
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import Evaluator
+from fedjax_pfl.training.evaluators import Evaluator, States
 from fedjax_pfl.training.views import candidate_views
 
 # Of all states, while a better round replaces another; of all models that
@@ -59,7 +59,7 @@ def choose(
   evaluator: Evaluator,
   chosen: Chosen | tuple[()],
   place: int,
-  states: tuple[Server, Client],
+  states: States,
   number: int,
 ) -> tuple[Chosen | tuple[()], dict[str, Scores], dict[str, float]]:
   """Return the better of the choice so far and round `number`.
@@ -87,9 +87,7 @@ def choose(
   return jax.tree.map(np.array, best), scores, means
 
 
-def chosen_states(
-  experiment: Experiment, chosen: Chosen
-) -> tuple[Server, Client]:
+def chosen_states(experiment: Experiment, chosen: Chosen) -> States:
   """Return the states of the chosen round, where they belong."""
   server = jax.tree.map(jnp.asarray, chosen.server)
   return server, experiment.placement.from_host(chosen.clients)
@@ -113,7 +111,7 @@ Kept = dict[str, dict[str, Best]]
 def evaluate_and_keep(
   evaluator: Evaluator,
   place: int,
-  states: tuple[Server, Client],
+  states: States,
   views: Sequence[str],
   kept: Kept,
   done: int,
@@ -136,10 +134,7 @@ def evaluate_and_keep(
 def later_if_better(
   best: Best, correct: np.ndarray, number: int, models: PyTree
 ) -> Best:
-  """Return the best of the rounds so far and round `number`, client by client.
-
-  Of equal rounds the last is kept.
-  """
+  """Return the better of `best` and round `number`, client by client."""
   wins = correct >= best.correct  # [K]
   latest = Best(np.full_like(best.round, number), correct, models)
   rows = lambda new: wins.reshape(-1, *[1] * (new.ndim - 1))
@@ -194,11 +189,9 @@ def begin_best(
   return kept, Chosen(*none, *shapes_on_host((server, clients)))
 
 
-def bytes_of_best(
-  experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> int:
+def bytes_of_best(experiment: Experiment, stage: Stage, states: States) -> int:
   """Return the memory of what is kept, while a better one replaces it."""
-  kept, chosen = begin_best(experiment, stage, server, clients)
+  kept, chosen = begin_best(experiment, stage, *states)
   models = trees.num_bytes([own['each'].models for own in kept.values()])
   states = trees.num_bytes(chosen and (chosen.server, chosen.clients))
   return MODEL_COPIES * models + STATE_COPIES * states

@@ -60,10 +60,7 @@ class Experiment(NamedTuple):
 
   @property
   def holds_seed(self) -> bool:
-    """Return whether functions hold what the seed draws.
-
-    It is the examples that the server has, or the schedule of its buffers.
-    """
+    """Return whether functions hold what the seed draws: examples, buffers."""
     has_buffers = self.timing is not None and self.timing.buffers is not None
     return bool(self.settings.server_training) or has_buffers
 

@@ -46,10 +46,7 @@ SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 def check_method(
   settings: Settings, stages: tuple[Stage, ...], task: Task, shape: Shape
 ) -> None:
-  """Refuse what this method has not got; it is traced on shapes.
-
-  Views, models to keep, a global model, a message to clients who come later.
-  """
+  """Refuse what this method has not got; it is traced on shapes."""
   data = shapes_of_clients(shape, settings.data.num_seen_clients)
   if is_code(settings.algorithm) or settings.training.around:
     check_own_method(settings, stages, task, data)
@@ -127,7 +124,6 @@ def check_own_method(
 ) -> None:
   """Refuse functions of the user's own that do not fit together.
 
-  They are those of the method, or of a wrapper around it.
   A round of each stage is traced, on shapes: what clients keep, and the server,
   stay of the same kind, and the clock goes on. What the file declares private
   is there, and the last stage does not upload it.

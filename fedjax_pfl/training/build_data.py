@@ -200,10 +200,7 @@ def _check_training(data: DataSettings, train: list) -> None:
 def _labels_of(
   kind: str | Callable, tests: str, dataset: Dataset
 ) -> list[np.ndarray]:
-  """Return the labels [P] by which examples are dealt, of both splits.
-
-  Zeros where each token has one: no class is that of an example.
-  """
+  """Return the labels [P] by which both splits are dealt; of tokens, zeros."""
   labels = [split.y for split in (dataset.train, dataset.test)]
   if labels[0].ndim == 1:
     return labels
@@ -271,10 +268,7 @@ def first_examples(dataset: Dataset, limit: int) -> Dataset:
 
 
 def _lies_by_class(labels: np.ndarray) -> bool:
-  """Return whether each class is one block, as in folders of image files.
-
-  Not of one class, nor where no class has two images, nor of labels of tokens.
-  """
+  """Return whether each of several classes is one block, as in folders."""
   if labels.ndim > 1:
     return False
   num_classes = len(np.unique(labels))

@@ -29,10 +29,7 @@ KIND = re.compile(r'^(?:flags|Features|model name|CPU part)\s*:(.*)$', re.M)
 
 
 def cache_programs(log: Callable[[str], None]) -> None:
-  """Let JAX store compiled programs; to be called before it compiles.
-
-  Where that is not possible, the reason is logged.
-  """
+  """Let JAX store programs, before it compiles any; log why where it cannot."""
   if not jax.config.jax_enable_compilation_cache:  # by the user's choice
     return
   if MIN_SECONDS not in os.environ:  # many small programs take long, too

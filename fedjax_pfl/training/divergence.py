@@ -75,12 +75,9 @@ def _diverged(
   name = settings.algorithm
   if stage.name != name:
     name = f'{name}, stage {stage.name}'
-  choices = [
-    'a smaller learning_rate',
-    'debug=True, to name the first bad step',
-  ]
+  ways = ['a smaller learning_rate', 'debug=True, to name the first bad step']
   if settings.failures.on_divergence == 'stop':
-    choices += ["on_divergence='exclude', to continue without such clients"]
+    ways += ["on_divergence='exclude', to continue without such clients"]
   own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
   saved, last = training.run.last_checkpoint(), 'there is no checkpoint yet'
@@ -91,7 +88,7 @@ def _diverged(
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: '
     f'round {number}, {place}; seed {settings.seed}, {training.run.path}',
     expected='finite numbers',
-    choices=choices,
+    choices=ways,
     cause=f'a learning rate that is too high for this model{more}; metrics up '
     f'to round {done} are stored, and {last}',
   )
@@ -99,11 +96,7 @@ def _diverged(
 
 
 def name_clients(ids: Sequence[int]) -> str:
-  """Return ' client 3', ' clients 3, 7', or '' for none; a long list is cut.
-
-  >>> name_clients((3, 7))
-  ' clients 3, 7'
-  """
+  """Return ' client 3', ' clients 3, 7', or '' for none; a long list is cut."""
   shown = ', '.join(map(str, ids[:NUM_SHOWN]))
   more = ', ..' if len(ids) > NUM_SHOWN else ''
   return f' client{"s" * (len(ids) > 1)} {shown}{more}' if ids else ''

@@ -26,10 +26,7 @@ States = tuple[Server, Client]
 
 
 class Evaluator:
-  """The evaluations of a run, by the place of a stage among its stages.
-
-  `key` is the run's stream for evaluation.
-  """
+  """The evaluations of a run, by the place of a stage, with its own `key`."""
 
   def __init__(
     self, experiment: Experiment, key: Key, program: Program | None = None
@@ -78,10 +75,7 @@ class Evaluator:
     key: Key | None = None,
     **edit: Callable[[Stage], Stage],
   ) -> dict[str, Scores]:
-    """Return {view: Scores [K]}; models are handed to `on_models` by blocks.
-
-    Without `data`, as the config says.
-    """
+    """Return {view: Scores [K]}; blocks of models are handed to `on_models`."""
     if not views:
       return {}
     server, clients = states
@@ -105,10 +99,7 @@ class Evaluator:
       )
 
   def global_model(self, place: int, server: Server) -> dict[str, Any]:
-    """Return accuracy, top5, loss, ece, mce and count of the server's model.
-
-    {} without `eval_global_model`, or where the stage has no model.
-    """
+    """Return measures of the server's model; {} if none is there, or asked."""
     experiment = self.experiment
     algorithm = experiment.stages[place].algorithm
     asked = experiment.settings.evaluation.eval_global_model

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, trees
-from fedjax_pfl.core.algorithm import Client, OneOf, Server
+from fedjax_pfl.core.algorithm import OneOf
 from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views
@@ -24,6 +24,7 @@ from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings, hyperparameters
 from fedjax_pfl.training import best_models, multihost
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.evaluators import States
 from fedjax_pfl.training.state import Training, forget_noise
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
 
@@ -33,7 +34,7 @@ NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 class Evaluated(NamedTuple):
   """The evaluation of one round, in all views."""
 
-  states: tuple[Server, Client]
+  states: States
   about: dict[str, Any]  # round and view
   scores: dict[str, Scores]
   unseen: dict[str, Scores]  # of clients who came later; {} without any
@@ -204,10 +205,7 @@ def write_result(
 def _best_rounds(
   training: Training, num_labels: np.ndarray, finished: dict[str, Scores]
 ) -> dict[str, dict[str, Any]]:
-  """Return the best rounds of the last stage on the tests, by view.
-
-  And the summary of models that clients keep, as `finished`.
-  """
+  """Return the best rounds of the last stage, and finished models, by view."""
   experiment, count = training.experiment, training.experiment.train.count
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds

@@ -123,9 +123,8 @@ def with_features(
     found = _features(task, start.params, [split.x for split in splits])
     _LAST.clear()
     _LAST[key] = found
-  train, test = (
-    split._replace(x=x) for split, x in zip(splits, _LAST[key], strict=True)
-  )
+  pairs = zip(splits, _LAST[key], strict=True)
+  train, test = (split._replace(x=x) for split, x in pairs)
   dataset = data.dataset._replace(train=train, test=test)
   pools = [stack_clients(split, [()]).x for split in (train, test)]
   train, test = pools[0], pools[settings.data.test_partition not in OF_OWN]

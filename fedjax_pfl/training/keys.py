@@ -53,8 +53,6 @@ def training_key(settings: Settings, data: str, start_key: str = '') -> str:
 
   `data` is the fingerprint of the data; the digest of an initial model, after
   a +, is left out of it.
-
-  >>> training_key(parse_config(config), 'images-clients')
   """
   fields = _differing(settings, TRAINED)
   fields['rounds'] = settings.num_rounds
@@ -156,10 +154,7 @@ def start_key(
 
 
 def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
-  """Return settings -> the fingerprint of the data that a run would have.
-
-  An image set is read once, and each partition of it drawn once.
-  """
+  """Return settings -> the fingerprint of their data; images are read once."""
   read = functools.cache(functools.partial(load_images, log=log))
 
   @functools.cache

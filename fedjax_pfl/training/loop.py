@@ -266,10 +266,7 @@ def after_rounds(
   metrics: Metrics,
   took: np.ndarray,
 ) -> tuple[Training, dict[str, Any]]:
-  """Return the run after round `stop`, and the numbers of its rounds.
-
-  Raises Diverged where these are not finite.
-  """
+  """Return the run after round `stop`, and its numbers; or raise Diverged."""
   experiment, stage = training.experiment, place.stage
   settings, privacy = experiment.settings, experiment.privacy
   cohorts = np.asarray(cohorts)

@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
+from fedjax_pfl.core.algorithm import Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.evaluation.evaluate import view_names
@@ -29,6 +29,7 @@ from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.best_models import bytes_of_best
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.evaluators import States
 from fedjax_pfl.training.program import block_size, make_evaluation
 from fedjax_pfl.training.views import final_views
 
@@ -62,10 +63,7 @@ class Memory(NamedTuple):
 
 
 def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
-  """Return the name and the memory of every stage.
-
-  >>> forecasts(build_experiment(config))[0][1].peak
-  """
+  """Return the name and the memory of every stage."""
   return [
     (stage.name, _with_work(experiment, stage, states))
     for stage, *states in stage_shapes(experiment.stages, experiment.train)
@@ -73,10 +71,7 @@ def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
 
 
 def check_room(experiment: Experiment) -> None:
-  """Refuse a run whose data and states exceed the memory.
-
-  From shapes: nothing is compiled.
-  """
+  """Refuse a run whose data and states exceed the memory; compile nothing."""
   for stage, *states in stage_shapes(experiment.stages, experiment.train):
     check_fits(_known(experiment, stage, states), experiment)
 
@@ -140,9 +135,7 @@ def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
 # ---- of one stage ------------------------------------------------------------
 
 
-def _known(
-  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
-) -> Memory:
+def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test
   placement = experiment.placement
@@ -152,7 +145,7 @@ def _known(
   rows = trees.num_bytes([(own.index, own.count) for own in splits if own])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
-  best = bytes_of_best(experiment, stage, *states)
+  best = bytes_of_best(experiment, stage, states)
   if placement.on_host:
     share = experiment.size_of(stage) / num_clients
     own, host = int(share * clients), clients + rows
@@ -164,9 +157,7 @@ def _known(
   return Memory(images, rows, server, own, results, host, best)
 
 
-def _with_work(
-  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
-) -> Memory:
+def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
   """Return the memory of a stage that starts with states of these shapes."""
   known, size = _known(experiment, stage, states), experiment.size_of(stage)
   settings, devices = experiment.settings, experiment.placement.num_devices
@@ -197,9 +188,7 @@ def _with_work(
   )
 
 
-def _evaluation(
-  experiment: Experiment, stage: Stage, states: tuple[Server, Client]
-) -> int:
+def _evaluation(experiment: Experiment, stage: Stage, states: States) -> int:
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]
   views = final_views(settings)

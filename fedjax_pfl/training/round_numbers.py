@@ -46,10 +46,7 @@ def num_images(
 def excluded_clients(
   metrics: Metrics, cohorts: np.ndarray, done: int, is_private: bool
 ) -> Numbers:
-  """Return and log who was excluded: how many, and pairs [round, client].
-
-  Of a private run only how many, where there are any.
-  """
+  """Return and log who was excluded; of a private run how many, if any."""
   if is_private:
     number = int((~metrics[FINITE]).sum())
     if number:

@@ -37,10 +37,7 @@ MOST = 16  # each adds its arrays to a call, and to its compilation
 
 
 def width_of(experiment: Experiment, number: int, asked: int | str) -> int:
-  """Return how many of this number of runs are trained side by side.
-
-  Few enough that each turn of the width is full.
-  """
+  """Return how many runs are trained side by side, so that turns are full."""
   is_idle = launches_kernels() if asked == 'auto' else asked > 1
   if number < 2 or not (is_idle and is_possible(experiment)):
     return 1

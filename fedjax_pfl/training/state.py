@@ -22,7 +22,7 @@ from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.best_models import Chosen, Kept, begin_best
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import Evaluator
+from fedjax_pfl.training.evaluators import Evaluator, States
 from fedjax_pfl.training.program import Program
 
 # One word a stream of random numbers; their order is part of every result.
@@ -53,7 +53,7 @@ class Training(NamedTuple):
   data: ClientData  # what the present stage trains on
 
   @property
-  def states(self) -> tuple[Server, Client]:
+  def states(self) -> States:
     return self.state.server, self.state.clients
 
 
@@ -154,7 +154,7 @@ def cohorts_of(training: Training, place: Place, stop: int) -> Array:
 def _state_of(
   experiment: Experiment,
   stage: Stage,
-  states: tuple[Server, Client],
+  states: States,
   before: State | None = None,
 ) -> State:
   """Return the state in which a stage begins with these states, or shapes."""
@@ -168,10 +168,7 @@ def _state_of(
 
 
 def save_state(training: Training, keep: int = KEEP) -> None:
-  """Save the checkpoint of a round: all K clients, for any devices.
-
-  Every process has to call it.
-  """
+  """Save all K clients, for any devices; every process has to call it."""
   experiment, state = training.experiment, training.state
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(state.clients, num_clients)

@@ -12,8 +12,7 @@ FINETUNED = 'finetuned'
 def final_views(settings: Settings) -> tuple[str, ...]:
   """Return the views that are evaluated at the end.
 
-  Those of `views`; with `validation_fraction`, all of `finetune.epochs` before
-  'finetuned', the longest: validation chooses among them.
+  With `validation_fraction` also those among which it chooses.
   """
   views = settings.evaluation.views
   if not settings.data.validation_fraction or FINETUNED not in views:
@@ -41,6 +40,5 @@ def candidate_views(settings: Settings) -> tuple[str, ...]:
     epochs = {*settings.finetune.epochs}
     fewest = ['initial'] * (0 in epochs and 'initial' in views)
     return (*fewest, *names_of(tuple(sorted(epochs - {0}))))
-  return next(
-    (tuple(own) for own in families(views).values() if main in own), (main,)
-  )
+  family = [own for own in families(views).values() if main in own]
+  return tuple(*family) or (main,)

@@ -78,10 +78,8 @@ def combine(
   The draws are the first of one sequence: a larger number adds to them. Each is
   there once: of few whole numbers there are fewer draws.
   """
-  rows = [
-    dict(zip(grid, values, strict=True))
-    for values in itertools.product(*grid.values())
-  ]
+  products = itertools.product(*grid.values())
+  rows = [dict(zip(grid, values, strict=True)) for values in products]
   if not ranges:
     return rows
   shares = np.random.default_rng(0).random((number, len(ranges)))
@@ -182,31 +180,24 @@ def _parse(
     field, _, rest = text.partition('=')
     value = read_fn(rest)
     if not field or value is None:
-      raise bad_input(
-        flag,
-        got=text,
-        expected=expected,
-        choices=choices,
-      )
-    _check_field(flag, field, found)
+      raise bad_input(flag, got=text, expected=expected, choices=choices)
+    check_fixed([field], found, flag)
     found[field] = value
   return found
 
 
-def _check_field(flag: str, field: str, found: Collection[str]) -> None:
-  if field in found or field == 'seed':
-    raise bad_input(
-      flag,
-      got=field,
-      expected='every field once, and no seed',
-      choices=['all values behind one flag', '--seeds=3'],
-    )
-
-
-def check_fixed(fields: Iterable[str], varied: Collection[str]) -> None:
+def check_fixed(
+  fields: Iterable[str], varied: Collection[str], flag: str = '--config'
+) -> None:
   """Refuse the seed, and what varies, among the fields that all share."""
   for field in fields:
-    _check_field('--config', field, varied)
+    if field in varied or field == 'seed':
+      raise bad_input(
+        flag,
+        got=field,
+        expected='every field once, and no seed',
+        choices=['all values behind one flag', '--seeds=3'],
+      )
 
 
 def check_together(
@@ -214,11 +205,8 @@ def check_together(
 ) -> None:
   """Refuse a sweep of nothing, and ranges and numbers that miss each other."""
   if both := sorted({*grids} & {*ranges}):
-    raise bad_input(
-      '--range',
-      got=', '.join(both),
-      expected='fields that have no --grid',
-    )
+    got, words = ', '.join(both), 'fields that have no --grid'
+    raise bad_input('--range', got=got, expected=words)
   if (number is None) != (not ranges):
     raise bad_input(
       '--random',

@@ -100,9 +100,8 @@ def best_on_validation(
   groups: Sequence[Sequence[str | os.PathLike]],
 ) -> BestSetting:
   """Return the choice among groups of finished runs, the same seeds in each."""
-  configs = [
-    [run_dir.load_config(path)['config'] for path in group] for group in groups
-  ]
+  read = lambda path: run_dir.load_config(path)['config']
+  configs = [[*map(read, group)] for group in groups]
   seeds = [[one['seed'] for one in group] for group in configs]
   if not seeds or not seeds[0] or any(own != seeds[0] for own in seeds):
     raise bad_input(

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 @pytest.fixture
 def form(monkeypatch):
-  monkeypatch.setattr(module, 'build_experiment', small_cells.build)
+  monkeypatch.setattr(module.build, 'build_experiment', small_cells.build)
   small = {
     **{'num_clients': 5, 'client_fraction': 0.4, 'max_train_examples': 100},
     **{'rounds': 1, 'local_epochs': 1, 'batch_size': 8},

@@ -82,7 +82,7 @@ def test_tuning_needs_validation_examples():
 
 
 def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
-  monkeypatch.setattr(train_all, 'build_experiment', small_cells.build)
+  monkeypatch.setattr(train_all.build, 'build_experiment', small_cells.build)
   rates = [{'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')]
   settings = plan(
     *rates,

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
   """Train a model that compiles quickly."""
-  monkeypatch.setattr(module, 'build_experiment', small_cells.build)
+  monkeypatch.setattr(module.build, 'build_experiment', small_cells.build)
 
 
 def make(**changes):
@@ -79,7 +79,9 @@ def test_a_run_of_another_process_is_left_and_looked_at_again(tmp_path):
 
 def test_seeds_share_the_array_of_their_images(tmp_path, monkeypatch):
   found = []
-  monkeypatch.setattr(module, 'train_many', lambda runs, *_: found.extend(runs))
+  monkeypatch.setattr(
+    module.many_runs, 'train_many', lambda runs, *_: found.extend(runs)
+  )
   train_all([make(), make(seed=1)], tmp_path, ignore)
   assert found[0].train.x is found[1].train.x
 
