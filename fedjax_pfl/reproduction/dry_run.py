@@ -134,7 +134,7 @@ def _measure(
   settings = experiment.settings
   key = random_streams(settings.seed)['rounds']
   data = stage.prepare_data(state[0], experiment.train)
-  size = experiment.size_of(stage)
+  size = experiment.sampler_of(stage).size
   cohort, given = jnp.arange(size), settings.system.clients_per_chunk
   if given == 'auto':
     given = chunk_size('auto', stage.algorithm, *state, cohort, data, key)

@@ -88,7 +88,6 @@ def restore(
   folder: Path,
   like: PyTree | Callable[[int], PyTree],
   log: Callable[[str], None],
-  *,
   ignored: str | None = None,
 ) -> tuple[int, PyTree] | None:
   """Return the newest undamaged checkpoint, in the structure of `like`.

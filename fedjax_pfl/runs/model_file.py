@@ -143,15 +143,15 @@ def load_safetensors(
       expected='a file that safetensors wrote',
       cause='another kind of file, or half a download',
     ) from error
-  return dict(
-    _leaf(rename(name), array, shapes) for name, array in tensors.items()
-  )
+  named = ((rename(name), array) for name, array in tensors.items())
+  return dict(_leaf(name, array, shapes) for name, array in named)
 
 
 def _leaf(name: str, array: np.ndarray, shapes) -> tuple[str, np.ndarray]:
-  layer, _, last = name.replace('.', '/').rpartition('/')
+  name = name.replace('.', '/')
+  layer, _, last = name.rpartition('/')
   if last != 'weight':
-    return name.replace('.', '/'), array
+    return name, array
   found = [word for word in WEIGHTS if f'{layer}/{word}' in shapes]
   if found == ['kernel'] and array.ndim > 1:
     array = array.transpose(*range(2, array.ndim), 1, 0)

@@ -29,6 +29,7 @@ from typing import Any
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import (
   checkpoint,
@@ -45,6 +46,7 @@ from fedjax_pfl.runs.trackers import NONE, Tracking, check_tracker
 METRICS = 'metrics.jsonl'
 MODEL = 'model/global.npz'  # the final global model, of most methods
 NOTE = 'PRIVATE.txt'
+OTHER = 'another --workdir'
 # What no noise hides, and thus no epsilon covers.
 NOT_FOR_RELEASE = f"""\
 This folder is private, and not for release. No noise hides
@@ -79,15 +81,9 @@ def open_run(
   to `tracker`, too. `num_devices` train the clients.
   """
   check_tracker(tracker)
-  path = Path(workdir)
-  if not str(workdir).strip():
-    raise bad_input(
-      'workdir',
-      got=str(workdir),
-      expected='the name of a directory',
-      choices=['another --workdir'],
-      cause='a variable of the shell that is not set',
-    )
+  path, cause = Path(workdir), 'a variable of the shell that is not set'
+  is_named = Rule(str.strip, 'the name of a directory', cause, [OTHER])
+  is_named.check('workdir', str(workdir))
   now = identity.identify(config, data, num_devices)
   rules = resumable, defaults or {}
   try:
@@ -108,7 +104,7 @@ def open_run(
       'workdir',
       got=str(path),
       expected='a directory that can be created and written',
-      choices=['another --workdir'],
+      choices=[OTHER],
       cause=f'{getattr(error, "strerror", None) or error}'.lower(),
     ) from error
   return Run(path, log, Tracking(path, now['config'], tracker, log))
@@ -122,8 +118,7 @@ class Run:
   ):
     self.path, self._checkpoints = path, path / 'checkpoints'
     self.scores = path / score_files.FOLDER
-    self._log = log
-    self._tracking = tracking
+    self._log, self._tracking = log, tracking
 
   @may_read('workdir')
   def result(self) -> dict[str, Any] | None:
@@ -153,8 +148,7 @@ class Run:
   def write_note(self) -> None:
     """Write which files of a private run are not for release."""
     with atomic_files.writing(self.path):
-      content = NOT_FOR_RELEASE.encode()
-      atomic_files.write_bytes(self.path / NOTE, content)
+      atomic_files.write_bytes(self.path / NOTE, NOT_FOR_RELEASE.encode())
 
   def erase_secret(self) -> None:
     """Erase it: the run is finished. A run without one is not changed."""
@@ -203,9 +197,8 @@ class Run:
     Metrics after it are removed, and what a killed process left half written.
     The run starts, or continues, at its tracker.
     """
-    restored = checkpoint.restore(
-      self._checkpoints, like, self._log, ignored=score_files.OLD
-    )
+    how = self._checkpoints, like, self._log, score_files.OLD
+    restored = checkpoint.restore(*how)
     for folder in (self.path, self.path / 'model', self.scores):
       if folder.is_dir():
         atomic_files.remove_temporary(folder)
@@ -214,7 +207,7 @@ class Run:
       before = checkpoint.read_metadata(self._checkpoints, last)
       scores = score_files.digest(self.scores, last)
       if before.pop('scores', scores) != scores:  # earlier versions have none
-        raise _changed('scores', self.scores, last, 'another --workdir')
+        raise _changed('scores', self.scores, last, OTHER)
       if before and not path.exists():
         self._log(f'{path} is missing: continuing without the metrics before.')
       elif before and _checksum(path, before.get('bytes')) != before:

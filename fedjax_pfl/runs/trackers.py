@@ -206,10 +206,7 @@ class Tracking:
     self._log = log
 
   def start(self, last_round: int | None) -> None:
-    """Start or continue the run, after this round: later ones are hidden.
-
-    -1 hides all rounds; None: there are none.
-    """
+    """Start or continue the run, hiding later rounds; None: there are none."""
     self._last_round = last_round
     if self._name != NONE:
       self._guarded(self._start)

@@ -62,11 +62,7 @@ def choose(
   states: States,
   number: int,
 ) -> tuple[Chosen | tuple[()], dict[str, Scores], dict[str, float]]:
-  """Return the better of the choice so far and round `number`.
-
-  And the scores and mean accuracies of its candidate views, by `validation/`
-  and their names.
-  """
+  """Return the better of choice and round, its scores, and mean accuracies."""
   experiment = evaluator.experiment
   if not has_candidates(experiment, experiment.stages[place]):
     return chosen, {}, {}
@@ -166,10 +162,7 @@ def _stored_models(stage: Stage) -> Stage:
 def begin_best(
   experiment: Experiment, stage: Stage, server: Server, clients: Client
 ) -> tuple[Kept, Chosen | tuple[()]]:
-  """Return what clients of a stage keep, and the round chosen, or ().
-
-  Before any was evaluated: of the states only the shapes matter.
-  """
+  """Return what a stage keeps and chooses before any evaluation, by shapes."""
   num_clients, kept = experiment.settings.data.num_seen_clients, {}
   if stage.keep_best is not None:
     view = stage.keep_best.view

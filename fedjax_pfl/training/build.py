@@ -79,15 +79,10 @@ class Experiment(NamedTuple):
       return sampling.everyone(self.settings.data.num_seen_clients)
     return self.sampler
 
-  def size_of(self, stage: Stage) -> int:
-    """Return how many places a round of this stage has."""
-    return self.sampler_of(stage).size
-
   @property
   def clients_per_chunk(self) -> int | str:
     """Return the setting; 1 where clients have different models."""
-    chunk = self.settings.system.clients_per_chunk
-    return 1 if self.task.others else chunk
+    return 1 if self.task.others else self.settings.system.clients_per_chunk
 
   @property
   def eval_data(self) -> tuple[ClientData, ClientData]:
@@ -236,24 +231,19 @@ def check_alone(system: SystemSettings) -> None:
 
 
 def completed(experiment: Experiment) -> Experiment:
-  """Return the experiment with its stages, and clients in their place."""
-  stages = experiment.around(experiment.method, experiment.settings)
-  return placed(experiment._replace(stages=stages))
-
-
-def placed(experiment: Experiment) -> Experiment:
-  """Return the experiment with its clients where its settings put them.
+  """Return the experiment with its stages, and clients in their place.
 
   Without `devices` on those that are fastest for most of its rounds.
   """
   system, placement = experiment.settings.system, OneDevice()
+  stages = experiment.around(experiment.method, experiment.settings)
   if system.clients_placement == 'host':
     placement = OnHost()
   elif not system.debug:
-    longest = max(experiment.stages, key=lambda stage: stage.rounds)
-    size = experiment.size_of(longest)
+    longest = max(stages, key=lambda stage: stage.rounds)
+    size = experiment.sampler_of(longest).size
     placement = on_devices(system.devices or choose_devices(size))
-  return experiment._replace(placement=placement)
+  return experiment._replace(stages=stages, placement=placement)
 
 
 def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
@@ -263,5 +253,4 @@ def with_numbers_of(experiment: Experiment, settings: Settings) -> Experiment:
   method = build_method.build(settings, experiment.task)
   for stage in method:
     stage.validate_clients(experiment.train)
-  stages = experiment.around(method, settings)
-  return experiment._replace(settings=settings, method=method, stages=stages)
+  return completed(experiment._replace(settings=settings, method=method))

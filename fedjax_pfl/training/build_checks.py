@@ -19,7 +19,7 @@ from fedjax_pfl.core.algorithm import (
 )
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, one_of
-from fedjax_pfl.core.types import ClientData, PyTree, Task
+from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import FORM, call, describe, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
@@ -189,7 +189,8 @@ def check_own_method(
         words = 'a name that files and arrays cannot have, or have already'
         refuse(f'a view named {view!r}', words)
     sent = messages(stage, *states, data)
-    uploaded, kept = map(_folders, (sent.up, (sent.state, states[0])))
+    paths = lambda tree: f'/{"/ /".join(trees.leaf_names(tree))}/'
+    uploaded, kept = paths(sent.up), paths((sent.state, states[0]))
     declared = getattr(method, 'PRIVATE_LEAVES', ())
     if not isinstance(declared, tuple):
       refuse(f'PRIVATE_LEAVES {declared!r}', 'a tuple without its comma')
@@ -209,11 +210,6 @@ def _trace_round(stage, algorithm, states, data):
   round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
   cohort, key = jnp.zeros(1, int), jax.random.key(0)
   return jax.eval_shape(round_fn, *states, cohort, data, key)
-
-
-def _folders(tree: PyTree) -> str:
-  """Return the paths of all leaves in one text, each within slashes."""
-  return ' '.join(f'/{path}/' for path in trees.leaf_names(tree))
 
 
 # ---- the data ----------------------------------------------------------------

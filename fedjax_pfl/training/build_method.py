@@ -106,10 +106,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
 
 
 def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the stages of the config's method, without what goes around it.
-
-  Numbers of the settings may be traced: see settings/validate.py.
-  """
+  """Return the stages of the method alone; numbers may be traced."""
   module = algorithms.load(settings.algorithm)
   train = local_training_of(settings)
   hp = module.HParams(train=train, finetune=settings.finetune, **settings.hp)

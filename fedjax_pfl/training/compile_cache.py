@@ -86,10 +86,9 @@ def prune(root: Path, limit: int = LIMIT) -> None:
       stat = path.stat()
       entries.append((max(stat.st_atime, stat.st_mtime), stat.st_size, path))
   total = sum(size for _, size, _ in entries)
-  if total <= limit:
-    return
+  goal = limit if total <= limit else limit // 2  # not at every start
   for _, size, path in sorted(entries):
-    if total <= limit // 2:  # so that not every start removes
+    if total <= goal:
       return
     with contextlib.suppress(OSError):
       path.unlink()

@@ -35,10 +35,7 @@ _LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key
 
 
 def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
-  """Return what the method trains, and the shape of what it trains on.
-
-  Without the setting they are what they were.
-  """
+  """Return what a method trains, and on what: as given without the setting."""
   if not settings.model.frozen_features:
     return task, shape
   _check(settings, task)

@@ -80,10 +80,7 @@ def row_key(training: str, evaluation: str, own: str) -> str:
 
 
 def model_key(training: str, settings: Settings) -> str:
-  """Return the key of the model that a training ends with.
-
-  `select` is a field of evaluation, but says of which round the model is.
-  """
+  """Return the key of the model of a training; `select` says of which round."""
   select = settings.evaluation.select
   return training if select == 'last' else f'{training}-{select}'
 
@@ -114,12 +111,11 @@ def start_key(
   known: Mapping[str, str] | None = None,
   later: frozenset[str] = frozenset(),
 ) -> str:
-  """Return the key of the model that this run started from.
+  """Return the key of the model that this run started from; '' of a fresh one.
 
-  '' for a fresh model. The fingerprint of the data ends with the digest of the
-  initial model. Its run is the one at `init_from`, if the model there still has
-  this digest, or one that is `known` ({digest of the final model: its key}),
-  or is in the same folder as this one.
+  The fingerprint of the data ends with its digest. Its run is at `init_from`,
+  if the model there still has it, or is `known` ({digest of a final model:
+  key}), or is in the same folder as this one.
   """
   stored, path = run_dir.load_config(workdir), pathlib.Path(workdir)
   digest = stored['data'].partition('+')[2]
@@ -175,10 +171,7 @@ def flat(settings: Settings) -> dict[str, Any]:
 
 
 def _differing(settings: Settings, names: set[str]) -> dict[str, Any]:
-  """Return those of these fields that differ from their defaults.
-
-  With 'hp' among them all hyperparameters: {'hp.mu': 0.1}.
-  """
+  """Return which of these fields are no defaults; of hp as {'hp.mu': 0.1}."""
   defaults = _default_fields(settings.algorithm)
   return {
     name: value

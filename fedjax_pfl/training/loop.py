@@ -99,10 +99,7 @@ def train(
 
 
 def make_calls(steps: Generator[Call, Result, Any]) -> Any:
-  """Return what the steps return, when each of their calls was made alone.
-
-  An error of a call is raised in the steps, which say what it means to a run.
-  """
+  """Return what the steps return; an error of a call is raised in the steps."""
   try:
     call = next(steps)
     while True:

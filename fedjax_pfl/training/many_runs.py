@@ -50,12 +50,11 @@ def train_many(
   """Run or continue experiments; return their results.
 
   Runs that differ in seeds and in traced numbers share their compiled programs.
-  So many of them are trained side by side, with 'auto' as many as fill a GPU,
-  and one on a CPU or a TPU (side_by_side.py).
-  Each leaves in its directory what `train` leaves, and either function
-  continues what the other started. A run that diverges is recorded
-  (divergence.py) and has no result; the others go on. So they do where another
-  process writes a directory, if `held_fn` takes its place; else it is refused.
+  So many of them are trained side by side; 'auto': side_by_side.py. Each leaves
+  what `train` leaves, and either function continues what the other started. A
+  run that diverges is recorded (divergence.py) and has no result; the others go
+  on. So they do where another process writes a directory, if `held_fn` takes
+  its place; else it is refused.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
@@ -205,12 +204,9 @@ def _divide(experiments: Sequence[Experiment]) -> list[list[int]]:
 def _arguments_among(
   experiment: Experiment, names: Sequence[str]
 ) -> Sequence[str]:
-  """Return which of these numbers can be arguments of a compiled program.
-
-  None with `debug`, or clients on the host: each setting has its own program.
-  """
+  """Return which of these numbers can be arguments of a compiled program."""
   if experiment.settings.system.debug or experiment.placement.on_host:
-    return ()
+    return ()  # each setting has its own program
   if not names or _can_be_traced(experiment, names):
     return names
   return [name for name in names if _can_be_traced(experiment, [name])]
@@ -221,10 +217,7 @@ def _can_be_traced(
   names: Sequence[str],
   kind: Callable[[float], Any] = float,
 ) -> bool:
-  """Trace everything in a program that may depend on these numbers.
-
-  As Python numbers, which are neither 0 nor 1 (`equals`), or as arrays.
-  """
+  """Trace a program with numbers other than 0 and 1 (`equals`); or arrays."""
   program = Program(experiment, names)
   numbers = program.numbers_of(experiment.settings)
   numbers = {name: kind(own) for name, own in numbers.items()}

@@ -147,7 +147,7 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   images = trees.num_bytes([*pools.values()])
   best = bytes_of_best(experiment, stage, states)
   if placement.on_host:
-    share = experiment.size_of(stage) / num_clients
+    share = experiment.sampler_of(stage).size / num_clients
     own, host = int(share * clients), clients + rows
     rows, results = int(share * rows), server + own
   else:
@@ -159,7 +159,10 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
 
 def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
   """Return the memory of a stage that starts with states of these shapes."""
-  known, size = _known(experiment, stage, states), experiment.size_of(stage)
+  known, size = (
+    _known(experiment, stage, states),
+    experiment.sampler_of(stage).size,
+  )
   settings, devices = experiment.settings, experiment.placement.num_devices
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(stage.prepare_data, states[0], experiment.train)

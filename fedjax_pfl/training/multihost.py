@@ -212,12 +212,11 @@ def check_alike(name: str, value: Any) -> None:
   all_of_them = _utils().process_allgather(own)  # [processes, 32]
   others = np.flatnonzero((all_of_them != all_of_them[0]).any(axis=1))
   if len(others):
+    who = ', '.join(map(str, others))
     raise bad_input(
       name,
-      got=f'in process {", ".join(map(str, others))} another value than in '
-      'process 0',
+      got=f'in process {who} another value than in process 0',
       expected='the same command, data and version in every process',
-      cause='a machine with other files, or a command that differs',
     )
 
 
@@ -228,15 +227,11 @@ def any_of(number: int) -> int:
   """
   if jax.process_count() == 1:
     return number
-  numbers = _utils().process_allgather(np.array(number, np.int32))
-  return int(numbers.max())
+  return int(_utils().process_allgather(np.array(number, np.int32)).max())
 
 
 def from_first(fn: Callable[[], Any]) -> Any:
-  """Return in all processes what fn returns in the first: a JSON value.
-
-  An exception there is raised in all of them.
-  """
+  """Return in all processes what fn returns, or raises, in the first: JSON."""
   answer, error = {}, None
   if is_first():
     try:
@@ -290,10 +285,7 @@ def _utils():
 
 @contextlib.contextmanager
 def ending() -> Iterator[None]:
-  """End this process at once where it fails and there are others.
-
-  Otherwise its end would wait for the others, and theirs for it.
-  """
+  """End this process at once if it fails: else it would wait for the others."""
   if jax.process_count() == 1:
     yield
     return

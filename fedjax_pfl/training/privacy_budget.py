@@ -131,9 +131,8 @@ def _sentences(budget: Budget, clients: int, whole: list[str]) -> list[str]:
     f'of {dp.clip:g} in a sum{more}. Bound: {about["theorem"]}.'
   ]
   if dp.noise_seed is not None:
-    sentences.append(
-      'This run is NOT PRIVATE: its noise follows from dp.noise_seed.'
-    )
+    words = 'This run is NOT PRIVATE: its noise follows from dp.noise_seed.'
+    sentences.append(words)
   if dp.delta >= 1 / (10 * clients):
     sentences.append(
       f'dp.delta={dp.delta:g} is too large for {clients} clients: it allows to '

@@ -2,9 +2,8 @@
 
 A seed is an argument of every program. So is a number that changes no shape
 and no decision in Python (a learning rate, hp.mu): the method is built inside
-the traced function, `build(task, hp)`, with the argument in the place of the
-number. A number stays a constant of its program where it is 0 or 1 and the
-method decides by that, and where it needs the value while it is traced.
+the traced function, with the argument in the place of the number. Where the
+method needs the value, or decides by a 0 or 1, the number is a constant.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -186,7 +185,7 @@ def make_evaluation(
 def limit_chunk(experiment: Experiment, stage: Stage) -> int:
   """Return the largest chunk to choose; log its padding overhead, if any."""
   settings, counts = experiment.settings, np.asarray(experiment.train.count)
-  size = experiment.size_of(stage)
+  size = experiment.sampler_of(stage).size
   batch_size = settings.train.batch_size
   chunk = experiment.clients_per_chunk
   limit = chunking.chunk_limit(chunk, counts, size, batch_size)

@@ -50,9 +50,8 @@ def is_possible(experiment: Experiment) -> bool:
   """Return whether compiled rounds of such runs can be side by side."""
   placement, debug = experiment.placement, experiment.settings.system.debug
   is_plain = placement.mesh is None and not placement.on_host and not debug
-  return is_plain and all(
-    stage.prepare_data is as_stored for stage in experiment.stages
-  )
+  prepared = {stage.prepare_data for stage in experiment.stages}
+  return is_plain and prepared == {as_stored}
 
 
 def _widest(experiment: Experiment) -> int:
@@ -60,7 +59,7 @@ def _widest(experiment: Experiment) -> int:
   setting, train = experiment.clients_per_chunk, experiment.train
   batch_size, fit = experiment.settings.train.batch_size, [MOST]
   for stage, *states in stage_shapes(experiment.stages, train):
-    size, counts = experiment.size_of(stage), np.asarray(train.count)
+    size, counts = experiment.sampler_of(stage).size, np.asarray(train.count)
     args = stage.algorithm, *states, jnp.arange(size), train, jax.random.key(0)
     limit = chunking.chunk_limit(setting, counts, size, batch_size)
     chunk = chunking.chunk_size(setting, *args, limit=limit)

@@ -137,8 +137,7 @@ def _check_foreign(
 ) -> None:
   """Refuse tensors that are no part of a public network."""
   known = lambda name: name in shapes or checkpoint_names.is_idle(name)
-  foreign = [name for name in leaves if not known(name)]
-  if foreign:
+  if foreign := [name for name in leaves if not known(name)]:
     raise bad_input(
       'init_from',
       got=f'{path} with what {model} has not: {_first(foreign)}',
@@ -152,11 +151,8 @@ def _without_misfits(
   path: str, leaves: dict[str, Any], shapes: dict[str, tuple], log: Callable
 ) -> dict[str, Any]:
   """Return the leaves of a checkpoint that fit; all have to but the head."""
-  fit = {
-    name: leaves[name]
-    for name, shape in shapes.items()
-    if name in leaves and leaves[name].shape == shape
-  }
+  has = lambda name, shape: name in leaves and leaves[name].shape == shape
+  fit = {name: leaves[name] for name in shapes if has(name, shapes[name])}
   drawn = sorted({*shapes} - {*fit}, key=lambda name: (_is_adapter(name), name))
   words = _first(
     f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
@@ -184,8 +180,8 @@ def _without_misfits(
 def _first(words: Iterable[str]) -> str:
   """Return the first words, and how many more there are."""
   words = list(words)
-  more = [f'and {len(words) - SHOWN} more'] * (len(words) > SHOWN)
-  return ', '.join([*words[:SHOWN], *more])
+  more = f', and {len(words) - SHOWN} more' * (len(words) > SHOWN)
+  return ', '.join(words[:SHOWN]) + more
 
 
 def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:

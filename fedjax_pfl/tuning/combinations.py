@@ -47,16 +47,14 @@ def parse_seeds(text: str) -> range:
   >>> parse_seeds('3'), parse_seeds('3:6')
   (range(0, 3), range(3, 6))
   """
-  listed = text.split(',')  # as `leaderboard.py` took them: 3,4,5
-  if len(listed) > 1 and all(re.fullmatch('[0-9]{1,9}', one) for one in listed):
-    numbers = [*map(int, listed)]
-    if numbers == [*range(numbers[0], numbers[0] + len(numbers))]:
-      text = f'{numbers[0]}:{numbers[-1] + 1}'
-  first, colon, end = text.partition(':')
-  if not colon:
-    first, end = '0', text
-  are_numbers = all(re.fullmatch('[0-9]{1,9}', word) for word in (first, end))
-  if not are_numbers or int(first) >= int(end):
+  number, seeds = '([0-9]{1,9})', range(0)
+  if span := re.fullmatch(f'({number}:)?{number}', text):
+    seeds = range(int(span[2] or 0), int(span[3]))
+  elif re.fullmatch(f'{number}(,{number})+', text):  # 3,4,5
+    first, *more = map(int, text.split(','))
+    seeds = range(first, first + 1 + len(more))
+    seeds = seeds if [first, *more] == [*seeds] else range(0)
+  if not seeds:
     raise bad_input(
       '--seeds',
       got=text,
@@ -64,7 +62,7 @@ def parse_seeds(text: str) -> range:
       'the last',
       choices=['--seeds=3', '--seeds=3:6, which are 3, 4 and 5'],
     )
-  return range(int(first), int(end))
+  return seeds
 
 
 def combine(

@@ -38,16 +38,14 @@ def train_all(
 ) -> list[Path]:
   """Train what is not finished; return the run directory of each setting.
 
-  A training that diverges ends alone, without a result (`is_diverged`). One
-  that diverged before is not repeated. Runs that differ in seeds and traced
-  numbers share a program; finished ones among them count for its shapes, so
-  that a repeated sweep has the bits of an unbroken one (of which no setting
-  diverged; else they are equal up to rounding). Settings that differ in
-  fields which change no number are one run, with the first of them.
+  A training that diverges ends alone, without a result (`is_diverged`), and is
+  not repeated. Runs that differ in seeds and traced numbers share a program;
+  finished ones among them count for its shapes, so that a repeated sweep has
+  the bits of an unbroken one, if no setting diverged. Settings that differ in
+  fields which change no number are one run.
 
-  Several jobs may do the same: a run that another process trains is left to it,
-  and looked at again when all others are done. Refuses to end as if all were
-  trained while one is still held.
+  A run that another process trains is left to it, and looked at again when all
+  others are done; one that is still held then is refused.
   """
   data_of = keys.make_data_of(log)
   paths = [Path(folder) / _name(own, data_of(own)) for own in settings]
@@ -93,13 +91,9 @@ def _train_groups_of(
   for runs in groups.values():
     if todo & {*runs}:
       paths = [*runs]
-      many_runs.train_many(
-        _build(runs, log),
-        paths,
-        log,
-        lambda at, own=paths: held.append(own[at]),
-        side_by_side,
-      )
+      leave = lambda at, own=paths: held.append(own[at])
+      how = log, leave, side_by_side
+      many_runs.train_many(_build(runs, log), paths, *how)
   return {*held}
 
 
@@ -132,11 +126,9 @@ def _name(settings: Settings, data: str) -> str:
 
 
 def _as_started(settings: Settings, path: Path) -> Settings:
-  """Return the settings; of a stopped run its own.
+  """Return the settings; of a stopped run its own, but for what may change.
 
-  They may differ in fields that do not change the result. What may differ
-  between two parts of a run is that of the settings; and so is code of the
-  user's own, of which a run directory only has the name.
+  And for code of the user's own, of which a run directory only has the name.
   """
   if not (path / identity.CONFIG).is_file():
     return settings
