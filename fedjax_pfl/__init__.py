@@ -76,46 +76,13 @@ def __getattr__(name):
   return getattr(_importlib.import_module(_LATE[name]), name)
 
 
-__all__ = [
-  'Algorithm',
-  'BadInput',
-  'Batch',
-  'Batching',
-  'ClientData',
-  'Finetuning',
-  'LocalTraining',
-  'Sampler',
-  'Scores',
-  'Stage',
-  'Task',
-  'algorithm',
-  'available',
-  'begin',
-  'build_experiment',
-  'cohort_size',
-  'evaluate_clients',
-  'fit',
-  'freeze_except',
-  'from_arrays',
-  'init_states',
-  'load_code',
-  'load_dataset',
-  'load_model',
-  'load_results',
-  'make_evaluate',
-  'make_round',
-  'make_rounds',
-  'make_task',
-  'make_transforms',
-  'partition',
-  'replace_layers',
-  'sample_cohort',
-  'sample_cohorts',
-  'save_model',
-  'stack_clients',
-  'step_schedule',
-  'summarise',
-  'task_from_module',
-  'train',
-  'with_lora',
-]
+__all__ = ['Algorithm', 'BadInput', 'Batch', 'Batching', 'ClientData']
+__all__ += ['Finetuning', 'LocalTraining', 'Sampler', 'Scores', 'Stage', 'Task']
+__all__ += ['algorithm', 'available', 'begin', 'build_experiment']
+__all__ += ['cohort_size', 'evaluate_clients', 'fit', 'freeze_except']
+__all__ += ['from_arrays', 'init_states', 'load_code', 'load_dataset']
+__all__ += ['load_model', 'load_results', 'make_evaluate', 'make_round']
+__all__ += ['make_rounds', 'make_task', 'make_transforms', 'partition']
+__all__ += ['replace_layers', 'sample_cohort', 'sample_cohorts', 'save_model']
+__all__ += ['stack_clients', 'step_schedule', 'summarise', 'task_from_module']
+__all__ += ['train', 'with_lora']

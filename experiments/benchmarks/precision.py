@@ -23,7 +23,7 @@ import commandline
 import fedjax_pfl as pfl
 from fedjax_pfl.core import progress
 from fedjax_pfl.federated.sampling import sample_cohorts
-from fedjax_pfl.training.evaluators import Evaluator
+from fedjax_pfl.training.program import Evaluator
 
 ROUNDS, SEEDS = int(sys.argv[1]), range(int(sys.argv[2]))
 PRECISIONS = 'float32', *['tf32'] * (jax.default_backend() != 'cpu'), 'mixed'

@@ -40,7 +40,7 @@ from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.hyperparameters import effective
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import as_one_client
+from fedjax_pfl.training.program import as_one_client
 from fedjax_pfl.training.state import random_streams
 from fedjax_pfl.training.views import main_view
 

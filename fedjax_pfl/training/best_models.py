@@ -29,7 +29,7 @@ from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.federated.placement import shapes_on_host
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import Evaluator, States
+from fedjax_pfl.training.program import Evaluator, States
 from fedjax_pfl.training.views import candidate_views
 
 # Of all states, while a better round replaces another; of all models that

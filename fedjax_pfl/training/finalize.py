@@ -24,7 +24,7 @@ from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings, hyperparameters
 from fedjax_pfl.training import best_models, multihost
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import States
+from fedjax_pfl.training.program import States
 from fedjax_pfl.training.state import Training, forget_noise
 from fedjax_pfl.training.views import candidate_views, final_views, main_view
 

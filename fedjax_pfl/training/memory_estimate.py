@@ -29,8 +29,7 @@ from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training.best_models import bytes_of_best
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import States
-from fedjax_pfl.training.program import block_size, make_evaluation
+from fedjax_pfl.training.program import States, block_size, make_evaluation
 from fedjax_pfl.training.views import final_views
 
 

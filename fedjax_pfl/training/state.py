@@ -22,8 +22,7 @@ from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.training.best_models import Chosen, Kept, begin_best
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.evaluators import Evaluator, States
-from fedjax_pfl.training.program import Program
+from fedjax_pfl.training.program import Evaluator, Program, States
 
 # One word a stream of random numbers; their order is part of every result.
 STREAMS = ('states', 'cohorts', 'rounds', 'evaluation')

@@ -33,10 +33,9 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.training.evaluators import Evaluator
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.loop import make_calls, run_rounds
-from fedjax_pfl.training.program import Program
+from fedjax_pfl.training.program import Evaluator, Program
 from fedjax_pfl.training.state import State, random_streams, start_training
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

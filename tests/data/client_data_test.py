@@ -14,7 +14,7 @@ from fedjax_pfl.data.client_data import (
 )
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
-from fedjax_pfl.training.evaluators import as_one_client
+from fedjax_pfl.training.program import as_one_client
 
 
 def pool(size=10):
