@@ -25,20 +25,16 @@ def build_blank(settings: Settings) -> Experiment:
   not. What `init_from` names is not read: its model has the same shapes.
   """
   data, shape = settings.data, build_method.peek_shape(settings.data)
-  task, of_input = frozen_features.head_of(
-    settings, build_method.build_task(settings, shape), shape
-  )
-  method, budget = method_and_budget(
-    settings, task, of_input, lambda text: None
-  )
+  task, log = build_method.build_task(settings, shape), lambda text: None
+  task, of_input = frozen_features.head_of(settings, task, shape)
+  method, budget = method_and_budget(settings, task, of_input, log)
   dataset = None
   if not is_available(data.dataset, data.data_dir):
     dataset = examples_of(data, stand_in(data.dataset, shape))
   if settings.model.frozen_features:
-    quick = settings.system.quick
-    dataset = dataset or load_images(data, quick, lambda text: None)
+    dataset = dataset or load_images(data, settings.system.quick, log)
     dataset = frozen_features.blank(dataset, of_input)
-  found = build_data(settings, lambda text: None, dataset)
+  found = build_data(settings, log, dataset)
   sampler = build_method.make_sampler(settings, np.asarray(found.train.count))
   own = Experiment(settings, *found, task, method, sampler, privacy=budget)
   return own._replace(stages=own.around(method, settings))

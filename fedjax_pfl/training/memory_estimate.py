@@ -158,10 +158,8 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
 
 def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
   """Return the memory of a stage that starts with states of these shapes."""
-  known, size = (
-    _known(experiment, stage, states),
-    experiment.sampler_of(stage).size,
-  )
+  known = _known(experiment, stage, states)
+  size = experiment.sampler_of(stage).size
   settings, devices = experiment.settings, experiment.placement.num_devices
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(stage.prepare_data, states[0], experiment.train)

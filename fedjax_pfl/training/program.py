@@ -24,11 +24,7 @@ from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.client_data import client_of, stack_clients
 from fedjax_pfl.data.images import Images
-from fedjax_pfl.evaluation.evaluate import (
-  Evaluate,
-  evaluate_clients,
-  make_evaluate,
-)
+from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.evaluation.summary import other_measures, own_measures
@@ -124,7 +120,7 @@ class Program:
     scoring: str,
     keep_models: bool = False,
     edit: Callable[[Stage], Stage] = lambda stage: stage,
-  ) -> Evaluate:
+  ) -> Callable:
     """Return the evaluation of a block of clients, of the stage as edited.
 
     It is given the server with the numbers: ((server, numbers), clients, ..).
@@ -178,7 +174,7 @@ def make_evaluation(
   views: Sequence[str],
   scoring: str,
   **how: Any,
-) -> Evaluate:
+) -> Callable:
   """Return the evaluation of clients as a run has it, not yet compiled."""
   # Per-batch numbers are those of the public code: training's batches.
   batch_size = experiment.settings.train.batch_size
