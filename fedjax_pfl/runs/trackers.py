@@ -159,8 +159,8 @@ class MLflow:
     name = os.environ.get('MLFLOW_EXPERIMENT_NAME') or PROJECT
     client = self._client
     found = client.get_experiment_by_name(name)
-    own = found.experiment_id if found else client.create_experiment(name)
-    run_id = client.create_run(own, run_name=run_name).info.run_id
+    place = found.experiment_id if found else client.create_experiment(name)
+    run_id = client.create_run(place, run_name=run_name).info.run_id
     params = [Param(name, str(own)) for name, own in flatten(config).items()]
     for first in range(0, len(params), MOST_PARAMS):
       client.log_batch(run_id, params=params[first : first + MOST_PARAMS])

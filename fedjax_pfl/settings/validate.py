@@ -41,7 +41,12 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
       expected='a dict of settings',
       cause='a ConfigDict without .to_dict(), or the path of a config',
     )
-  flat = _flatten(config)
+  flat = {}
+  for name, value in config.items():
+    if name in GROUPED and isinstance(value, Mapping):
+      flat |= {f'{name}.{field}': inner for field, inner in value.items()}
+    else:
+      flat[name] = value
   for name in flat:
     if name not in FIELDS:
       raise _unknown(str(name))
@@ -105,17 +110,6 @@ def replace(
 def defaults() -> dict[str, Any]:
   """Return the config in which every field has its default."""
   return to_config(Settings())
-
-
-def _flatten(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Return {'finetune.epochs': ..} for {'finetune': {'epochs': ..}}."""
-  flat = {}
-  for name, value in config.items():
-    if name in GROUPED and isinstance(value, Mapping):
-      flat |= {f'{name}.{field}': inner for field, inner in value.items()}
-    else:
-      flat[name] = value
-  return flat
 
 
 def from_flat(flat: Mapping[str, Any]) -> Settings:
