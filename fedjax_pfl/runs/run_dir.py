@@ -77,8 +77,7 @@ def open_run(
   `data` is the fingerprint of the data. A directory of a run with another
   config or other data is refused, and not changed (`identity.is_started`);
   other versions and devices are only logged. Where another process writes it,
-  it is refused, too: the lock is held until `Run.close`. The numbers are sent
-  to `tracker`, too. `num_devices` train the clients.
+  it is refused, too: the lock is held until `Run.close`.
   """
   check_tracker(tracker)
   path, cause = Path(workdir), 'a variable of the shell that is not set'
@@ -156,11 +155,9 @@ class Run:
       secret.erase(self.path)
 
   def log(self, **numbers: Any) -> None:
-    """Append one line of metrics: `log(round=8, loss=1.2)`.
+    """Append one line of metrics, before `save_checkpoint` of the same round.
 
-    Log before `save_checkpoint` of the same round: `resume` drops lines after
-    the checkpoint, and cannot restore earlier ones. NaN and infinity become
-    null.
+    `resume` drops lines after the checkpoint, and cannot restore earlier ones.
     """
     assert 'round' in numbers and 'time' not in numbers, numbers
     now = time.time()

@@ -1,26 +1,23 @@
 """The trackers of one run: TensorBoard's file, and at most one service.
 
-  tensorboard   tb/ in the run directory; every run has it where tensorboardX
-                is installed
+  tensorboard   tb/ in the run directory, where tensorboardX is installed
   wandb         Weights & Biases: project WANDB_PROJECT, or else 'fedjax_pfl'
   mlflow        a server, or a file (MLFLOW_TRACKING_URI): experiment
                 MLFLOW_EXPERIMENT_NAME, or else 'fedjax_pfl'
 
-The last two are services of packages that are installed apart. Keys, passwords,
-modes and all else are a matter of their own environment and files: nothing of
-it is read or stored here. The class of a service starts a run there, by the run
-directory, whose name it gets, and its config in the types of JSON; or continues
-the one of an id. It has
+Keys, passwords and modes of the last two, which are services, are a matter of
+their own environment and files: nothing of it is read or stored here. The class
+of a service starts a run there, by the run directory, whose name it gets, and
+its config in the types of JSON; or continues the one of an id. It has
 
   id                        by which it is found again
   place                     where a person finds it
   log(step, now, numbers)   shows the numbers of a round, at a time since 1970
   finish(result)            shows result.json; None: the run may be continued
 
-A run that was stopped logs the rounds after its checkpoint once more; they are
-shown once. A service never costs a training: what it raises is logged as one
-sentence, and the run goes on without it. Its id of the run is in tracker.json,
-{service: id}, so that a run that continues is continued there.
+Rounds that a stopped run logs once more are shown once. What a service raises
+is logged as one sentence, and the run goes on without it. Its id of the run is
+in tracker.json, {service: id}, where a run that continues finds it.
 """
 
 import contextlib

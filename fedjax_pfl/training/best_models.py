@@ -8,8 +8,8 @@ is chosen for all clients, so that it is one model that could be deployed:
 
 where a_k is client k's accuracy on its validation examples; of equal ones the
 earliest round, and of these the first view. Clients without such examples are
-in no mean. Clients adapt on their training data, and right answers are counted,
-whatever `adapt_on` and `scoring` say of the tests: no test reaches the choice.
+in no mean. Clients adapt on training data, and right answers are counted: no
+test reaches the choice.
 
 Where `Stage.keep_best` names a view, each client keeps its model of that view
 from the round of its best TEST accuracy; of equal rounds that of the last.

@@ -7,8 +7,7 @@ In a sweep a run that diverged has a file with its error:
 
   RUN/diverged.json   the sentence with which the training ended
 
-The numbers would be those of the same seed again. Without this file the same
-command trains the run once more, from its last checkpoint.
+Without this file the same command trains it once more, from its checkpoint.
 """
 
 import os

@@ -1,16 +1,14 @@
 """Keys that identify a training, and a way to evaluate it.
 
-A key is a hash of the fields that differ from their defaults, so a field that
-is added later, with a default that changes nothing, leaves the keys of older
-results as they are. A hyperparameter that is given as its method's default is
-left out like any other field.
+A key is a hash of the fields that differ from their defaults, and from those of
+the method: a field that is added later, with a default that changes nothing,
+leaves the keys of older results as they are.
 
   training_key    the fields that change the numbers of training, the
                   fingerprint of the data, the number of rounds, and, for a run
                   that starts from the model of another, the key of that one
                   (another machine would not repeat its model bit by bit)
-  evaluation_key  the fields that change the numbers of evaluation: what a
-                  client adapts on and how, its tests, their scoring
+  evaluation_key  the fields that change the numbers of evaluation
   result_key      both, and the views: all that a run's result depends on
 
 What is evaluated during the rounds is part of the training: best rounds cannot
@@ -92,8 +90,7 @@ def run_key(
 ) -> str:
   """Return the key of the model of a run directory; see `start_key`.
 
-  Of a file that a run began with, its digest. `later` has the digests of the
-  models that came of it.
+  Of a file it is the digest. `later` are those of the models that came of it.
   """
   if pathlib.Path(workdir).is_file():
     return run_dir.model_digest(workdir)

@@ -6,11 +6,10 @@
   evaluation  the same arguments  +  b v        c, b clients side by side
 
 w and v, the work of one client, are the compiler's memory analysis of the
-program of one client: that is compiled, with `compiler_options`, which changes
-no memory on a CPU; the round is not. Clients on the host count there, and on
-the device only a cohort of them. On a mesh it is the memory of each device: of
-D, it owns the states of K / D clients and runs C / D; the states of a cohort on
-their way between devices are on each of them, twice.
+program of one client; the round is not compiled. Clients on the host count
+there, and on the device only a cohort of them. On a mesh it is the memory of
+each device: of D, it owns the states of K / D clients and runs C / D; the
+states of a cohort on their way between devices are on each of them, twice.
 """
 
 import os

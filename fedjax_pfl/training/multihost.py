@@ -160,10 +160,7 @@ def open_run(workdir: str | os.PathLike, *arguments, **more) -> Any:
 
 
 class SharedRun:
-  """The `run_dir.Run` of the first process, with its methods for all of them.
-
-  Every process calls the same methods; only the first reads and writes.
-  """
+  """The `Run` of the first process; all call its methods, it alone acts."""
 
   def __init__(self, path: str | os.PathLike, run: run_dir.Run | None = None):
     self.path = run.path if run else pathlib.Path(path)
