@@ -33,7 +33,7 @@ class Start(NamedTuple):
   data_id: str  # of the data of that run; '' of a file
   digest: str  # of the file: with another model it is another run
 
-  def begin(self, task: Task, head_init: str) -> Task:
+  def begin(self, task: Task, head_init: str = 'default') -> Task:
     """Return the task whose first parameters are those of the start.
 
     Refuses a way to draw the head where the start brings one. A bias of zero,

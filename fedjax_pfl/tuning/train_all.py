@@ -65,12 +65,18 @@ def train_all(
       todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
   log = functools.cache(log)  # each seed has the same lines
-  held = _train_groups_of(groups, todo, log, side_by_side)
-  if held:
-    log(f'{len(held)} runs were left to other processes; now again.')
-    held = _train_groups_of(groups, held, log, side_by_side)
-  if held:
-    names = ', '.join(sorted(path.name for path in held))
+  for is_last in (False, True):
+    held: list[Path] = []
+    for runs in groups.values():
+      if todo & {*runs}:
+        leave = lambda at, to=held, own=(*runs,): to.append(own[at])
+        how = [*runs], log, leave, side_by_side
+        many_runs.train_many(_build(runs, log), *how)
+    todo = {*held}
+    if todo and not is_last:
+      log(f'{len(todo)} runs were left to other processes; now again.')
+  if todo:
+    names = ', '.join(sorted(path.name for path in todo))
     raise bad_input(
       'runs',
       got=f'{names} in {folder}, which other processes still train',
@@ -78,23 +84,6 @@ def train_all(
       choices=['the same command, when those are done'],
     )
   return paths
-
-
-def _train_groups_of(
-  groups: Mapping[str, Mapping[Path, Settings]],
-  todo: set[Path],
-  log: Log,
-  side_by_side: int | str,
-) -> set[Path]:
-  """Train every group with a run to be done; return those that are held."""
-  held = []
-  for runs in groups.values():
-    if todo & {*runs}:
-      paths = [*runs]
-      leave = lambda at, own=paths: held.append(own[at])
-      how = log, leave, side_by_side
-      many_runs.train_many(_build(runs, log), paths, *how)
-  return {*held}
 
 
 def _build(runs: Mapping[Path, Settings], log: Log) -> list[build.Experiment]:
