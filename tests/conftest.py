@@ -62,6 +62,8 @@ def pytest_configure(config):
   if not config.getoption('--hypothesis-profile'):
     settings.load_profile('short' if config.getoption('--short') else 'long')
   jax.config.update('jax_num_cpu_devices', 1)  # tests of meshes simulate more
+  # Programs do not say who called what they compute: a twentieth of the time.
+  jax.config.update('jax_traceback_in_locations_limit', 0)
   os.environ['XLA_FLAGS'] = f'{os.environ.get("XLA_FLAGS", "")} {QUICK}'
 
 
