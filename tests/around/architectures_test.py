@@ -14,6 +14,7 @@ from helpers import (
   assert_close,
   build,
   client_of,
+  every_method,
   make_data,
   make_task,
   play,
@@ -86,7 +87,7 @@ def mixed_stage(name, *tasks):
   return mixed(stages, OF_CLIENT, forms)
 
 
-@pytest.mark.parametrize('name', METHODS)
+@every_method(1, METHODS)
 def test_equal_architectures_give_the_rounds_of_one(name):
   alone = stages_of(name, make_task())
   server, clients, _ = play(alone, DATA, cohort=COHORT)
@@ -99,7 +100,7 @@ def test_equal_architectures_give_the_rounds_of_one(name):
     assert_close(trees.gather(own, at), trees.gather(clients, at))
 
 
-@pytest.mark.parametrize('name', METHODS)
+@every_method(2, METHODS)
 def test_every_group_aggregates_what_all_send(name):
   stages = stages_of(name, make_task(), deeper())
   stage = mixed_stage(name, make_task(), deeper())
@@ -112,9 +113,8 @@ def test_every_group_aggregates_what_all_send(name):
     method, above = stages[group].algorithm, start.of_groups[group]
     own = trees.gather(rows.of_groups[group], client)
     alone = client_of(DATA, client)
-    own, up, _ = method.local_update(
-      method.download(above, own), own, alone, client_key(KEY(2), 0, client)
-    )
+    down, rng = method.download(above, own), client_key(KEY(2), 0, client)
+    own, up, _ = jax.jit(method.local_update)(down, own, alone, rng)
     found = trees.gather(clients.of_groups[group], client)
     assert_close(found, own)
     sent.append(up)
