@@ -105,13 +105,13 @@ def one_block(monkeypatch):
   return {name: found[name] for name in found if not deeper.match(name)}
 
 
-def moved(path, model, how, folder, **changes):
+def moved(path, model, how, folder):
   """Return the paths of all leaves, and of those that a round moves.
 
   Grey digits of 8x8 become images of 32x32 in three channels.
   """
-  changes |= {'init_from': path, 'model': model, 'model_image_size': 32}
-  experiment = build_experiment(make_settings(**{**SMALL, **changes, **how}))
+  own = {'init_from': path, 'model': model, 'model_image_size': 32, **how}
+  experiment = build_experiment(make_settings(**{**SMALL, **own}))
   key = random_streams(experiment.settings.seed)['states']
   server, _ = pfl.begin(experiment.stages[0], experiment.train, key)
   begun = jax.tree.map(np.asarray, trees.named(server.params))
@@ -123,30 +123,28 @@ def moved(path, model, how, folder, **changes):
   }
 
 
-def test_a_round_moves_what_is_trained(one_block, tmp_path):
-  """The head, once with features of before; adapters, too; or all."""
+LORA = {**PARTIAL, 'lora_rank': 2}
+LORA['hp'] = {**HEAD, 'shared': '*/lora_*,head/*'}
+
+
+@pytest.mark.parametrize('how', [FEATURES, LORA, long(FEDAVG)])
+def test_a_round_moves_what_is_trained(one_block, tmp_path, how):
+  """The head, of which there is no more then; adapters, too; or all."""
   path = public.write(tmp_path, one_block)
+  begun, found = moved(path, 'vit_ti16', how, tmp_path / 'run')
   head = {'head/bias', 'head/kernel'}
-  lora = {**PARTIAL, 'lora_rank': 2}
-  lora['hp'] = {**HEAD, 'shared': '*/lora_*,head/*'}
-  for folder, how in (('each', PARTIAL), ('once', FEATURES)):
-    begun, found = moved(path, 'vit_ti16', how, tmp_path / folder)
-    assert found == head, folder
-  assert begun == head
-  begun, found = moved(path, 'vit_ti16', lora, tmp_path / 'lora')
   adapters = {name for name in begun if '/lora_' in name}
-  assert len(adapters) == 2 * 5 and found == head | adapters
-  begun, found = moved(path, 'vit_ti16', FEDAVG, tmp_path / 'all')
-  assert found == begun > head
+  assert len(adapters) == (2 * 5 if how is LORA else 0)
+  assert found == (head | adapters if adapters else begun)
+  assert (begun == head) == (how is FEATURES)
 
 
-@pytest.mark.parametrize('how', [FEATURES, long(FEDAVG)])
-def test_a_round_on_a_resnet(how, tmp_path):
-  """Frozen statistics stay, whatever else is trained."""
+@pytest.mark.long
+def test_a_round_on_a_resnet(tmp_path):
+  """Frozen statistics stay; all else is trained."""
   path = public.write(tmp_path, public.tensors('resnet18'))
-  begun, found = moved(
-    path, 'resnet18_imagenet', how, tmp_path / 'run', norm_statistics='frozen'
-  )
+  how = {**FEDAVG, 'norm_statistics': 'frozen'}
+  begun, found = moved(path, 'resnet18_imagenet', how, tmp_path / 'run')
   still = {name for name in begun if 'running_' in name}
   assert found == begun - still
 

@@ -4,6 +4,7 @@ Each attack succeeds where the noise follows from `dp.noise_seed`: so it would
 find noise that follows from anything else that is known.
 """
 
+import shutil
 import stat
 from unittest import mock
 
@@ -114,23 +115,33 @@ def after(model):
   return edit
 
 
-def test_a_secret_is_kept_while_needed_and_in_no_other_file(
-  tmp_path, monkeypatch
-):
-  """With bands: the server keeps noise, of which no file of the end has any."""
-  own = bytes(range(100, 100 + chacha.SIZE))
-  monkeypatch.setattr(chacha, 'new_secret', lambda: own)
+SECRET = bytes(range(100, 100 + chacha.SIZE))
+
+
+@pytest.fixture(scope='module')
+def banded(tmp_path_factory, quick_compiler):
+  """Return a run whose server keeps noise; its secret is SECRET."""
   experiment = make_experiment(
     dp=DP | {'bands': 2}, sampling='cyclic', algorithm='fedavg', save_clients=()
   )
-  run = record(experiment, tmp_path, [4])
-  killed = tmp_path / 'killed4'
+  with mock.patch.object(chacha, 'new_secret', lambda: SECRET):
+    return record(experiment, tmp_path_factory.mktemp('banded'), [4])
+
+
+@pytest.fixture
+def killed(banded, tmp_path):
+  return shutil.copytree(banded.folder / 'killed4', tmp_path / 'killed')
+
+
+def test_a_secret_is_kept_while_needed_and_in_no_other_file(banded, killed):
+  """Nor has a file of the end any noise."""
+  run, own = banded, SECRET
   kept = killed / secret.NAME
   assert stat.S_IMODE(kept.stat().st_mode) == 0o600
   assert kept.read_text() == own.hex()
   assert any(leaf.any() for leaf in jax.tree.leaves(noise_in(run, killed)))
 
-  train(experiment, str(killed), run.program)
+  train(run.experiment, str(killed), run.program)
   assert_same_bits(models_of(killed), models_of(run.path))
   for path in (killed, run.path):
     assert not (path / secret.NAME).exists()
@@ -147,15 +158,12 @@ def noise_in(run, path):
   return restored(run.experiment, path).server.privacy.noise
 
 
-def test_a_lost_or_damaged_secret(tmp_path, capfd):
-  experiment = make_experiment(dp=DP, algorithm='fedavg', save_clients=())
-  run = record(experiment, tmp_path, [4])
-  path = tmp_path / 'killed4' / secret.NAME
-  path.write_text('00')
-  message = refused(train, run.experiment, str(path.parent), run.program)
-  assert message.startswith('secret: got ')
-  path.unlink()
-  train(run.experiment, str(path.parent), run.program)
+def test_a_lost_or_damaged_secret(banded, killed, capfd):
+  given = banded.experiment, str(killed), banded.program
+  (killed / secret.NAME).write_text('00')
+  assert refused(train, *given).startswith('secret: got ')
+  (killed / secret.NAME).unlink()
+  train(*given)
   assert 'lost its secret' in ''.join(capfd.readouterr())
 
 
