@@ -42,9 +42,3 @@ def test_compilers_of_cuda_are_those_of_the_pinned_jax():
   assert pinned['jax-cuda13-pjrt'] == pinned['jax-cuda13-plugin'] == jax
   names = {name for one in PACKAGES.values() for name in one.split()}
   assert {*pinned} == names
-
-
-def test_no_two_files_of_tests_have_one_name():
-  """Pytest imports them by it, and would stop at the second."""
-  names = [path.name for path in (ROOT / 'tests').rglob('*_test.py')]
-  assert len(names) == len({*names}), sorted(names)

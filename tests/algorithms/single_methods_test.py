@@ -22,7 +22,6 @@ from helpers import (
 )
 from norm_task import norm_task
 
-from configs import common
 from fedjax_pfl.algorithms import (
   cfl,
   fedamp,
@@ -306,11 +305,6 @@ def test_the_first_order_of_per_fedavg_clips():
     server, (), client_of(NINE, 0), KEY(0)
   )
   assert 0 < sum_squares(up, server.params) < 1e-10
-
-
-def test_per_fedavg_of_pfllib_adapts_on_batches_of_its_training():
-  config = common.load('pfllib:per_fedavg')
-  assert config.finetune.batch_size == config.batch_size == 10
 
 
 # ---- FedLC -------------------------------------------------------------------

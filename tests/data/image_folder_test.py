@@ -99,10 +99,6 @@ def test_grey_folders_have_one_channel_and_mixed_ones_three(tmp_path):
   assert 'a first one that is grey' in refused(load, tmp_path / 'grey')
 
 
-def test_a_folder_that_is_not_there(tmp_path):
-  assert "x, where nothing is', expected" in refused(load, tmp_path / 'x')
-
-
 def test_folders_that_are_no_classes(tmp_path):
   """An empty one, and copies of images that programs leave behind."""
   root = tmp_path / 'pets'
@@ -181,6 +177,7 @@ DEEP = np.arange(30, dtype=np.uint16).reshape(6, 5) * 1000
       lambda root: save(root / 'test/horse/z.png', picture(0)),
       r"images have classes that train lacks: \['horse'\]",
     ),
+    (shutil.rmtree, "pets, where nothing is', expected"),
     (spoil_split, 'no labelled images for test'),
     (lambda root: shutil.rmtree(root / 'train'), 'without train/'),
     (lambda root: shutil.rmtree(root / 'train/cat'), 'classes that train'),

@@ -9,7 +9,7 @@ import pytest
 from labels import shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data.partition import PARTITIONS, fingerprint, partition, split
+from fedjax_pfl.data.partition import PARTITIONS, fingerprint, partition
 from fedjax_pfl.data.partitions import dirichlet, semantic
 
 SIZES = {'num_clients': 4, 'num_classes': 10}
@@ -79,15 +79,6 @@ def test_a_seed_means_the_same_for_ever(name, prints):
   labels = shuffled_labels(sizes, 10, seed=5)
   got = divide(name, labels, labels[::3], num_clients=20, **SMALL.get(name, {}))
   assert tuple(map(fingerprint, got)) == prints
-
-
-@pytest.mark.parametrize(
-  ('size', 'share', 'kept'),
-  [(10, 0.9, 1), (7, 0.2, 5), (1, 0.2, 0)],
-)
-def test_a_split_rounds_training_down(size, share, kept):
-  (own,), (test,) = split([np.arange(size)], share, np.random.default_rng(0))
-  assert (len(own), len(test)) == (kept, size - kept)
 
 
 def test_fingerprint_is_stable_and_sees_order_and_borders():

@@ -6,6 +6,7 @@ counts of every class those of config.json, one fingerprint, 947d3c05f55e.
 
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,40 +107,41 @@ def test_what_is_written_is_read(tmp_path):
   assert config['Size of samples for labels in clients'][0] == [[0, 2], [1, 2]]
 
 
+def on(name, how):
+  """Return what does this to a file of a folder."""
+  return lambda folder: how(folder / name)
+
+
+def config(text):
+  return on('config.json', lambda file: file.write_text(text))
+
+
+def stored(x, y):
+  return on('test/2.npz', lambda file: put(file, x, y))
+
+
+def cut(file):
+  file.write_bytes(file.read_bytes()[:200])
+
+
+def no_file(file):
+  file.unlink()
+  os.mkfifo(file)
+
+
 SPOILT = {
-  'without 1.npz, expected a file of each': lambda r: (
-    r / 'test/1.npz'
-  ).unlink(),
-  'without 3.npz': lambda r: (r / 'config.json').write_text(
-    '{"num_clients": 4, "num_classes": 3}'
-  ),
-  'labels from 0 to 2, expected labels below 2': lambda r: (
-    r / 'config.json'
-  ).write_text('{"num_classes": 2}'),
-  'config.json, which does not read': lambda r: (r / 'config.json').write_text(
-    '{"num_classes": '
-  ),
-  'num_classes [0, -1]': lambda r: (r / 'config.json').write_text(
-    '{"num_classes": -1}'
-  ),
-  'files [': lambda r: (r / 'train/1.npz').rename(r / 'train/one.npz'),
-  '2.npz, which does not read': lambda r: (r / 'train/2.npz').write_bytes(
-    (r / 'train/2.npz').read_bytes()[:200]
-  ),
-  '2.npz, which does not read: it is no file': lambda r: (
-    (r / 'train/2.npz').unlink(),
-    os.mkfifo(r / 'train/2.npz'),
-  ),
-  'with examples uint8[2, 4, 1]': lambda r: put(
-    r / 'test/2.npz', STORED[0][:, :1], np.arange(5)
-  ),
-  'with int64[4] labels of 5 examples': lambda r: put(
-    r / 'test/2.npz', STORED[0], np.arange(4)
-  ),
-  'labels from -1 to 3': lambda r: put(
-    r / 'test/2.npz', STORED[0], np.arange(-1, 4)
-  ),
-  'and no dict': lambda r: np.savez(r / 'train/0.npz', data=np.zeros(3)),
+  'without 1.npz, expected a file of each': on('test/1.npz', Path.unlink),
+  'without 3.npz': config('{"num_clients": 4, "num_classes": 3}'),
+  'labels from 0 to 2, expected labels below 2': config('{"num_classes": 2}'),
+  'config.json, which does not read': config('{"num_classes": '),
+  'num_classes [0, -1]': config('{"num_classes": -1}'),
+  'files [': on('train/1.npz', lambda f: f.rename(f.with_name('one.npz'))),
+  '2.npz, which does not read': on('train/2.npz', cut),
+  '2.npz, which does not read: it is no file': on('train/2.npz', no_file),
+  'with examples uint8[2, 4, 1]': stored(STORED[0][:, :1], np.arange(5)),
+  'with int64[4] labels of 5 examples': stored(STORED[0], np.arange(4)),
+  'labels from -1 to 3': stored(STORED[0], np.arange(-1, 4)),
+  'and no dict': on('train/0.npz', lambda f: np.savez(f, data=np.zeros(3))),
 }
 
 

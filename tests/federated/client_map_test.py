@@ -24,26 +24,15 @@ def found():
 @pytest.mark.parametrize(
   ('word', 'moved'),
   [
-    # One reduction of the model that is shared; the states of the cohort alone,
-    # however many clients are registered.
-    (
-      'fedper,9,4001,5',
-      [
-        ['all-gather', PLACES * (HEAD + METRICS)],
-        ['all-reduce', MODEL - HEAD],
-        ['reduce-scatter', PLACES * HEAD],
-      ],
-    ),
+    # All-gather, all-reduce and reduce-scatter: the metrics and the states of
+    # the cohort alone, however many clients are registered; what is shared.
+    ('fedper,9,4001,5', [PLACES * (HEAD + METRICS), MODEL - HEAD, HEAD]),
     # Where all take part, no state; three places on each device.
-    (
-      'fedper,41,41,5',
-      [['all-gather', 48 * METRICS], ['all-reduce', MODEL - HEAD]],
-    ),
+    ('fedper,41,41,5', [48 * METRICS, MODEL - HEAD]),
   ],
 )
 def test_what_a_round_moves(found, word, moved):
-  moved = sorted([*moved, ['all-reduce', WEIGHTS]])
-  assert found[word]['collectives'] == moved
+  assert found[word]['moved'] == sorted([*moved, WEIGHTS])
 
 
 def test_each_device_has_its_share_of_100_000_clients(found):
@@ -56,6 +45,4 @@ def test_each_device_has_its_share_of_100_000_clients(found):
   assert 0 <= pod['results'] - share - pod['server'] < 10_000
   moved = 112 * head  # 100 clients on 16 devices, 7 each
   assert pod['temporary'] < 2.5 * moved
-  kinds = [kind for kind, _ in pod['collectives']]
-  assert sorted({*kinds}) == ['all-gather', 'all-reduce', 'reduce-scatter']
-  assert sum(size for _, size in pod['collectives']) < 2.1 * moved
+  assert moved < sum(pod['moved']) < 1.1 * moved

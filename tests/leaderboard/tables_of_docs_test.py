@@ -1,15 +1,11 @@
 """The tables of docs/leaderboard.md have the numbers of their CSVs alone."""
 
-from itertools import permutations
 from pathlib import Path
 
-import numpy as np
 from helpers import read_rows
 
-from configs.leaderboard import BASELINES
-from fedjax_pfl.evaluation.differences import holm, over_seeds
 from fedjax_pfl.leaderboard import stored_counts
-from fedjax_pfl.leaderboard.board import OPEN, Verdict, make_board
+from fedjax_pfl.leaderboard.board import OPEN, make_board
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import decimal
 
@@ -79,52 +75,3 @@ def test_the_table_of_clients_with_different_models_is_that_of_its_counts():
     rate = str(row['learning_rate'])
     line = ' | '.join([display_name(row['method']), *cells, rate])
     assert f'| {line} |' in page
-
-
-def judged_again(rows):
-  """Return rows of a file that has no means by seed, by today's rule.
-
-  Mean, lowest and highest are the means of three seeds, in an unknown order:
-  the pairing of the widest interval stands for all, so that p is never too low.
-  """
-  rows = [dict(row) for row in rows]
-  for partition in {row['partition'] for row in rows}:
-    own = [row for row in rows if row['partition'] == partition]
-    known = {row['method']: row for row in own}
-    pairs = [
-      (row, base)
-      for base in BASELINES
-      for row in own
-      if row[f'vs_{base}_mean'] != ''
-    ]
-    found = [_widest(row, known[base]) for row, base in pairs]
-    for (row, base), one, p in zip(pairs, found, holm(found), strict=True):
-      numbers = {'low': one.low, 'high': one.high, 'p': p}
-      numbers['verdict'] = Verdict(one, p, 1.0).word
-      row |= {f'vs_{base}_{name}': text(x) for name, x in numbers.items()}
-  return rows
-
-
-def _widest(row, base):
-  one, other = (
-    [3 * mean - low - high, low, high]
-    for mean, low, high in (
-      [
-        float(x[f'after{part}'])
-        for part in ('', '_lowest_seed', '_highest_seed')
-      ]
-      for x in (row, base)
-    )
-  )
-  gaps = (np.subtract(one, order) for order in permutations(other))
-  return max(map(over_seeds, gaps), key=lambda gap: gap.high - gap.low)
-
-
-def text(value):
-  return f'{value:.6g}' if isinstance(value, float) else value
-
-
-def test_every_verdict_follows_from_the_means_in_its_file():
-  for name in ('cifar10', 'demo', 'digits'):
-    rows = read_rows(RESULTS / f'{name}.csv')
-    assert judged_again(rows) == rows

@@ -29,17 +29,17 @@ COUNTS = [
   ('fedavg_cnn', (28, 28, 1), 10, 582_026, 5_130),
   ('mobilenet', (32, 32, 3), 100, 3_309_476, 102_500),
   ('resnet10', (32, 32, 3), 100, 4_949_412, 51_300),
-  ('resnet18', (32, 32, 3), 100, 11_220_132, 51_300),
-  ('resnet50', (32, 32, 3), 100, 23_705_252, 204_900),
+  long('resnet18', (32, 32, 3), 100, 11_220_132, 51_300),
+  long('resnet50', (32, 32, 3), 100, 23_705_252, 204_900),
   # torchvision's and timm's numbers.
   ('resnet18_imagenet', (64, 64, 3), 1000, 11_689_512, 513_000),
-  ('resnet50_imagenet', (64, 64, 3), 1000, 25_557_032, 2_049_000),
+  long('resnet50_imagenet', (64, 64, 3), 1000, 25_557_032, 2_049_000),
   ('simple_cnn', (32, 32, 3), 10, 62_006, 850),
   ('superfed_cnn', (28, 28, 1), 62, 109_022, 31_806),
   ('superfed_cnn', (32, 32, 3), 100, 140_356, 51_300),
   ('superfed_cnn', (64, 64, 3), 200, 181_416, 102_600),
   ('vgg9', (32, 32, 3), 10, 3_491_530, 5_130),
-  ('vit_b16', (224, 224, 3), 1000, 86_567_656, 769_000),
+  long('vit_b16', (224, 224, 3), 1000, 86_567_656, 769_000),
   ('vit_ti16', (224, 224, 3), 1000, 5_717_416, 193_000),
   ('vit_tiny', (32, 32, 3), 10, 2_693_194, 1_930),
 ]
@@ -109,12 +109,12 @@ def test_blocks_agree(module, stride, how):
 @pytest.mark.parametrize(
   'name, precision, how',
   [
-    ('convnet4', 'float32', 'gemm'),
+    long('convnet4', 'float32', 'gemm'),
     ('convnet4', 'tf32', 'fused'),
     ('mobilenet', 'float32', 'gemm'),
     ('simple_cnn', 'float32', 'gemm'),
     ('resnet10', 'float32', 'fused'),
-    ('vgg9', 'float32', 'fused'),
+    long('vgg9', 'float32', 'fused'),
   ],
 )
 def test_auto_on_a_gpu_is_that_of_the_model(name, precision, how):

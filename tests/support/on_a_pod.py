@@ -3,43 +3,20 @@
 Called by simulated_devices.py: see there.
 """
 
-import math
-import re
-
 import helpers
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as Spec
 
+from experiments.accelerators.compilation import collectives
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.federated.client_map import num_places
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.federated.sharding import AXIS, make_mesh
 
-LINE = re.compile(
-  r' = (.*?) (all-reduce|all-gather|reduce-scatter|all-to-all|'
-  r'collective-permute)(?:-start)?\('
-)
-ARRAY = re.compile(r'\b(?:pred|bf|f|s|u)(\d*)\[([\d,]*)\]')
 EXAMPLES = 4
-
-
-def collectives(text: str, num_devices: int) -> list[tuple[str, int]]:
-  """Return (kind, bytes) of every collective in the text of a program.
-
-  The bytes are those of the whole array on one device: the result, or the
-  argument of a reduce-scatter, which is as many times as large.
-  """
-  found = []
-  for result, kind in LINE.findall(text):
-    size = sum(
-      math.prod(map(int, filter(None, shape.split(',')))) * int(bits or 8) // 8
-      for bits, shape in ARRAY.findall(result)
-    )
-    found.append((kind, size * (num_devices if kind[0] == 'r' else 1)))
-  return sorted(found)
 
 
 def shapes(*sizes, dtype=jnp.int32):
@@ -65,7 +42,7 @@ def on(mesh, spec, tree):
 
 
 def measure(stages, data, cohort):
-  """Return the collectives and the memory of a round of the first stage."""
+  """Return what a round of the first stage moves, and its memory."""
   mesh = make_mesh()
   stage, server, clients = next(stage_shapes(stages, data))
   key = jax.eval_shape(jax.random.key, 0)
@@ -79,7 +56,7 @@ def measure(stages, data, cohort):
   program = jax.jit(round_fn).lower(server, clients, ids, data, key).compile()
   memory = program.memory_analysis()
   return {
-    'collectives': collectives(program.as_text(), mesh.size),
+    'moved': sorted(collectives(program.as_text())),
     'states': trees.num_bytes(clients),
     'server': trees.num_bytes(server),
     'data': trees.num_bytes(data),

@@ -3,8 +3,6 @@
 The golden cases compare rows with those of the authors' code.
 """
 
-import time
-
 import numpy as np
 import pytest
 from labels import check_partition, class_counts, shuffled_labels
@@ -35,25 +33,6 @@ def test_testing_has_the_shares_of_training(name, settings, error):
   assert np.abs(a / 500 - b / 100).max() <= error
   assert np.abs(a / 500 - b[::-1] / 100).max() > 0.1
   assert a.sum(1).min() >= settings.get('dirichlet_min_size', 0)
-
-
-def test_shards_of_emnist_are_fast():
-  """1,488 clients, 62 classes of very unequal sizes, as many labels.
-
-  Seconds of this process; measured: 0.2 for 6 shards, 1.0 for 60.
-  """
-  rng = np.random.default_rng(0)
-  share = 1 / np.arange(2, 64)
-  train, test = (
-    rng.choice(62, size, p=share / share.sum()) for size in (697_932, 116_323)
-  )
-  began = time.process_time()
-  clients, held_out = partition(
-    'shards', train, test, num_clients=1488, num_classes=62, shards_per_client=6
-  )
-  assert time.process_time() - began < 5
-  check_partition(clients, 697_932)
-  check_partition(held_out, 116_323)
 
 
 def test_pathological_cifar10_is_five_pairs_of_classes():

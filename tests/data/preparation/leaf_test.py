@@ -122,9 +122,3 @@ def test_other_files_are_refused(tmp_path, change, words):
   assert 'which has no all_data' in message
   assert not (tmp_path / 'data').exists()
   assert 'nothing for femnist' in refused(prepare, ['femnist'])
-
-
-def test_images_are_not_read_as_a_play(tmp_path):
-  write(tmp_path / 'leaf' / 'all_data.json', 'femnist')
-  message = refused(prepared, tmp_path, 'shakespeare')
-  assert 'files of another set than shakespeare' in message
