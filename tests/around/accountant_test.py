@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 from helpers import refused
-from scipy.special import comb, log_ndtr, ndtr
 
 from fedjax_pfl.around import accountant, privacy_loss
 from fedjax_pfl.around.accountant import Rounds
@@ -122,6 +121,8 @@ def test_no_data_exceed_the_pair_of_replacement(size):
 def test_what_clients_keep_is_accounted_with_known_cohorts():
   """By the sum over how often a client is drawn, of exact Gaussians."""
   pytest.importorskip('dp_accounting')
+  from scipy.special import comb, log_ndtr, ndtr  # takes a second to load
+
   noise, number, q = 3.0, 30, 0.1
   plain = Rounds(number, 10, 100, FIXED)
   kept = plain._replace(has_state=True)

@@ -29,8 +29,7 @@ from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
-pytest.importorskip('dp_accounting')
-pytestmark = pytest.mark.usefixtures('quick_compiler')
+pytestmark = pytest.mark.usefixtures('quick_compiler', 'accounting')
 ONE_ROUND = {
   'algorithm': 'fedavg',
   'client_fraction': 1.0,
@@ -42,6 +41,12 @@ ONE_ROUND = {
 DP = {'clip': 0.5, 'noise_multiplier': 1.0, 'delta': 1e-3}
 QUIET = 1e-6  # noise multiplier
 SEEDS = [None, 7]  # of noise: secret, known
+
+
+@pytest.fixture(scope='module')
+def accounting():
+  """Load it for these tests alone: it takes seconds."""
+  pytest.importorskip('dp_accounting')
 
 
 def private(noise=1.0, noise_seed=None, **changes):
