@@ -4,15 +4,7 @@ import importlib
 import sys
 
 import pytest
-from helpers import (
-  ALGORITHMS,
-  KEY,
-  TRAIN,
-  build,
-  make_task,
-  params_of,
-  refused,
-)
+from helpers import ALGORITHMS, KEY, TRAIN, build, make_task, params_of, refused
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.algorithms import load

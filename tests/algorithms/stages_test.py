@@ -15,9 +15,7 @@ pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
 @pytest.mark.long
-def test_full_participation_prepared_data_and_initial_broadcast(
-  tmp_path,
-):
+def test_full_participation_prepared_data_and_initial_broadcast(tmp_path):
   experiment = make_experiment(rounds=2, log_every=1, save_clients=())
   (stage,) = experiment.stages
   prepared = []

@@ -27,9 +27,7 @@ def test_noise_is_that_of_the_inverse_and_its_sums_have_less():
   z = jax.random.normal(KEY(0), (ROUNDS, 50, 100))
   past = {'leaf': banded_noise.begin(z[0], 10)}
   _, noise = jax.lax.scan(
-    lambda past, z: banded_noise.correlate({'leaf': z}, past, 10)[::-1],
-    past,
-    z,
+    lambda past, z: banded_noise.correlate({'leaf': z}, past, 10)[::-1], past, z
   )
   z, got = (x.reshape(ROUNDS, -1) for x in (z, noise['leaf']))
   inverse = np.linalg.inv(strategy(10))

@@ -27,11 +27,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import JOINED, Senders
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.rounds import begin
-from fedjax_pfl.federated.sampling import (
-  joins,
-  poisson_cohorts,
-  poisson_places,
-)
+from fedjax_pfl.federated.sampling import joins, poisson_cohorts, poisson_places
 from fedjax_pfl.runs.run_dir import load_metrics
 from fedjax_pfl.training.loop import train
 

@@ -6,10 +6,7 @@ import small_runs
 from helpers import assert_close, build, long, make_data, play, refused
 
 from fedjax_pfl.around.chain import Around, around
-from fedjax_pfl.around.server_optimiser import (
-  ServerOptimiser,
-  optimised,
-)
+from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.settings import parse_config

@@ -43,33 +43,13 @@ def test_a_decay_begins_with_the_first_round():
 WRONG = [
   (LocalTraining, {'optimizer': 'Adam'}, "optimizer: got 'Adam', expected"),
   (LocalTraining, {'aggregation': 'mean'}, "aggregation: got 'mean'"),
-  (
-    LocalTraining,
-    {'learning_rate': 0.1},
-    'learning_rate: got 0.1, expected',
-  ),
-  (
-    LocalTraining,
-    {'batch_size': 0},
-    'batch_size: got 0, expected a whole',
-  ),
+  (LocalTraining, {'learning_rate': 0.1}, 'learning_rate: got 0.1, expected'),
+  (LocalTraining, {'batch_size': 0}, 'batch_size: got 0, expected a whole'),
   (LocalTraining, {'epochs': np.int64(2), 'momentum': 9}, 'momentum: got 9'),
   (LocalTraining, {'momentum': jnp.ones(())}, 'momentum: got 1.0, expected'),
-  (
-    LocalTraining,
-    {'clip_norm': -1.0},
-    'clip_norm: got -1.0, expected a num',
-  ),
-  (
-    Finetuning,
-    {'learning_rate': -1},
-    'finetune.learning_rate: got -1',
-  ),
-  (
-    LocalTraining,
-    {'epochs': 0.5},
-    'local_epochs: got 0.5, expected',
-  ),
+  (LocalTraining, {'clip_norm': -1.0}, 'clip_norm: got -1.0, expected a num'),
+  (Finetuning, {'learning_rate': -1}, 'finetune.learning_rate: got -1'),
+  (LocalTraining, {'epochs': 0.5}, 'local_epochs: got 0.5, expected'),
   (Finetuning, {'epochs': 5}, 'finetune.epochs: got 5, expected whole numbers'),
 ]
 

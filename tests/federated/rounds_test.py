@@ -153,8 +153,7 @@ def test_bad_options(options, words):
 
 
 @pytest.mark.parametrize(
-  ('fails', 'who'),
-  [('local_update', 'client 5'), ('aggregate', 'server')],
+  ('fails', 'who'), [('local_update', 'client 5'), ('aggregate', 'server')]
 )
 def test_loop_names_who_failed_stage_and_round(fails, who):
   """Client 5 is the one with five examples."""

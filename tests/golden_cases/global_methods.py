@@ -16,8 +16,7 @@ def check_feddyn(case):
     return server._replace(mean_count=train.count.mean())
 
   how = Replay(
-    steps=lambda update: {},
-    kept=lambda drift, up: {'drift/{0}/{1}': drift},
+    steps=lambda update: {}, kept=lambda drift, up: {'drift/{0}/{1}': drift}
   )
   replay(case, algorithm._replace(init_server=init_server), how)
 

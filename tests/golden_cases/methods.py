@@ -169,10 +169,7 @@ def check_pfedme(case):
       'step_loss': alone(update).reshape(-1, case['inner_steps'])
     },
     trained=None,
-    kept=lambda client, up: {
-      f'{HERE}/w': up,
-      f'{HERE}/theta': client.personal,
-    },
+    kept=lambda client, up: {f'{HERE}/w': up, f'{HERE}/theta': client.personal},
     loss=lambda update: alone(update).mean(),
     views=PERSONAL,
     run=jax.jit,
@@ -295,10 +292,7 @@ PROX = partial(
 SCAFFOLD = partial(
   check_method,
   name='scaffold',
-  server=lambda server: {
-    'global': server.params,
-    'c_global': server.variate,
-  },
+  server=lambda server: {'global': server.params, 'c_global': server.variate},
   kept=lambda variate, uploaded: {'c_{0}/{1}': variate},
   run=jax.jit,
 )

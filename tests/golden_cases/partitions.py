@@ -52,10 +52,7 @@ def check_classes(case):
   for name, variant in case['variants'].items():
     number = num_classes(case, name)
     lists = class_lists(
-      variant['clients'],
-      number,
-      variant['classes_per_client'],
-      variant['seed'],
+      variant['clients'], number, variant['classes_per_client'], variant['seed']
     )
     holders = np.bincount(lists.ravel(), minlength=number)
     case.check(f'{name}/class_lists', lists, exact=True)

@@ -8,11 +8,7 @@ from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.leaderboard import price
 from fedjax_pfl.leaderboard.fill_form import kind_of
-from fedjax_pfl.leaderboard.form import (
-  INITIAL,
-  settings_of,
-  views_of,
-)
+from fedjax_pfl.leaderboard.form import INITIAL, settings_of, views_of
 from fedjax_pfl.leaderboard.method_results import METHOD, REFERENCE
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.training.build_method import (

@@ -14,9 +14,7 @@ from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BATCH = Batch(
-  normal(6, 8, 8, 1),
-  np.arange(6, dtype=np.int32) % 3,
-  np.ones(6, np.float32),
+  normal(6, 8, 8, 1), np.arange(6, dtype=np.int32) % 3, np.ones(6, np.float32)
 )
 every_way = pytest.mark.parametrize('conv_impl', ['lax', 'fused', 'gemm'])
 

@@ -10,11 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data.batching import (
-  Batching,
-  batches_of_epoch,
-  steps_of_epoch,
-)
+from fedjax_pfl.data.batching import Batching, batches_of_epoch, steps_of_epoch
 from fedjax_pfl.federated.sampling import cohort_size, sample_cohort
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

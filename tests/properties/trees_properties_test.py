@@ -74,9 +74,7 @@ STACKED = tree_of(arrays(lead=(ROWS,), dtypes=(np.float32,)))
 
 
 @given(
-  STACKED,
-  WEIGHTS,
-  st.lists(st.integers(0, 2), min_size=ROWS, max_size=ROWS),
+  STACKED, WEIGHTS, st.lists(st.integers(0, 2), min_size=ROWS, max_size=ROWS)
 )
 def test_means_are_numpys(stacked, weights, segments):
   """Of all rows, and of those of a segment, or what is there without any."""

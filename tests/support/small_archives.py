@@ -129,9 +129,7 @@ def _tiny(rng):
 
 WRITERS = {
   'cifar10': lambda rng: _cifar(
-    rng,
-    ([f'data_batch_{k}.bin' for k in range(1, 6)], ['test_batch.bin']),
-    10,
+    rng, ([f'data_batch_{k}.bin' for k in range(1, 6)], ['test_batch.bin']), 10
   ),
   'cifar100': lambda rng: _cifar(rng, (['train.bin'], ['test.bin']), 100),
   'emnist/byclass': _emnist,

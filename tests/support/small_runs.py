@@ -19,10 +19,7 @@ from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config, replace
-from fedjax_pfl.training.build import (
-  Experiment,
-  completed,
-)
+from fedjax_pfl.training.build import Experiment, completed
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.build_method import (
   build_checked,

@@ -152,10 +152,7 @@ def test_a_round_on_a_resnet(tmp_path):
 @pytest.mark.parametrize(
   ('changes', 'words'),
   [
-    (
-      {'init_from': '', 'norm_statistics': 'batch'},
-      'False without init_from',
-    ),
+    ({'init_from': '', 'norm_statistics': 'batch'}, 'False without init_from'),
     ({'norm_statistics': 'batch'}, 'convnet3 with norm_statistics=batch'),
     ({'algorithm': 'fedbabu'}, "got 'fedbabu', expected a method that trains"),
     ({'algorithm': 'fedconcat'}, "got 'fedconcat', expected a method"),

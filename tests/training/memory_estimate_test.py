@@ -41,10 +41,7 @@ def used(experiment, chunk):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-  ('placement', 'chunk'),
-  [('device', 1), ('host', 4)],
-)
+@pytest.mark.parametrize(('placement', 'chunk'), [('device', 1), ('host', 4)])
 def test_the_estimate_is_within_a_fifth_of_the_program(placement, chunk):
   experiment = make_experiment(
     algorithm='ditto',

@@ -84,11 +84,7 @@ def train(config, workdir='run'):
 
 
 @pytest.mark.parametrize(
-  ('model', 'method'),
-  [
-    ('Reviews', 'fedbabu'),
-    long('Gait', 'fedper'),
-  ],
+  ('model', 'method'), [('Reviews', 'fedbabu'), long('Gait', 'fedper')]
 )
 def test_what_is_no_image_is_learnt(folder, model, method):
   views = 'initial', 'finetuned', 'templates_cosine'

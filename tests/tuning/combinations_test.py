@@ -68,10 +68,7 @@ def test_a_field_without_its_values(parse, words, texts):
 
 @pytest.mark.parametrize(
   ('parse', 'texts'),
-  [
-    (parse_grids, ['a=1', 'a=2']),
-    (parse_grids, ['seed=1,2']),
-  ],
+  [(parse_grids, ['a=1', 'a=2']), (parse_grids, ['seed=1,2'])],
 )
 def test_fields_that_are_asked_for_twice_and_seeds(parse, texts):
   message = refused(parse, texts)

@@ -51,9 +51,7 @@ def test_pathological_cifar10_is_five_pairs_of_classes():
 def test_semantic_tiny_imagenet_is_ten_clusters_of_390_clients():
   labels = shuffled_labels(500, 200), shuffled_labels(50, 200)
   (train, test), *counts = divide(
-    *('semantic', labels, 390, 200),
-    class_clusters=10,
-    max_client_size=400,
+    *('semantic', labels, 390, 200), class_clusters=10, max_client_size=400
   )
   sizes = np.array([len(rows) for rows in train])
   # The docstring of the authors: 251.98 and 87.56.
