@@ -148,7 +148,7 @@ def bars(is_small: bool) -> Iterator[Item]:
     if tf32:
       yield ours((*case, 'tf32'), limit, tf32)
   for case, form in itertools.product(cases, FORMS):
-    words, script = [*map(str, case)], HERE / 'benchmarks/torch_side.py'
+    words, script = [*map(str, case)], HERE / 'benchmarks/torch_loop.py'
     name = f'torch {form} {" ".join(words)}'
     command = (sys.executable, str(script), form, *words)
     yield Item(name, command, limit, images_of(case))

@@ -19,10 +19,6 @@ import functools
 import importlib.util
 import math
 import os
-import subprocess
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -31,7 +27,14 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from experiments.benchmarks import programs, yardstick
 from experiments.benchmarks.cases import Case
-from experiments.benchmarks.timing import Run, Spread, in_turn, ratios, spread
+from experiments.benchmarks.timing import (
+  Run,
+  Spread,
+  in_turn,
+  processes,
+  ratios,
+  spread,
+)
 from fedjax_pfl.core.types import Batch
 
 NO_TORCH = 'PyTorch is not installed: pip install -e .[bench]'
@@ -39,7 +42,6 @@ SIDE = {'cpu': 2048}  # of the matrices
 SIDE_ELSEWHERE = 8192
 GRADIENT = 3  # forward passes that one gradient takes
 TYPED = 'ours, as typed'
-PROGRAM = Path(__file__).parent / 'as_typed.py'
 
 
 class Measured(NamedTuple):
@@ -108,30 +110,11 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   )
 
 
-@contextlib.contextmanager
-def as_typed(case: Case) -> Iterator[Run]:
-  """Give a round as README writes it, warm, in a process of its own."""
-  numbers = case.clients, case.steps, case.batch, case.momentum
-  command = [sys.executable, str(PROGRAM), case.model, *map(str, numbers)]
-  environ = {**os.environ}
-  environ.pop('GLIBC_TUNABLES', None)  # PyTorch's huge pages
-  with subprocess.Popen(
-    command,
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    env=environ,
-    text=True,
-  ) as process:
-
-    def run():
-      process.stdin.write('\n')
-      process.stdin.flush()
-      if not process.stdout.readline():
-        raise RuntimeError(f'{" ".join(command)} has ended')
-
-    run()  # compiles
-    yield run
-    process.stdin.close()
+def as_typed(case: Case) -> contextlib.AbstractContextManager[Run]:
+  """Give a round as README writes it, without PyTorch's huge pages."""
+  words = case.model, case.clients, case.steps, case.batch, case.momentum
+  environ = {k: v for k, v in os.environ.items() if k != 'GLIBC_TUNABLES'}
+  return processes('as_typed.py', [words], environ)
 
 
 def has_torch() -> bool:

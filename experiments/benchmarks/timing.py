@@ -5,10 +5,14 @@ the host of a virtual machine, have taken back the memory that it needs. So a
 run whose last turn is a second ago is repeated without being timed.
 """
 
+import contextlib
 import math
 import statistics
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 REST = 0.05  # seconds: threads of a library keep spinning after their work
@@ -59,3 +63,35 @@ def in_turn(
       ends[name] = time.perf_counter()
       seconds[name].append(ends[name] - began)
   return seconds
+
+
+@contextlib.contextmanager
+def processes(
+  file: str, shares: Sequence[Sequence[object]], environ: Mapping[str, str]
+) -> Iterator[Run]:
+  """Give one run of processes of a file here, warm; each has its own words.
+
+  A process answers a line with the seconds of its run, or with an error.
+  """
+  program, pipe = Path(__file__).with_name(file), subprocess.PIPE
+  how = {'stdin': pipe, 'stdout': pipe, 'text': True, 'env': environ}
+  with contextlib.ExitStack() as stack:
+    started = []
+    for words in shares:
+      command = [sys.executable, str(program), *map(str, words)]
+      process = stack.enter_context(subprocess.Popen(command, **how))
+      stack.callback(process.stdin.close)  # which ends it
+      started.append(process)
+
+    def run():
+      for process in started:
+        print(file=process.stdin, flush=True)
+      for process in started:
+        answer = process.stdout.readline().strip()
+        try:
+          float(answer)
+        except ValueError:
+          raise RuntimeError(answer or f'{file} has ended') from None
+
+    run()  # compiles
+    yield run

@@ -1,31 +1,34 @@
-"""A plain PyTorch loop over clients: in one process, or in one a core.
+"""A plain PyTorch loop over clients, in a process of its own, as as_typed.py:
+
+  echo | python experiments/benchmarks/torch_loop.py eager convnet4 10 10 50 0.9
+
+Form, model, clients, batches of a client, batch size, momentum; if wanted the
+work, training or evaluation, and a number of threads. For every line that it
+reads it runs the work of all clients, and prints its seconds, or the error.
 
 Images are normalised floats in memory, without a data pipeline. One network
 takes the server's parameters for each client, so that it is compiled once.
-yardstick.py chooses the form of the network; it alone imports this file, which
-needs PyTorch.
-
-Of several processes each has one thread, and a share of the clients. They are
-started before anything is timed, and wait at a pipe. Each leaves its sums in
-memory that is shared with the first process, which adds them up: what a round
-needs from them, once.
+yardstick.py chooses the form, and among how many processes of one thread the
+clients are dealt; their sums are not added up, which would take PyTorch longer.
 """
 
-import multiprocessing
+import sys
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from experiments.benchmarks.cases import Case
 from experiments.benchmarks.torch_models import MODELS
 
 TEST_BATCH = 128  # as ours: fedjax_pfl/evaluation/metrics.py
-PATIENCE = 300  # seconds for a first call, which compiles
-
-Totals = list[torch.Tensor]
 GRAPHS = {'graph': 1, 'streams': 4}  # networks that are trained side by side
+DEVICE = 'cuda' if torch.cuda.is_available() else 'cpu'
 
 
 class Side(NamedTuple):
@@ -33,7 +36,6 @@ class Side(NamedTuple):
 
   case: Case
   form: str  # 'eager', 'channels_last', 'compiled', or of GRAPHS
-  device: str = 'cpu'
 
   @property
   def is_last(self) -> bool:
@@ -42,87 +44,83 @@ class Side(NamedTuple):
   def images(self, *shape: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return random images [..., 3, 32, 32] and labels."""
     if self.is_last:
-      x = torch.randn(*shape, 32, 32, 3, device=self.device).movedim(-1, -3)
+      x = torch.randn(*shape, 32, 32, 3, device=DEVICE).movedim(-1, -3)
     else:
-      x = torch.randn(*shape, 3, 32, 32, device=self.device)
-    return x, torch.randint(self.case.num_classes, shape, device=self.device)
+      x = torch.randn(*shape, 3, 32, 32, device=DEVICE)
+    return x, torch.randint(self.case.num_classes, shape, device=DEVICE)
 
   def network(self) -> nn.Module:
     torch.manual_seed(0)
-    net = MODELS[self.case.model](self.case.num_classes).to(self.device)
-    if self.is_last:
-      return net.to(memory_format=torch.channels_last)
-    return net
+    net = MODELS[self.case.model](self.case.num_classes).to(DEVICE)
+    return net.to(memory_format=torch.channels_last) if self.is_last else net
+
+  def sgd(self, net: nn.Module, rate: float = 0.1) -> torch.optim.SGD:
+    momentum = self.case.momentum
+    return torch.optim.SGD(net.parameters(), lr=rate, momentum=momentum)
 
 
-# ---- one process
-
-
-def make_work(side: Side, work: str) -> Callable[[], Totals]:
-  """Return a function that fits a model for every client, and the sum.
+def make_work(side: Side, work: str) -> Callable[[], None]:
+  """Return a function that fits a model for every client, and sums them up.
 
   Of training it is the sum of the models, of evaluation that of the correctly
   classified tests after fine-tuning.
   """
-  case, zeros = side.case, make_totals(side, work)
-  if side.form in GRAPHS:
-    return _make_graphs(side, zeros)
-  if work == 'training':
-    _, fitted = _make_fit(side, learning_rate=0.1, epochs=1)
-  else:
-    forward, fitted = _make_fit(side, learning_rate=1e-3, epochs=case.epochs)
-    x, y = side.images(case.clients, case.tests)
-
-  def result(client):
-    net = fitted(client)
-    if work == 'training':
-      return parameters(net)
-    return [test(net, forward, x[client], y[client])]
-
-  def run():
-    totals = [zero.to(side.device, copy=True) for zero in zeros]
-    for client in range(case.clients):
-      for total, one in zip(totals, result(client), strict=True):
-        total += one
-    if side.device == 'cuda':
-      torch.cuda.synchronize()
-    return totals
-
-  return run
-
-
-def make_totals(side: Side, work: str) -> Totals:
-  """Return zeros in the place of the sums."""
-  if work == 'training':
-    return [torch.zeros_like(leaf) for leaf in parameters(side.network())]
-  return [torch.zeros((), dtype=torch.int64)]
-
-
-def _make_fit(
-  side: Side, learning_rate: float, epochs: int
-) -> tuple[Callable, Callable[[int], nn.Module]]:
-  """Return the network as it is called, and client -> the trained network."""
   case, server, net = side.case, side.network(), side.network()
+  if side.form in GRAPHS:
+    return _make_graphs(side)
   forward = torch.compile(net) if side.form == 'compiled' else net
   x, y = side.images(case.clients, case.steps, case.batch)
+  if work == 'evaluation':
+    tests = [*zip(*side.images(case.clients, case.tests), strict=True)]
 
-  def fitted(client):
+  def fit(client, rate, epochs):
     net.load_state_dict(server.state_dict())
-    sgd = torch.optim.SGD(
-      net.parameters(), lr=learning_rate, momentum=case.momentum
-    )
+    sgd = side.sgd(net, rate)
     net.train()
     for _ in range(epochs):
       for images, labels in zip(x[client], y[client], strict=True):
         sgd.zero_grad()
         nn.functional.cross_entropy(forward(images), labels).backward()
         sgd.step()
-    return net
 
-  return forward, fitted
+  def run():
+    totals, correct = [torch.zeros_like(leaf) for leaf in parameters(net)], 0
+    for client in range(case.clients):
+      if work == 'evaluation':
+        fit(client, 1e-3, case.epochs)
+        correct += test(net, forward, *tests[client])
+      else:
+        fit(client, 0.1, 1)
+        add(totals, parameters(net))
+    if DEVICE == 'cuda':
+      torch.cuda.synchronize()
+
+  return run
 
 
-def _make_graphs(side: Side, zeros: Totals) -> Callable[[], Totals]:
+@torch.no_grad()
+def test(net, forward, x, y):
+  """Return the number of correctly classified images of [N, 3, H, W]."""
+  net.eval()
+  batches = zip(x.split(TEST_BATCH), y.split(TEST_BATCH), strict=True)
+  return sum(
+    (forward(images).argmax(1) == labels).sum() for images, labels in batches
+  )
+
+
+def parameters(net):
+  return [leaf.detach() for leaf in net.parameters()]
+
+
+def add(totals, leaves):
+  for total, leaf in zip(totals, leaves, strict=True):
+    total += leaf
+
+
+# ---- training as CUDA graphs
+
+
+def _make_graphs(side: Side) -> Callable[[], None]:
   """Return the training of a round: a step with SGD is one CUDA graph.
 
   In TF32, channels last; of several networks each has its graph and stream.
@@ -144,12 +142,11 @@ def _make_graphs(side: Side, zeros: Totals) -> Callable[[], Totals]:
       for lane, _ in turn:
         lane.add()
     torch.cuda.synchronize()
-    totals = [zero.to(side.device, copy=True) for zero in zeros]
+    totals = [torch.zeros_like(leaf) for leaf in parameters(server)]
     for lane in lanes:
-      for total, own in zip(totals, lane.total, strict=True):
-        total += own
+      add(totals, lane.total)
+      for own in lane.total:
         own.zero_()
-    return totals
 
   return run
 
@@ -159,10 +156,7 @@ class _Lane:
 
   def __init__(self, side, x, y):
     self.net, self.stream = side.network().train(), torch.cuda.Stream()
-    self.x, self.y = x.clone(), y.clone()
-    self.sgd = torch.optim.SGD(
-      self.net.parameters(), lr=0.1, momentum=side.case.momentum
-    )
+    self.x, self.y, self.sgd = x.clone(), y.clone(), side.sgd(self.net)
     self.total = [torch.zeros_like(leaf) for leaf in parameters(self.net)]
     self.stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(self.stream):
@@ -181,10 +175,7 @@ class _Lane:
   @torch.no_grad()
   def begin(self, server):
     with torch.cuda.stream(self.stream):
-      for own, first in zip(
-        parameters(self.net), parameters(server), strict=True
-      ):
-        own.copy_(first)
+      self.net.load_state_dict(server.state_dict())
       for state in self.sgd.state.values():
         if state.get('momentum_buffer') is not None:
           state['momentum_buffer'].zero_()
@@ -197,91 +188,26 @@ class _Lane:
 
   def add(self):
     with torch.cuda.stream(self.stream):
-      for total, own in zip(self.total, parameters(self.net), strict=True):
-        total += own
+      add(self.total, parameters(self.net))
 
 
-@torch.no_grad()
-def test(net, forward, x, y):
-  """Return the number of correctly classified images of [N, 3, H, W]."""
-  net.eval()
-  batches = zip(x.split(TEST_BATCH), y.split(TEST_BATCH), strict=True)
-  return sum(
-    (forward(images).argmax(1) == labels).sum() for images, labels in batches
-  )
-
-
-def parameters(net):
-  return [leaf.detach() for leaf in net.parameters()]
-
-
-# ---- processes
-
-
-def start(
-  side: Side, work: str, processes: int
-) -> tuple[Callable[[], Totals], Callable[[], None]]:
-  """Return (run, close) of so many processes, or of this one if it is 0.
-
-  A run returns the sums over the clients of all processes.
-  """
-  if not processes:
-    return make_work(side, work), lambda: None
-  context = multiprocessing.get_context('spawn')
-  parts, pipes, started = [], [], []
-  for first in range(processes):
-    own, theirs = context.Pipe()
-    totals = [leaf.share_memory_() for leaf in make_totals(side, work)]
-    clients = len(range(first, side.case.clients, processes))
-    share = side._replace(case=side.case._replace(clients=clients))
-    process = context.Process(
-      target=_serve,
-      args=(share, work, totals, theirs),
-      daemon=True,  # ends with this one
-    )
-    process.start()
-    theirs.close()  # so that the death of the process is the end of the pipe
-    parts.append(totals)
-    pipes.append(own)
-    started.append(process)
-
-  def run():
-    for pipe in pipes:
-      pipe.send('run')
-    for pipe in pipes:
-      if error := _answer(pipe):
-        raise RuntimeError(error)
-    return [sum(leaves) for leaves in zip(*parts, strict=True)]
-
-  def close():
-    for pipe in pipes:
-      pipe.close()
-    for process in started:
-      process.join()
-
-  return run, close
-
-
-def _answer(pipe) -> str:
-  """Return the error of a process, '' for none."""
-  try:
-    return pipe.recv() if pipe.poll(PATIENCE) else 'a process does not answer'
-  except EOFError:
-    return 'a process has ended'
-
-
-def _serve(side, work, totals, pipe):
-  """Answer every message with one run, until the pipe is closed."""
-  torch.set_num_threads(1)
-  run = make_work(side, work)
-  while True:
+def main(form, model, clients, steps, batch, momentum, work='', threads='0'):
+  if DEVICE == 'cpu' and form in GRAPHS:
+    sys.exit(f'{form} needs a GPU')
+  if threads != '0':
+    torch.set_num_threads(int(threads))
+  numbers = int(clients), int(steps), int(batch)
+  case, run = Case(model, *numbers, momentum=float(momentum)), None
+  for _ in sys.stdin:
+    began = time.perf_counter()
     try:
-      pipe.recv()
-    except EOFError:
-      return
-    try:
-      for total, leaf in zip(totals, run(), strict=True):
-        total.copy_(leaf)
-      pipe.send('')
-    except Exception as error:  # is raised in the first process
-      pipe.send(f'{type(error).__name__}: {error}')
+      run = run or make_work(Side(case, form), work)
+      run()
+    except Exception as error:  # torch.compile without a compiler, say
+      print(f'{type(error).__name__}: {str(error).strip()}')
+      sys.exit(1)
+    print(time.perf_counter() - began, flush=True)
+
+
+if __name__ == '__main__':
+  main(*sys.argv[1:])

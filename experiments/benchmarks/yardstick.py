@@ -17,15 +17,16 @@ chooses.
 import contextlib
 import functools
 import itertools
+import os
 import sys
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from typing import NamedTuple
 
 import jax
 
 from experiments.benchmarks import programs
 from experiments.benchmarks.cases import Case
-from experiments.benchmarks.timing import Run, in_turn
+from experiments.benchmarks.timing import Run, in_turn, processes
 from fedjax_pfl.core.machine import num_cores
 
 FORMS = ('eager', 'channels_last', 'compiled')
@@ -68,27 +69,25 @@ def ranking(case: Case) -> Ranking:
     for one in itertools.starmap(Variant, itertools.product(FORMS, processes)):
       try:
         runs[one] = stack.enter_context(running(case, 'training', one))
-      except Exception as error:
+      except RuntimeError as error:
         if one.form != 'compiled':
           raise
-        first, *_ = [*str(error).strip().splitlines(), '']
-        left_out = f'torch.compile is left out: {type(error).__name__}: {first}'
+        left_out = f'torch.compile is left out: {error}'
     return Ranking(tuple(_first_pass(runs)), left_out)
 
 
-@contextlib.contextmanager
-def running(case: Case, work: str, variant: Variant) -> Iterator[Run]:
-  """Give the function of one run, after a first call of it."""
-  from experiments.benchmarks import torch_loop  # an extra
-
-  device = 'cuda' if jax.default_backend() == 'gpu' else 'cpu'
-  side = torch_loop.Side(case, variant.form, device)
-  run, close = torch_loop.start(side, work, variant.processes)
-  try:
-    run()
-    yield run
-  finally:
-    close()
+def running(
+  case: Case, work: str, variant: Variant
+) -> contextlib.AbstractContextManager[Run]:
+  """Give the function of one run of PyTorch, after a first call of it."""
+  number = variant.processes
+  dealt = [len(range(at, case.clients, number)) for at in range(number)]
+  after = case.steps, case.batch, case.momentum, work, int(number > 0)
+  words = [
+    (variant.form, case.model, clients, *after)
+    for clients in dealt or [case.clients]
+  ]
+  return processes('torch_loop.py', words, os.environ)
 
 
 @functools.cache
