@@ -14,6 +14,7 @@ stopped and typed again. On a CPU the items are small, five minutes in all.
 import contextlib
 import itertools
 import json
+import math
 import os
 import signal
 import statistics
@@ -35,6 +36,7 @@ MINUTES = flags.DEFINE_float('minutes', 10, 'begin no item after so many', 0)
 RESULTS = flags.DEFINE_string('results', 'gpu.jsonl', 'the file of results')
 
 HERE = commandline.ROOT / 'experiments'
+CONFIG = f'{commandline.ROOT}/configs/fedbabu_cifar10.py:fedavg'
 ROUNDS = 6  # the first is compiled
 # Model, clients, batches, batch size, momentum: docs/performance.md, "On one
 # H100"; then the bar in thousand images/s in float32, and in TF32.
@@ -64,13 +66,7 @@ BLAZEFL = {
   'views': ('initial',),
 }
 FORMS = ('eager', 'channels_last', 'compiled', 'graph', 'streams')
-TESTS = (
-  'client',
-  'federated',
-  'models',
-  'algorithms',
-  'training/resume_test.py',
-)
+TESTS = 'client federated models algorithms training/resume_test.py'.split()
 # By worth: cells of claims that are open, on a data set that fits a GPU.
 TABLES = ('superfed/1', 'fedconcat/1', 'fedbabu/13')
 WHILE = {'XLA_FLAGS': '--xla_gpu_enable_command_buffer=+WHILE'}
@@ -100,7 +96,7 @@ def main():
   file = Path(RESULTS.value)
   done = {one['item'] for one in read(file)}
   end = time.monotonic() + 60 * MINUTES.value
-  for item in itertools.chain(*(items_of(one, is_small) for one in PART.value)):
+  for item in itertools.chain(*(ITEMS[one](is_small) for one in PART.value)):
     if item.name in done or MATCH.value not in item.name:
       continue
     if time.monotonic() > end:
@@ -128,9 +124,12 @@ def read(file: Path) -> list[dict[str, Any]]:
   return found
 
 
-def items_of(part: str, is_small: bool) -> Iterator[Item]:
-  """Yield the items of a part, the most telling first."""
-  yield from {'tests': tests, 'bars': bars, 'cells': cells}[part](is_small)
+def make_item(
+  name: str, limit: float, script: str, *words: Any, **more: Any
+) -> Item:
+  """Return the item of a script in experiments/."""
+  command = sys.executable, str(HERE / script), *map(str, words)
+  return Item(name, command, limit, **more)
 
 
 def tests(is_small: bool) -> Iterator[Item]:
@@ -144,77 +143,53 @@ def bars(is_small: bool) -> Iterator[Item]:
   """Yield ours as typed, PyTorch's forms, then what else is asked."""
   cases, limit = (SMALL, 200) if is_small else (CASES, 100)
   for case, (bar, tf32) in cases.items():
-    yield ours(case, limit, bar)
+    yield of_case('ours', 'as_typed.py', case, limit, bar=bar)
     if tf32:
-      yield ours((*case, 'tf32'), limit, tf32)
+      more = (*case, 'tf32')
+      yield of_case('ours', 'as_typed.py', more, limit, bar=tf32)
   for case, form in itertools.product(cases, FORMS):
-    words, script = [*map(str, case)], HERE / 'benchmarks/torch_loop.py'
-    name = f'torch {form} {" ".join(words)}'
-    command = (sys.executable, str(script), form, *words)
-    yield Item(name, command, limit, images_of(case))
+    yield of_case(f'torch {form}', 'torch_loop.py', case, limit, form)
   first, *_ = cases
-  for start in ('first', 'second'):
-    yield blazefl(start, is_small)
-  for what, command, environ in (
-    ('tuned', (sys.executable, '-c', TUNED), {}),
-    ('while in CUDA graphs', (sys.executable,), WHILE),
-  ):
-    plain = ours(first, 2 * limit)
-    own = (*command, *plain.command[1:])
-    if not is_small:
-      yield plain._replace(
-        name=f'check {what}, {plain.name}', command=own, environ=environ
-      )
-  if not is_small:  # by layers: gemm, fused, pallas beside each other
-    for how in ('gemm', 'fused', 'pallas'):
-      yield ours((*first, 'float32', how), limit)
-  script, much = HERE / 'benchmarks/precision.py', '1 1' if is_small else '80 3'
-  command = sys.executable, str(script), *much.split()
-  yield Item('check precision', command, 240)
-  yield from many_runs(is_small)
-  for name in ('forecast',) if is_small else ('startup', 'forecast'):
-    bench = (sys.executable, str(HERE / 'bench.py'), f'--bars={name}')
-    yield Item(
-      f'check {name}', (*bench, '--repeats=1'), 240 if is_small else 280
-    )
-
-
-def many_runs(is_small: bool) -> Iterator[Item]:
-  """Yield a sweep's trainings an hour: one by one, and side by side."""
-  script, much = HERE / 'benchmarks/many_runs.py', ('6', '1') * is_small
-  for width in ('1', '2') if is_small else ('1', '8', 'auto'):
-    command = sys.executable, str(script), width, *much
-    yield Item(f'check seeds side by side, {width}', command, 240)
-
-
-def ours(case: tuple, limit: float, bar: float | None = None) -> Item:
-  words, script = [*map(str, case)], str(HERE / 'benchmarks/as_typed.py')
-  name = f'ours {" ".join(words)}'
-  return Item(
-    name, (sys.executable, script, *words), limit, images_of(case), bar
-  )
-
-
-def blazefl(start: str, is_small: bool) -> Item:
   few = {'num_clients': 10, 'max_train_examples': 1000} if is_small else {}
   fields = {**BLAZEFL, **few}.items()
-  script, config = 'benchmarks/whole_run.py', 'fedbabu_cifar10.py:fedavg'
-  given = [f'--config.{name}={value}' for name, value in fields]
-  command = str(HERE / script), f'{commandline.ROOT}/configs/{config}', *given
-  return Item(f'check blazefl, {start} start', (sys.executable, *command), 120)
+  given = [CONFIG, *(f'--config.{name}={value}' for name, value in fields)]
+  for start in ('first', 'second'):
+    name = f'check blazefl, {start} start'
+    yield make_item(name, 120, 'benchmarks/whole_run.py', *given)
+  if not is_small:
+    plain = of_case('ours', 'as_typed.py', first, 2 * limit)
+    python, *script = plain.command
+    name = f'check tuned, {plain.name}'
+    yield plain._replace(name=name, command=(python, '-c', TUNED, *script))
+    name = f'check while in CUDA graphs, {plain.name}'
+    yield plain._replace(name=name, environ=WHILE)
+    for how in ('gemm', 'fused', 'pallas'):  # by layers, beside each other
+      more = (*first, 'float32', how)
+      yield of_case('ours', 'as_typed.py', more, limit)
+  much = (1, 1) if is_small else (80, 3)
+  yield make_item('check precision', 240, 'benchmarks/precision.py', *much)
+  for width in (1, 2) if is_small else (1, 8, 'auto'):  # a sweep's trainings
+    name, much = f'check seeds side by side, {width}', (6, 1) * is_small
+    yield make_item(name, 240, 'benchmarks/many_runs.py', width, *much)
+  for name in ('forecast',) if is_small else ('startup', 'forecast'):
+    how = f'--bars={name}', '--repeats=1'
+    yield make_item(f'check {name}', 240 if is_small else 280, 'bench.py', *how)
 
 
-def images_of(case: tuple) -> int:
-  clients, steps, batch = case[1:4]
-  return clients * steps * batch
+def of_case(
+  name: str, script: str, case: tuple, limit: float, *first: str, **more: Any
+) -> Item:
+  """Return the item of rounds of a case, timed by a script."""
+  images, words = math.prod(case[1:4]), ' '.join(map(str, case))
+  how = f'benchmarks/{script}', *first, *case
+  return make_item(f'{name} {words}', limit, *how, images=images, **more)
 
 
 def cells(is_small: bool) -> Iterator[Item]:
-  script, left = str(HERE / 'reproduce.py'), 60 * MINUTES.value
+  limit = 120 if is_small else min(60 * MINUTES.value, 580)
   for table in TABLES[:1] if is_small else TABLES:
-    command = sys.executable, script, f'--table={table}', '--workdir=results'
-    command += ('--dry-run',) * is_small
-    yield Item(f'cells {table}', command, 120 if is_small else min(left, 580))
+    flags = f'--table={table}', '--workdir=results', *['--dry-run'] * is_small
+    yield make_item(f'cells {table}', limit, 'reproduce.py', *flags)
 
 
 def ask(item: Item) -> dict[str, Any]:
@@ -264,5 +239,6 @@ def meaning(item: Item, text: str, ok: bool) -> dict[str, Any]:
   return {'images_per_second': round(rate), 'met': met, 'seconds': seconds}
 
 
+ITEMS = {'tests': tests, 'bars': bars, 'cells': cells}
 if __name__ == '__main__':
   commandline.run(main)
