@@ -66,7 +66,10 @@ BLAZEFL = {
   'views': ('initial',),
 }
 FORMS = ('eager', 'channels_last', 'compiled', 'graph', 'streams')
-TESTS = 'client federated models algorithms training/resume_test.py'.split()
+TESTS = (
+  *('client', 'federated', 'models', 'algorithms'),
+  'training/resume_test.py',
+)
 # By worth: cells of claims that are open, on a data set that fits a GPU.
 TABLES = ('superfed/1', 'fedconcat/1', 'fedbabu/13')
 WHILE = {'XLA_FLAGS': '--xla_gpu_enable_command_buffer=+WHILE'}
