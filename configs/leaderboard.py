@@ -64,10 +64,7 @@ def second_budgets(base, examples):
       'views': ('initial',),
     },
     # Its last quarter trains the classifier, 3 steps of a client a round.
-    'fedconcat': {
-      'rounds': clusters,
-      'hp': {'classifier_rounds': steps // 3},
-    },
+    'fedconcat': {'rounds': clusters, 'hp': {'classifier_rounds': steps // 3}},
     # A round of all clients comes before its own.
     'feddbe': {'rounds': rounds - 1},
     # The head, then one epoch of the body.

@@ -29,10 +29,7 @@ from configs import common
 
 BOTH = {'views': ('initial', 'personal')}
 ALONE = {'views': ('personal',), 'eval_views': ('personal',)}
-NEAREST = {
-  'views': ('personal', 'prototypes'),
-  'eval_views': ('prototypes',),
-}
+NEAREST = {'views': ('personal', 'prototypes'), 'eval_views': ('prototypes',)}
 # By any protocol; a method that is not here changes nothing but its name.
 METHODS = {
   **dict.fromkeys(
@@ -81,11 +78,7 @@ FEDBABU = {
     'eval_every': 1,  # of the public code, for test_best
     'checkpoint_every': 2,
   },
-  'local_only': {
-    'total_epochs': 160,
-    'eval_every': 1,
-    'checkpoint_every': 20,
-  },
+  'local_only': {'total_epochs': 160, 'eval_every': 1, 'checkpoint_every': 20},
   # As in the paper's tables; its standard deviations show 50 tests.
   'per_fedavg': {'adapt_on': 'test_half'},
 }

@@ -11,12 +11,7 @@ from collections.abc import Sequence
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.leaderboard import board, page, stored_counts, tables
-from fedjax_pfl.leaderboard.form import (
-  Form,
-  outline,
-  settings_of,
-  views_of,
-)
+from fedjax_pfl.leaderboard.form import Form, outline, settings_of, views_of
 from fedjax_pfl.leaderboard.method_results import (
   METHOD,
   REFERENCE,

@@ -4,12 +4,7 @@ import numpy as np
 
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.federated.sampling import cohort_size
-from fedjax_pfl.leaderboard.form import (
-  Form,
-  outline,
-  settings_of,
-  views_of,
-)
+from fedjax_pfl.leaderboard.form import Form, outline, settings_of, views_of
 from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, duration

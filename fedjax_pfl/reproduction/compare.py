@@ -37,10 +37,7 @@ from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 
 # Runs behind a printed deviation: the tables where it is over seeds.
-SEEDS = {
-  ('fedconcat', '1'): 3,
-  **{('pfllib', number): 3 for number in '123'},
-}
+SEEDS = {('fedconcat', '1'): 3, **{('pfllib', number): 3 for number in '123'}}
 BEST = ':best'  # after the name of a family of views
 BEST_VIEW = 'test_best_view'  # in result.json
 

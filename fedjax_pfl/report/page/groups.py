@@ -17,11 +17,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.fairness import lowest_client
 from fedjax_pfl.report.charts.rows import Change
-from fedjax_pfl.report.finished_runs import (
-  FinishedRun,
-  either,
-  with_defaults,
-)
+from fedjax_pfl.report.finished_runs import FinishedRun, either, with_defaults
 from fedjax_pfl.report.styles import Style, spare_dashes, style_of
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten

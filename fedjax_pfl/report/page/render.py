@@ -72,8 +72,7 @@ def check_output(out: str | os.PathLike) -> pathlib.Path:
 
 
 def render(
-  workdirs: Sequence[str | os.PathLike],
-  published: Published | None = None,
+  workdirs: Sequence[str | os.PathLike], published: Published | None = None
 ) -> str:
   """Return the page of finished runs on one dataset."""
   groups = make_groups(read_comparable(workdirs))

@@ -9,11 +9,7 @@ import numpy as np
 from fedjax_pfl.report.charts import lines, rows
 from fedjax_pfl.report.charts.partition import AREA, partition
 from fedjax_pfl.report.charts.svg import Panel, Section
-from fedjax_pfl.report.page.groups import (
-  Group,
-  has_worst_tenth,
-  views_in_words,
-)
+from fedjax_pfl.report.page.groups import Group, has_worst_tenth, views_in_words
 
 MEAN = 'mean accuracy of the clients, %'
 SERVER = 'global/accuracy'  # in the metrics
