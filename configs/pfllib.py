@@ -71,9 +71,7 @@ SETS = {
 PATHOLOGICAL = 'pathological'
 # The view that is printed, of each method; and what is not the default.
 METHODS = {
-  'apfl': ('personal', {}),
-  'ditto': ('personal', {}),
-  'fedala': ('personal', {}),
+  **dict.fromkeys(('apfl', 'ditto', 'fedala'), ('personal', {})),
   # alpha / sigma (S - 1) is 1.9, of PFLlib's defaults, alphaK = sigma = 1, 19.
   'fedamp': ('personal', {}),
   'fedavg': ('initial', {}),
@@ -81,21 +79,14 @@ METHODS = {
     'finetuned',
     {'eval_every': 0, 'eval_views': ('initial',), 'finetune': FINETUNE},
   ),
-  'fedcp': ('personal', {}),
-  'feddbe': ('personal', {}),
-  'fedfomo': ('personal', {}),
-  'fedper': ('initial', {}),
-  'fedprox': ('initial', {}),
+  **dict.fromkeys(('fedcp', 'feddbe', 'fedfomo'), ('personal', {})),
+  **dict.fromkeys(('fedper', 'fedprox'), ('initial', {})),
   'fedproto': ('prototypes', {}),
   'fedrep': ('initial', {'hp': {'momentum': 0.0}}),
-  'fedrod': ('personal', {}),
-  'gpfl': ('personal', {}),
-  'local_only': ('personal', {}),
+  **dict.fromkeys(('fedrod', 'gpfl', 'local_only'), ('personal', {})),
   'per_fedavg': ('adapted', {'finetune': {'batch_size': 10}}),
   'pfedme': ('personal', {'hp': {'inner_lr': 0.01, 'lam': 15.0}}),
 }
-
-
 # By name: all methods on Fashion-MNIST, and FedAvg on every set.
 EXPERIMENTS = (
   *METHODS,

@@ -24,7 +24,7 @@ OUT = flags.DEFINE_string('out', None, 'a new folder')
 def main():
   from configs.leaderboard import load_form
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard.submit import submit
+  from fedjax_pfl.leaderboard.entries import submit
 
   flags = {'authors': AUTHORS, 'paper': PAPER, 'code': CODE}
   stated = {name: flag.value for name, flag in flags.items()}

@@ -21,14 +21,8 @@ import numpy as np
 
 from experiments import commandline
 from experiments.accelerators.programs import make_programs
-from experiments.benchmarks import yardstick
+from experiments.benchmarks import measure, yardstick
 from experiments.benchmarks.cases import MODELS, Case
-from experiments.benchmarks.measure import (
-  NO_TORCH,
-  Measured,
-  has_torch,
-  measure,
-)
 from experiments.benchmarks.programs import (
   make_clients,
   make_program,
@@ -59,17 +53,13 @@ def training(model: str, repeats: int) -> Iterator[Bar]:
   for case in MODELS[model].cases:
     yield _against_torch(case, 'training', repeats)
   if model == 'convnet4':
-    one = measure(MODELS[model].cases[0], 'training', repeats, has_torch())
+    how = MODELS[model].cases[0], 'training', repeats, measure.has_torch()
+    one = measure.measure(*how)
     share, low, high = (100 * part for part in one.share_of_product())
-    yield Bar(
-      f'{MODELS[model].name}, share of the product peak',
-      share,
-      50,
-      '%',
-      'at least',
-      f'{low:.0f} to {high:.0f} % in {repeats} repeats; FLOPs of the direct '
-      'convolutions',
-    )
+    name = f'{MODELS[model].name}, share of the product peak'
+    how = f'{low:.0f} to {high:.0f} % in {repeats} repeats'
+    how += '; FLOPs of the direct convolutions'
+    yield Bar(name, share, 50, '%', 'at least', how)
 
 
 def evaluation(repeats: int) -> Iterator[Bar]:
@@ -80,17 +70,18 @@ def evaluation(repeats: int) -> Iterator[Bar]:
 
 
 def _against_torch(case: Case, work: str, repeats: int) -> Bar:
-  row, measured, how = MODELS[case.model], None, NO_TORCH
-  words = '' if work == 'training' else ', fine-tuning evaluation'
-  if has_torch():
-    one = measure(yardstick.at_our_best(case, work), work, repeats, True)
+  row, measured, how = MODELS[case.model], None, measure.NO_TORCH
+  words = ', fine-tuning evaluation' * (work == 'evaluation')
+  if measure.has_torch():
+    best = yardstick.at_our_best(case, work)
+    one = measure.measure(best, work, repeats, with_torch=True)
     typed = one.against_torch(as_typed=True) or one.against_torch()
     measured, how = typed.median, how_measured(one)
   name = f'{row.name}, batch {case.batch}{words}'
   return Bar(name, measured, row.limit, 'x PyTorch', 'at least', how)
 
 
-def how_measured(one: Measured) -> str:
+def how_measured(one: measure.Measured) -> str:
   """Return what ran, against what, the spread, and what did not take part."""
   ratio, images = one.against_torch(), one.rate(one.images).median
   words = (
@@ -212,7 +203,7 @@ def scale(repeats: int) -> Iterator[Bar]:
   """
   fewest, *_, most = REGISTERED
   programs = {
-    number: make_program(SMALL, _share_clients(SMALL, number), _draw(number))
+    number: make_program(SMALL, _share_clients(number), _draw(number))
     for number in REGISTERED
   }
 
@@ -220,17 +211,14 @@ def scale(repeats: int) -> Iterator[Bar]:
     _draw(number)
     programs[number].run()
 
-  for program in programs.values():
-    program.run()
   runs = {number: partial(draw_and_run, number) for number in REGISTERED}
+  for run in runs.values():
+    run()
   seconds = in_turn(runs, 3 * repeats)
-  grown = max(
-    spread(ratios(own, seconds[fewest])).median for own in seconds.values()
-  )
-  listed = ', '.join(
-    f'{spread(own).median:.3f} s of {number:,}'
-    for number, own in seconds.items()
-  )
+  first, times = seconds[fewest], seconds.items()
+  grown = max(spread(ratios(own, first)).median for _, own in times)
+  words = (f'{spread(own).median:.3f} s of {number:,}' for number, own in times)
+  listed = ', '.join(words)
   more, unit = f'a round, {most:,} clients', f'x {fewest}'
   how = f'the worst of {listed}'
   yield Bar(f'time of {more}', grown, 1.1, unit, 'at most', how)
@@ -253,7 +241,7 @@ def _draw(number: int) -> np.ndarray:
 
 def _bytes_on_host(number: int) -> int:
   """Return the bytes of a round with clients_placement=host."""
-  data, ids = _share_clients(SMALL, number), _draw(number)
+  data, ids = _share_clients(number), _draw(number)
   algorithm, key = make_stage(SMALL).algorithm, jax.random.key(0)
   server, cohort = algorithm.init_server(key), gather((), ids, data)
   position, shape = np.arange(len(ids)), data.index.shape
@@ -267,14 +255,10 @@ def forecast(repeats: int) -> Iterator[Bar]:
   del repeats  # bytes do not vary
   config = f'{commandline.ROOT}/configs/fedbabu_cifar10.py:quick'
   settings, listed, off = commandline.read_settings(config), [], []
+  # The bar is about a round: half the time would go into fine-tuning.
+  settings |= {'views': ('initial',), 'devices': 1}
   for model, chunk in (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1)):
-    changes = {
-      'model': model,
-      'clients_per_chunk': chunk,
-      # The bar is about a round: half the time would go into fine-tuning.
-      'views': ('initial',),
-      'devices': 1,  # of the cores that the bars of training divide
-    }
+    changes = {'model': model, 'clients_per_chunk': chunk}
     experiment = build_experiment({**settings, **changes})
     ((_, found),) = memory_estimate.forecasts(experiment)
     # The tests are no argument of a round.
@@ -284,20 +268,19 @@ def forecast(repeats: int) -> Iterator[Bar]:
     used = memory_estimate.program_bytes(lowered.compile())
     expected = found.round - tests
     off.append(100 * abs(expected / used - 1))
-    listed.append(
-      f'{model}, chunk {chunk}: {expected / MIB:.1f} MiB for {used / MIB:.1f}'
-    )
+    words = f'{expected / MIB:.1f} MiB for {used / MIB:.1f}'
+    listed.append(f'{model}, chunk {chunk}: {words}')
   name = 'forecast of memory, off by'
   yield Bar(name, max(off), 20, '%', 'at most', '; '.join(listed))
 
 
-def _share_clients(case: Case, number: int) -> ClientData:
-  """Return so many clients, who share the images of the case's few."""
-  few = make_clients(case, case.steps * case.batch)
-  owners = np.arange(number) % case.clients
+def _share_clients(number: int) -> ClientData:
+  """Return so many clients, who share the images of SMALL's few."""
+  few = make_clients(SMALL, SMALL.steps * SMALL.batch)
+  owners = np.arange(number) % SMALL.clients
+  own = {'index': few.index, 'count': few.count}
   return few._replace(
-    index=jnp.asarray(np.asarray(few.index)[owners]),
-    count=jnp.asarray(np.asarray(few.count)[owners]),
+    **{name: jnp.asarray(np.asarray(own[name])[owners]) for name in own}
   )
 
 

@@ -95,11 +95,9 @@ def make_program(
   chunk = chunk_size('auto', stage.algorithm, *arguments)
   mesh = make_mesh(case.devices)
   round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
-
-  def call(compiled, arguments):
-    return jax.block_until_ready(compiled(*arguments))
-
-  return _compile(round_fn, mesh, arguments, call)
+  compiled, arguments = _compile(round_fn, mesh, arguments)
+  run = lambda: jax.block_until_ready(compiled(*arguments))
+  return Program(run, program_bytes(compiled))
 
 
 def make_evaluation(case: Case) -> Program:
@@ -116,14 +114,10 @@ def make_evaluation(case: Case) -> Program:
   )
   everyone, tests = jnp.arange(case.clients), make_clients(case, case.tests)
   arguments = (*begin(stage, data, key), everyone, data, tests, key)
-
-  def call(compiled, arguments):
-    server, clients, _, *rest = arguments
-    return evaluate_clients(
-      compiled, (VIEW,), server, clients, *rest, block=case.clients
-    )
-
-  return _compile(evaluate, mesh, arguments, call)
+  compiled, (server, clients, _, *rest) = _compile(evaluate, mesh, arguments)
+  given, block = (compiled, (VIEW,), server, clients, *rest), case.clients
+  run = functools.partial(evaluate_clients, *given, block=block)
+  return Program(run, program_bytes(compiled))
 
 
 @functools.lru_cache(maxsize=2)  # a first pass is of two programs
@@ -135,12 +129,8 @@ def make(case: Case, work: str) -> Program:
   return make_program(case, data, np.arange(case.clients))
 
 
-def _compile(
-  function: Callable, mesh, arguments: tuple, call: Callable
-) -> Program:
-  """Compile for arguments on all devices of the mesh, if there is one."""
+def _compile(function: Callable, mesh, arguments: tuple) -> tuple:
+  """Return it compiled, and the arguments on all devices of a mesh."""
   if mesh is not None:
     arguments = jax.device_put(arguments, NamedSharding(mesh, Spec()))
-  compiled = jax.jit(function).lower(*arguments).compile()
-  run = functools.partial(call, compiled, arguments)
-  return Program(run, program_bytes(compiled))
+  return jax.jit(function).lower(*arguments).compile(), arguments

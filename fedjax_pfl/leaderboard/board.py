@@ -16,14 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.evaluation.differences import (
-  LEVEL,
-  Difference,
-  error_of_clients,
-  holm,
-  over_paired_clients,
-  within,
-)
+from fedjax_pfl.evaluation import differences
+from fedjax_pfl.evaluation.differences import LEVEL, Difference, holm
 from fedjax_pfl.evaluation.fairness import lowest_client, negative_transfer
 from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.leaderboard.method_results import (
@@ -89,14 +83,9 @@ def make_board(
   best = max(means, key=lambda method: means[method].mean())
   pairs = [(best, other) for other in after if other != best]
   every = _compare(after, [*pairs, *combinations({*after} - {best}, 2)])
-  words = [
-    {every[pair].word, against.get(pair, every[pair]).word} for pair in pairs
-  ]
-  peers = tuple(
-    other
-    for (_, other), own in zip(pairs, words, strict=True)
-    if ABOVE not in own
-  )
+  verdicts = every | against  # of the best and a baseline both count
+  is_below = lambda pair: ABOVE in (every[pair].word, verdicts[pair].word)
+  peers = tuple(pair[1] for pair in pairs if not is_below(pair))
   shown = {display_name(method): method for method in after}
   alone = after.get(shown.get(ALONE, ''))
   rows = [_row(about, partition, one, against, alone) for one in entries]
@@ -111,10 +100,10 @@ def _compare(
   """Return {pair: the first minus the second}, clients and seeds paired."""
   gaps = [after[one] - after[other] for one, other in pairs]
   means = [np.nanmean(gap, 1) for gap in gaps]
-  floors = [error_of_clients(gap) for gap in gaps]
-  found = [*map(over_paired_clients, gaps)]
+  floors = map(differences.error_of_clients, gaps)
+  found = [*map(differences.over_paired_clients, gaps)]
   close = [
-    Difference(0.0, p=within(mean, POINT, floor))
+    Difference(0.0, p=differences.within(mean, POINT, floor))
     for mean, floor in zip(means, floors, strict=True)
   ]
   verdicts = map(Verdict, found, holm(found), holm(close))

@@ -8,21 +8,20 @@ clients.npz  correct, total [S, V, K], seed [S], view [V]: right answers and
 
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule, at_least, count, is_number
+from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
+from fedjax_pfl.core.user_code import is_code
+from fedjax_pfl.leaderboard import form_data, method_results, stored_counts
+from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.leaderboard.form_data import MOST, FormData
-from fedjax_pfl.leaderboard.method_results import (
-  METHOD,
-  Costs,
-  Counts,
-  Entry,
-  Tuned,
-)
+from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
+from fedjax_pfl.report.styles import display_name
 
 FIELDS, CLIENTS = 'entry.json', 'clients.npz'
 ARRAYS = *Counts._fields, 'seed', 'view'
@@ -76,7 +75,7 @@ def read(place: str | os.PathLike) -> tuple[Fields, Entry]:
     ) from error
   check_fields(fields, place)
   choice = Tuned(fields['settings'], fields['view'], np.nan, ())
-  entry = Entry(fields['method'], METHOD, choice)
+  entry = Entry(fields['method'], method_results.METHOD, choice)
   if not (place / CLIENTS).exists():
     return fields, entry
   arrays = atomic_files.read_npz(place / CLIENTS)
@@ -113,8 +112,7 @@ def check_fields(fields: Fields, place: str | os.PathLike) -> None:
 
 def write(fields: Fields, entry: Entry, out: str | os.PathLike) -> None:
   """Write the folder of an entry, which is new."""
-  views = {name: getattr(entry, name) for name in VIEWS[0]}
-  views = {name: one for name, one in views.items() if one is not None}
+  views = counts_of(entry)
   stacks = map(np.stack, zip(*views.values(), strict=True), (1, 1))
   arrays = *(one.astype(np.int32) for one in stacks), entry.seeds, [*views]
   named = dict(zip(ARRAYS, map(np.array, arrays), strict=True))
@@ -122,6 +120,12 @@ def write(fields: Fields, entry: Entry, out: str | os.PathLike) -> None:
     folder.mkdir()
     atomic_files.write_json(folder / FIELDS, fields)
     atomic_files.write_npz(folder / CLIENTS, named, compressed=True)
+
+
+def counts_of(entry: Entry) -> dict[str, Counts]:
+  """Return the counts of the views that an entry has."""
+  views = {name: getattr(entry, name) for name in VIEWS[0]}
+  return {name: one for name, one in views.items() if one is not None}
 
 
 def check(fields: Fields, entry: Entry, data: FormData) -> None:
@@ -165,3 +169,54 @@ def check(fields: Fields, entry: Entry, data: FormData) -> None:
     holds = stated is not None and abs(mean - stated) <= ROUNDED
     words = f'{mean:.2f}, the mean of the counts over clients, then seeds'
     need(holds, f'accuracy {view}', stated, words)
+
+
+# ---- From the counts of a comparison to an entry -----------------------------
+
+
+def submit(
+  source: str | os.PathLike,
+  load_form: Load,
+  method: str,
+  partition: str,
+  stated: Mapping[str, str],
+  out: str | os.PathLike,
+) -> None:
+  """Write the entry of one method of a comparison into a new folder.
+
+  The method is named as in tables or in configs; `partition` is one of the
+  form, '' if it has one alone; `stated` are authors, paper and code.
+  """
+  about, found = stored_counts.read(stored_counts.files_of(source))
+  form = load_form(about.name)
+  if len(found) == 1:
+    partition = partition or next(iter(found))
+  one_of([*found], 'a partition of it').check('--partition', partition)
+  known = {
+    name: one
+    for one in found[partition]
+    if one.kind == method_results.METHOD and not one.obstacle
+    for name in (one.method, display_name(one.method))
+  }
+  one_of([*known], 'a method with numbers').check('--method', method)
+  data, entry = form_data.load(form, partition), known[method]
+  costs = np.mean(entry.costs, 0).tolist()
+  fields = blank(data) | {
+    'method': display_name(entry.method),
+    **stated,
+    'framework': f'fedjax_pfl {about.version}',
+    'settings': entry.choice.fields,
+    'view': entry.choice.view,
+    'trainings': form.trainings,
+    **dict(zip(COSTS, costs, strict=False)),
+    'accuracy': {
+      view: round(float(counts.means.mean()), 2)
+      for view, counts in counts_of(entry).items()
+    },
+  }
+  # Nobody else has an edited commit, and no commit of ours has your file.
+  has_commit = not (about.commit.endswith('-dirty') or is_code(entry.method))
+  fields['code'] = stated['code'] or about.commit * has_commit
+  check_fields(fields, out)
+  check(fields, entry, data)
+  write(fields, entry, out)

@@ -1,6 +1,6 @@
 """A form: what a comparison trains, and the settings of each training."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
@@ -48,6 +48,9 @@ class Form(NamedTuple):
     number = len(next(iter(self.candidates.values())))
     more = {*self.seeds} - {*self.tuning_seeds}
     return number * len(self.tuning_seeds) + len(more)
+
+
+Load = Callable[..., Form]  # of a name, seeds and methods
 
 
 def make_form(**fields: Any) -> Form:

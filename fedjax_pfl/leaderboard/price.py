@@ -21,13 +21,9 @@ def about(form: Form) -> About:
 
   def value(name):
     found = [(base | {**one}).get(name) for one in partitions]
-    if name == 'models':
-      found = map(without_digest, base[name])
     return ', '.join(dict.fromkeys(map(str, found)))
 
   names = ['model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs']
-  if base.get('models'):
-    names[0] = 'models'
   if base.get('rounds') is None:
     names[3] = 'total_epochs'
   facts = [(name.replace('_', ' '), value(name)) for name in names]

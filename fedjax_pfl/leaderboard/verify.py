@@ -6,7 +6,7 @@ Marks: `reported` has no counts, so that only its own mean is known; of a
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
@@ -14,13 +14,12 @@ from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.evaluation.differences import over_paired_clients
 from fedjax_pfl.leaderboard import entries, fill_form, form_data
 from fedjax_pfl.leaderboard.board import make_board, sentences
-from fedjax_pfl.leaderboard.form import Form
+from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.leaderboard.method_results import Entry
 from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.leaderboard.tables import as_markdown
 
 REPORTED, RECOMPUTED, RERUN = 'reported', 'recomputed', 're-run'
-Load = Callable[..., Form]  # of a name, seeds and methods
 
 
 def verify(

@@ -12,18 +12,19 @@ from fedjax_pfl.core.errors import bad_input, check_installed
 FORMATS = ('.png', '.pdf', '.svg')
 
 
-def check_output(out: str | os.PathLike) -> pathlib.Path:
-  """Return the path of a figure; refuse another format."""
-  check_installed('figure', 'matplotlib')
+def check_output(
+  out: str | os.PathLike,
+  package: str = 'matplotlib',
+  formats: Sequence[str] = FORMATS,
+  cause: str = 'a folder, or no ending; the numbers go to .csv beside it',
+) -> pathlib.Path:
+  """Return the path of a file that the package makes; refuse another format."""
+  check_installed('out', package)
   out = pathlib.Path(out)
-  if out.suffix not in FORMATS:
-    raise bad_input(
-      'out',
-      got=str(out),
-      expected=f'a name that ends in {" or ".join(FORMATS)}',
-      choices=FORMATS,
-      cause='a folder, or no ending; the numbers go to .csv beside it',
-    )
+  if out.suffix not in formats or out.is_dir():
+    expected = f'a file name that ends in {" or ".join(formats)}'
+    how = {'expected': expected, 'choices': formats, 'cause': cause}
+    raise bad_input('out', got=str(out), **how)
   return out
 
 

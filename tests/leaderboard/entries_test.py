@@ -15,7 +15,7 @@ from fedjax_pfl.leaderboard import entries, fill_form, form_data, price
 from fedjax_pfl.leaderboard import method_results as results
 from fedjax_pfl.leaderboard import stored_counts as stored
 from fedjax_pfl.leaderboard.board import make_board
-from fedjax_pfl.leaderboard.submit import submit
+from fedjax_pfl.leaderboard.entries import submit
 from fedjax_pfl.leaderboard.tables import rows_of
 from fedjax_pfl.leaderboard.verify import verify
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.finished_runs import read_comparable
 from fedjax_pfl.report.page import sections, standing, sweep_section, tables
 from fedjax_pfl.report.page.groups import (
@@ -58,17 +58,8 @@ def save(
 
 def check_output(out: str | os.PathLike) -> pathlib.Path:
   """Return the path; refuse a name that is not that of a page."""
-  check_installed('report', 'jinja2')
-  out = pathlib.Path(out)
-  if out.suffix != '.html' or out.is_dir():
-    raise bad_input(
-      'out',
-      got=str(out),
-      expected='a file name that ends in .html',
-      choices=[out.with_suffix('.html') if out.name else 'report.html'],
-      cause='a folder, or another kind of file',
-    )
-  return out
+  cause = 'a folder, or another kind of file'
+  return figure_file.check_output(out, 'jinja2', ['.html'], cause)
 
 
 def render(
