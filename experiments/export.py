@@ -26,15 +26,12 @@ def main(overrides):
   from fedjax_pfl.training import compile_cache
 
   compile_cache.cache_programs(progress.log)
-  export(
-    RUN.value,
-    CLIENT.value or 'server' * PRIVATE.value,
-    VIEW.value,
-    OUT.value,
-    progress.log,
+  client = CLIENT.value or 'server' * PRIVATE.value
+  which, edit = (
+    (RUN.value, client, VIEW.value),
     commandline.make_edit(overrides),
-    private=PRIVATE.value,
   )
+  export(*which, OUT.value, progress.log, edit, private=PRIVATE.value)
 
 
 if __name__ == '__main__':

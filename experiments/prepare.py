@@ -40,13 +40,9 @@ TEXT = flags.DEFINE_string('text', '', 'the file of a play, for shakespeare')
 def main(names):
   from fedjax_pfl.data.preparation.prepare import prepare
 
-  prepare(
-    names,
-    DATA_DIR.value,
-    idx_files=IDX_FILES.value,
-    leaf=LEAF.value,
-    text=TEXT.value,
-  )
+  files = {'idx_files': IDX_FILES, 'leaf': LEAF, 'text': TEXT}
+  files = {name: flag.value for name, flag in files.items()}
+  prepare(names, DATA_DIR.value, **files)
 
 
 if __name__ == '__main__':

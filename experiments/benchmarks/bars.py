@@ -119,14 +119,10 @@ def start(config: str, folder: Path, name: str) -> tuple[float, float]:
   """
   environ = {k: v for k, v in os.environ.items() if k not in UNSET}
   environ['XDG_CACHE_HOME'] = str(folder / 'cache')
-  command = [
-    sys.executable,
-    f'{commandline.ROOT}/experiments/main.py',
-    f'--config={commandline.ROOT}/configs/{config}',
-    f'--workdir={folder / name}',
-    f'--config.data_dir={folder / "images"}',  # does not exist
-    '--config.log_every=1',
-  ]
+  root, images = commandline.ROOT, folder / 'images'  # which does not exist
+  flags = f'--workdir={folder / name}', f'--config={root}/configs/{config}'
+  fields = f'--config.data_dir={images}', '--config.log_every=1'
+  command = sys.executable, f'{root}/experiments/main.py', *flags, *fields
   metrics, log = folder / name / 'metrics.jsonl', folder / f'{name}.log'
   before, began = _processor_seconds(), time.perf_counter()
   with log.open('wb') as file:

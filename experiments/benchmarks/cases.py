@@ -33,43 +33,33 @@ class Model(NamedTuple):
 
   name: str
   cases: tuple[Case, ...]
-  limit: float = 1.25  # x PyTorch
-  is_evaluated: bool = False  # its fine-tuning evaluation has a bar, too
+  limit: float  # x PyTorch
+  is_evaluated: bool  # its fine-tuning evaluation has a bar, too
 
 
 # Batch sizes are those of the papers and benchmarks that use the model: FedBABU
 # 50, FedConcat 64, SuPerFed 20, PFLlib 10, pfl-research 10. Clients and steps:
 # rounds of one to a few seconds on two cores.
-MODELS = {
-  'convnet4': Model(
-    '4convNet',
-    (Case('convnet4', 10, 10, 50), Case('convnet4', 8, 8, 10)),
-    is_evaluated=True,
-  ),
-  'mobilenet': Model(
-    'MobileNet', (Case('mobilenet', 4, 2, 50),), is_evaluated=True
-  ),
-  'simple_cnn': Model(
-    'simple_cnn',
-    (Case('simple_cnn', 8, 8, 64), Case('simple_cnn', 8, 20, 10)),
-    limit=1.6,
-  ),
-  'superfed_cnn': Model(
-    'superfed_cnn', (Case('superfed_cnn', 8, 8, 20),), limit=1.6
-  ),
-  'vgg9': Model('VGG-9', (Case('vgg9', 4, 2, 64),), limit=1.6),
-  'fedavg_cnn': Model(
-    'plain FedAvgCNN',
-    (
-      Case('fedavg_cnn', 8, 8, 10, momentum=0.0),
-      Case('fedavg_cnn', 8, 4, 50, momentum=0.0),
-    ),
-  ),
-  'pfl_cnn': Model(
-    'plain CNN of pfl-research', (Case('pfl_cnn', 50, 5, 10, momentum=0.0),)
-  ),
-  'resnet18': Model(
-    'ResNet-18', (Case('resnet18', 2, 4, 50),), is_evaluated=True
-  ),
-  'resnet50': Model('ResNet-50', (Case('resnet50', 2, 2, 50),), limit=1.1),
+# Of each: name, times PyTorch, and (clients, steps, batch) of its cases.
+ROWS = {
+  'convnet4': ('4convNet', 1.25, (10, 10, 50), (8, 8, 10)),
+  'mobilenet': ('MobileNet', 1.25, (4, 2, 50)),
+  'simple_cnn': ('simple_cnn', 1.6, (8, 8, 64), (8, 20, 10)),
+  'superfed_cnn': ('superfed_cnn', 1.6, (8, 8, 20)),
+  'vgg9': ('VGG-9', 1.6, (4, 2, 64)),
+  'fedavg_cnn': ('plain FedAvgCNN', 1.25, (8, 8, 10), (8, 4, 50)),
+  'pfl_cnn': ('plain CNN of pfl-research', 1.25, (50, 5, 10)),
+  'resnet18': ('ResNet-18', 1.25, (2, 4, 50)),
+  'resnet50': ('ResNet-50', 1.1, (2, 2, 50)),
 }
+EVALUATED = 'convnet4', 'mobilenet', 'resnet18'
+MOMENTUM = {'fedavg_cnn': 0.0, 'pfl_cnn': 0.0}  # of their benchmarks; else 0.9
+
+
+def _model(model: str, name: str, limit: float, *sizes: tuple) -> Model:
+  momentum = MOMENTUM.get(model, 0.9)
+  cases = tuple(Case(model, *one, momentum=momentum) for one in sizes)
+  return Model(name, cases, limit, model in EVALUATED)
+
+
+MODELS = {model: _model(model, *row) for model, row in ROWS.items()}

@@ -72,14 +72,10 @@ for precision in PRECISIONS:
   errors, correct = [], []
   for seed in SEEDS:
     models, right = trained(precision, seed)
-    truth, start = exact[seed][0], exact[seed][0][0]
-    errors.append(
-      [
-        np.linalg.norm(models[at] - truth[at])
-        / np.linalg.norm(truth[at] - start)
-        for at in (1, -1)
-      ]
-    )
+    truth, norm = exact[seed][0], np.linalg.norm
+    off = [norm(models[at] - truth[at]) for at in (1, -1)]
+    moved = [norm(truth[at] - truth[0]) for at in (1, -1)]
+    errors.append(np.divide(off, moved))
     correct.append(right)
   first, last = np.median(errors, axis=0)
   print(f'{precision}: error {first:.1e}, {last:.1e}; correct {correct}')

@@ -111,22 +111,17 @@ def pfl_cnn(num_classes):
 
 
 MODELS = {
-  'convnet4': convnet4,
-  'mobilenet': mobilenet,
+  **{one.__name__: one for one in (convnet4, mobilenet, pfl_cnn, vgg9)},
   'fedavg_cnn': lambda num_classes: nn.Sequential(
     *pooled(3, 32, 5), *pooled(32, 64, 5), *dense(1600, 512, num_classes)
   ),
-  'pfl_cnn': pfl_cnn,
   'resnet18': lambda number: resnet(basic, (2, 2, 2, 2), 1, number),
   'resnet50': lambda number: resnet(bottleneck, (3, 4, 6, 3), 4, number),
   'simple_cnn': lambda num_classes: nn.Sequential(
     *pooled(3, 6, 5), *pooled(6, 16, 5), *dense(400, 120, 84, num_classes)
   ),
   'superfed_cnn': lambda number: nn.Sequential(
-    *pooled(3, 32, 5),
-    *pooled(32, 64, 5),
-    *pooled(64, 32, 3),
+    *(*pooled(3, 32, 5), *pooled(32, 64, 5), *pooled(64, 32, 3)),
     *dense(32, 512, number),
   ),
-  'vgg9': vgg9,
 }

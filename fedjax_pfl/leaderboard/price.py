@@ -33,18 +33,10 @@ def about(form: Form) -> About:
     ('seeds', ', '.join(map(str, form.seeds))),
     ('trainings', sum(form.trainings for _ in form.units())),
   ]
-  return About(
-    form.name,
-    value('dataset'),
-    form.methods,
-    tuple(form.partitions),
-    form.baselines,
-    form.seeds,
-    tuple(facts),
-    tuple(_protocol(form)),
-    made['version'],
-    made['commit'] or '',
-  )
+  compared = form.methods, tuple(form.partitions), form.baselines, form.seeds
+  words = tuple(facts), tuple(_protocol(form))
+  program = made['version'], made['commit'] or ''
+  return About(form.name, value('dataset'), *compared, *words, *program)
 
 
 def _protocol(form: Form) -> list[str]:
@@ -79,11 +71,8 @@ def price(form: Form) -> str:
   rows, total = [('', 'trainings', 'images of one', 'images')], 0.0
   for partition in form.partitions:
     settings, stages = outline(form, name, partition)
-    clients, share = (
-      settings.data.num_clients,
-      settings.training.client_fraction,
-    )
-    cohort = cohort_size(clients, share)
+    share = settings.training.client_fraction
+    cohort = cohort_size(settings.data.num_clients, share)
     passes = cohort * settings.train.epochs * sum(one.rounds for one in stages)
     # Of its own views: a baseline may have no model before personalisation.
     views = views_of(form, name, partition)
@@ -93,14 +82,10 @@ def price(form: Form) -> str:
     total += number * images
     words = (f'{x:,.0f}' for x in (number, images, number * images))
     rows.append((partition, *words))
-  return '\n'.join(
-    [
-      align(rows),
-      f'{len(form.methods)} methods, each tuned and trained in '
-      f'{form.trainings} trainings: {total / 1e6:,.1f} M images of local '
-      f'training, {duration(total / SPEED)} at {SPEED:,} images a second '
-      '(small models on two cores), were all methods like '
-      f'{display_name(name)}. Compilation, evaluations and fine-tuning come on '
-      'top.',
-    ]
+  return (
+    f'{align(rows)}\n{len(form.methods)} methods, each tuned and trained in '
+    f'{form.trainings} trainings: {total / 1e6:,.1f} M images of local '
+    f'training, {duration(total / SPEED)} at {SPEED:,} images a second (small '
+    f'models on two cores), were all methods like {display_name(name)}. '
+    'Compilation, evaluations and fine-tuning come on top.'
   )

@@ -138,14 +138,9 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   scores = scores_of(experiment, workdir, readings)
   path, settings = workdir / EVALUATIONS / evaluation.key, experiment.settings
   path.mkdir(parents=True, exist_ok=True)
-  run = run_dir.open_run(
-    path,
-    to_config(settings),
-    log=lambda text: None,
-    data=experiment.data_id,
-    resumable=RESUMABLE,
-    defaults=defaults(),
-  )
+  how = {'resumable': RESUMABLE, 'defaults': defaults()}
+  how |= {'log': lambda text: None, 'data': experiment.data_id}
+  run = run_dir.open_run(path, to_config(settings), **how)
   if run.result():
     scores = {**run_dir.load_clients(path).scores, **scores}
   ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
@@ -215,12 +210,9 @@ def scores_of(
     correct = best_of_each(workdir, view, experiment)
     scores[f'{view}:best_round'] = Scores(correct, count)
   if views := _views(readings, 'best_finished'):
-    _, restored = checkpoint.restore(
-      workdir / 'checkpoints',
-      lambda step: {'test_best': state_shapes(experiment, step).test_best},
-      progress.log,
-      ignored='',
-    )
+    like = lambda step: {'test_best': state_shapes(experiment, step).test_best}
+    how, folder = (like, progress.log), workdir / 'checkpoints'
+    _, restored = checkpoint.restore(folder, *how, ignored='')
     finished = evaluate_finished(evaluator, restored['test_best'])
     scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores

@@ -109,25 +109,21 @@ def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
     for name in sorted(others)
     if len({repr(fields[name]) for fields in flat}) > 1
   ]
-  return [
-    {
-      **{name: fields[name] for name in SETTING},
-      'hp': ' '.join(
-        f'{name}={hp}' for name, hp in sorted(fields['hp'].items())
-      ),
-      'finetune_epochs': ','.join(map(str, fields['finetune.epochs'])),
-      'finetune_trainable': fields['finetune.trainable'],
-      'rounds': one.run.result['rounds'],
-      'seed': one.run.settings.seed,
-      **{
-        RENAMED.get(name, name): value
-        if isinstance(value, str | int | float)
-        else str(value)
-        for name, value in ((name, fields[name]) for name in varied)
-      },
-    }
-    for one, fields in zip(evaluations, flat, strict=True)
-  ]
+  found = []
+  for one, fields in zip(evaluations, flat, strict=True):
+    hp = sorted(fields['hp'].items())
+    setting = {name: fields[name] for name in SETTING}
+    setting['hp'] = ' '.join(f'{name}={value}' for name, value in hp)
+    setting['finetune_epochs'] = ','.join(map(str, fields['finetune.epochs']))
+    setting['finetune_trainable'] = fields['finetune.trainable']
+    setting['rounds'] = one.run.result['rounds']
+    setting['seed'] = one.run.settings.seed
+    for name in varied:
+      value = fields[name]
+      is_plain = isinstance(value, str | int | float)
+      setting[RENAMED.get(name, name)] = value if is_plain else str(value)
+    found.append(setting)
+  return found
 
 
 def _origin(one: StoredEvaluation) -> dict[str, str]:

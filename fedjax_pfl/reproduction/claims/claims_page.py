@@ -40,9 +40,8 @@ def brief(verdicts: Sequence[Verdict]) -> str:
 
 def whole(verdicts: Sequence[Verdict]) -> str:
   """Return the table of claims, then a section for each."""
-  return '\n\n'.join(
-    [effort(verdicts), brief(verdicts), *map(_section, verdicts)]
-  )
+  parts = effort(verdicts), brief(verdicts), *map(_section, verdicts)
+  return '\n\n'.join(parts)
 
 
 def as_text(verdicts: Sequence[Verdict]) -> str:
@@ -99,14 +98,10 @@ def _section(verdict: Verdict) -> str:
     f'        --where {where}'
     for name, where in dict.fromkeys(pairs)
   ]
-  return '\n\n'.join(
-    [
-      f'### ({claim.name}) {claim.title}',
-      markdown(COMPARED, _comparison_rows(verdict), numbers=(3,)),
-      *(f'{x.sentence}: {x.unlike}.' for x in claim.comparisons if x.unlike),
-      '\n'.join(commands),
-    ]
-  )
+  table = markdown(COMPARED, _comparison_rows(verdict), numbers=(3,))
+  parts = [f'### ({claim.name}) {claim.title}', table]
+  parts += [f'{x.sentence}: {x.unlike}.' for x in claim.comparisons if x.unlike]
+  return '\n\n'.join([*parts, '\n'.join(commands)])
 
 
 def _comparison_rows(verdict: Verdict) -> list[tuple[str, ...]]:

@@ -19,13 +19,8 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedjax_pfl.evaluation.differences import (
-  LEVEL,
-  Difference,
-  Score,
-  holm,
-  over_seeds,
-)
+from fedjax_pfl.evaluation import differences
+from fedjax_pfl.evaluation.differences import LEVEL, Difference, Score, holm
 from fedjax_pfl.reproduction.claims.claims_file import Claim, Comparison, Term
 from fedjax_pfl.reproduction.compare import (
   Compared,
@@ -65,13 +60,9 @@ class Judged(NamedTuple):
   @property
   def signed(self) -> list[list[Score]]:
     """Return the numbers of each seed with the signs of their terms."""
-    return [
-      [
-        one.score._replace(sign=term.sign)
-        for term, one in zip(self.stated.terms, measured, strict=True)
-      ]
-      for measured in self.measured
-    ]
+    signs = [term.sign for term in self.stated.terms]
+    seeds = [zip(signs, seed, strict=True) for seed in self.measured]
+    return [[x.score._replace(sign=sign) for sign, x in own] for own in seeds]
 
 
 class Verdict(NamedTuple):
@@ -87,23 +78,19 @@ def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
   """Return the verdicts of all claims of a file: one family of Holm's."""
   stated = [one for claim in claims for one in claim.comparisons]
   published = decide([judge(one, results) for one in stated])
-  like = decide(
-    [
-      judge(one._replace(terms=one.like), results)
-      if one.like
-      else Judged(one, NOT_STORED, None, ())
-      if one.unlike
-      else judged
-      for one, judged in zip(stated, published, strict=True)
-    ]
-  )
+  like = published.copy()
+  for at, one in enumerate(stated):
+    if one.like:
+      like[at] = judge(one._replace(terms=one.like), results)
+    elif one.unlike:
+      like[at] = Judged(one, NOT_STORED, None, ())
+  like = decide(like)
   pairs, found = iter(zip(published, like, strict=True)), []
   for claim in claims:
     own = [next(pairs) for _ in claim.comparisons]
     cells: dict[tuple, Pair] = {}
-    for term, compared in (
-      cell for two in own for one in two for cell in one.cells
-    ):
+    every = (cell for two in own for one in two for cell in one.cells)
+    for term, compared in every:
       place = term.table, frozenset(term.where.split(',')), term.cell.reading
       cells.setdefault(place, (term, compared))
     found.append(Verdict(claim, *zip(*own, strict=True), tuple(cells.values())))
@@ -143,10 +130,8 @@ def judge(stated: Comparison, results: Results) -> Judged:
   judged = Judged(stated, verdict, printed, cells, **runs)
   if not shared:
     return judged
-  sums = [
-    sum(one.sign * one.mean for one in scores) for scores in judged.signed
-  ]
-  return judged._replace(difference=over_seeds(sums))
+  sums = [sum(x.sign * x.mean for x in scores) for scores in judged.signed]
+  return judged._replace(difference=differences.over_seeds(sums))
 
 
 def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:
