@@ -14,14 +14,12 @@ CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 
 def main(overrides):
   config = commandline.read_settings(CONFIG.value, overrides)
-  from fedjax_pfl.analysis.communication_budget import (
-    as_text,
-    communication_budget,
-  )
+  from fedjax_pfl.analysis import communication_budget as budget
   from fedjax_pfl.core import progress
   from fedjax_pfl.settings import parse_config
 
-  progress.log(as_text(*communication_budget(parse_config(config))))
+  settings = parse_config(config)
+  progress.log(budget.as_text(*budget.communication_budget(settings)))
 
 
 if __name__ == '__main__':

@@ -27,12 +27,12 @@ from ml_collections import config_dict
 ROOT = Path(__file__).parents[1]
 CONFIG = 'a config file, e.g. configs/digits.py:fedbabu[,quick]'  # the flag
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
-# A ~ that the shell leaves there; other fields have theirs replaced later.
 # Names of flags before version 0.3, accepted in it with a warning.
 RENAMED = {
   **dict.fromkeys(('output', 'page'), 'out'),
   **dict.fromkeys(('runs', 'results', 'folder'), 'workdir'),
 }
+# A ~ that the shell leaves there; other fields have theirs replaced later.
 HOME = re.compile(r'^(--?\w+=)~(?=/|$)')
 if str(ROOT) not in sys.path:
   sys.path.insert(0, str(ROOT))
@@ -55,7 +55,6 @@ def run(
   SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
   """
   logging.set_verbosity(logging.WARNING)  # of libraries
-  is_help = bool({'--help', '-help', '-h'} & {*sys.argv[1:]})
 
   def parse(argv):
     overrides, given = parse_words(argv, required, words)
@@ -65,7 +64,7 @@ def run(
       check_installed('this command', package)
     return [overrides] * _takes_fields() + [given] * bool(words)
 
-  if is_help:
+  if {'--help', '-help', '-h'} & {*sys.argv[1:]}:
     from fedjax_pfl.core import commands
 
     shown = sys.modules['__main__']  # whose docstring absl shows

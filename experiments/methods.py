@@ -73,12 +73,9 @@ def numbers_of(name: str) -> list[dict[str, str]]:
     for row in rows:
       method = row.get('algorithm', '')  # '': layers of FedBABU
       if row.get('ours_mean') and re.fullmatch(f'{name}(_[a-z]+)?', method):
-        fields = [*row][: [*row].index('seeds')]
-        setting = ', '.join(
-          f'{key}={row[key]}'
-          for key in fields
-          if (key, row[key]) != ('algorithm', name)
-        )
+        pairs = [*row.items()][: [*row].index('seeds')]
+        own = [pair for pair in pairs if pair != ('algorithm', name)]
+        setting = ', '.join(map('='.join, own))
         table = path.stem.replace('_', '/', 1)
         more = {'table': f'`{table}`', 'setting': f'`{setting}`'}
         found.append({**row, **more})

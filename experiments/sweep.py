@@ -85,18 +85,13 @@ def main(overrides):
 
 def read_combinations(overrides):
   """Return the combinations that the flags ask for, beside the overrides."""
-  from fedjax_pfl.tuning.combinations import (
-    check_fixed,
-    check_together,
-    combine,
-    parse_grids,
-    parse_ranges,
-  )
+  from fedjax_pfl.tuning import combinations
 
-  grids, ranges = parse_grids(GRID.value), parse_ranges(RANGE.value)
-  check_fixed(overrides, {*grids, *ranges})
-  check_together(grids, ranges, RANDOM.value)
-  return combine(grids, ranges, RANDOM.value or 0)
+  grids = combinations.parse_grids(GRID.value)
+  ranges = combinations.parse_ranges(RANGE.value)
+  combinations.check_fixed(overrides, {*grids, *ranges})
+  combinations.check_together(grids, ranges, RANDOM.value)
+  return combinations.combine(grids, ranges, RANDOM.value or 0)
 
 
 def command_of(fields):

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -280,11 +280,6 @@ def _share_clients(number: int) -> ClientData:
   )
 
 
-BARS: dict[str, Callable[[int], Iterator[Bar]]] = {
-  **{model: partial(training, model) for model in MODELS},
-  'evaluation': evaluation,
-  'methods': methods,
-  'startup': startup,
-  'scale': scale,
-  'forecast': forecast,
-}
+BARS = {model: partial(training, model) for model in MODELS}
+OTHERS = evaluation, methods, startup, scale, forecast
+BARS |= {bar.__name__: bar for bar in OTHERS}

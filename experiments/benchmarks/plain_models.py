@@ -5,8 +5,6 @@ with the settings of their own benchmarks on CIFAR-10: no crop, no flip, SGD
 without momentum.
 """
 
-from collections.abc import Callable
-
 import flax.linen as nn
 
 from fedjax_pfl.core.types import Array
@@ -59,7 +57,4 @@ class PflCNN(nn.Module):
     return self.head(self.features(x, mask))
 
 
-PLAIN: dict[str, Callable[..., nn.Module]] = {
-  'fedavg_cnn': FedAvgCNN,
-  'pfl_cnn': PflCNN,
-}
+PLAIN = {'fedavg_cnn': FedAvgCNN, 'pfl_cnn': PflCNN}

@@ -137,12 +137,9 @@ def measure(
   with progress.progress(title, number, unit='client') as bar:
     scores, owned = score_by_class(few, server, states, views, key, bar.update)
   count = np.asarray(train.count)
-  return {
-    view: Split(
-      *(accuracies(side, count) for side in split_scores(score, owned))
-    )
-    for view, score in scores.items()
-  }
+  sides = {view: split_scores(score, owned) for view, score in scores.items()}
+  accuracy = lambda side: accuracies(side, count)
+  return {view: Split(*map(accuracy, pair)) for view, pair in sides.items()}
 
 
 def score_by_class(

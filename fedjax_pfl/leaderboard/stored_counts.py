@@ -131,9 +131,8 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
   if first['choice']:
     choice = Tuned(**json_text.parse_object(first['choice']))
     choice = choice._replace(ends=tuple(choice.ends))
-  entry = Entry(
-    first['method'], first['kind'], choice, obstacle=first['obstacle']
-  )
+  given = first['method'], first['kind'], choice
+  entry = Entry(*given, obstacle=first['obstacle'])
   if entry.obstacle:
     return entry
   rows = sorted(rows, key=lambda row: int(row['seed']))
@@ -149,14 +148,10 @@ def _counts(rows: Sequence[Mapping[str, str]], view: str) -> Counts | None:
   if not rows[0][f'{view}_total']:
     return None
   correct, total = (
-    np.array(
-      [np.fromstring(row[f'{view}_{part}'], int, sep=' ') for row in rows]
-    )
-    for part in Counts._fields
+    np.array([np.fromstring(row[name], int, sep=' ') for row in rows])
+    for name in (f'{view}_{part}' for part in Counts._fields)
   )
-  if (
-    correct.shape != total.shape
-    or not ((correct >= 0) & (correct <= total)).all()
-  ):
+  is_within = correct.shape == total.shape and (correct <= total).all()
+  if not is_within or (correct < 0).any():
     raise ValueError('right answers are not from 0 to the number of tests')
   return Counts(correct, total)

@@ -65,6 +65,11 @@ class FinishedRun(NamedTuple):
     place = pathlib.Path(self.config.get('data_dir', '')).name
     return f'{place or name} ({digest})'
 
+  @property
+  def data(self) -> str:
+    """Return the fingerprint of the data, without that of an initial model."""
+    return str(self.record.get('data')).partition('+')[0]
+
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
     return accuracies(self.clients.scores[view], self.clients.train_count)

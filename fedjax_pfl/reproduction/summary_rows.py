@@ -131,13 +131,10 @@ def nearest(settings: Settings, configs: Flat) -> tuple[str, dict[str, Any]]:
   A config with a hyperparameter that the settings lack is left out: a command
   cannot remove it.
   """
-  given = keys.flat(settings)
+  given, absent = keys.flat(settings), object()
+  shown = {name: given[name] for name in given if name not in LEFT_OUT}
   found = {
-    name: {
-      field: value
-      for field, value in given.items()
-      if field not in LEFT_OUT and (field not in known or value != known[field])
-    }
+    name: {k: v for k, v in shown.items() if known.get(k, absent) != v}
     for name, known in configs.items()
     if known.keys() <= given.keys()
   }

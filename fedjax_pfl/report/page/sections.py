@@ -47,11 +47,8 @@ def _evaluated(group: Group) -> list[str]:
   names = [f'{view}{ACCURACY}' for view in [*group.first.views, 'global']]
   logged = sorted(group.first.logged())
   names += [name for name in logged if name.endswith(ACCURACY)]
-  return [
-    name
-    for name in dict.fromkeys(names)
-    if np.isfinite(group.curve(name)[1]).any()
-  ]
+  is_finite = lambda name: np.isfinite(group.curve(name)[1]).any()
+  return [*filter(is_finite, dict.fromkeys(names))]
 
 
 def _numbers(groups: Sequence[Group], names: Mapping[str, str]) -> list[Line]:
@@ -213,9 +210,7 @@ def examples(groups: Sequence[Group]) -> Section:
     if run.clients.train_classes is None:
       unknown.append(group.label)
     else:
-      # Without the model that the run began with.
-      data = str(run.record.get('data')).partition('+')[0]
-      found.setdefault(data, (run, []))[1].append(group.label)
+      found.setdefault(run.data, (run, []))[1].append(group.label)
   panels, words = [], []
   for run, labels in found.values():
     suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''

@@ -75,12 +75,10 @@ def worse_than_alone(groups: Sequence[Group]) -> dict[str, float]:
   theirs = _accuracies(best)
   for group in groups:
     ours = _accuracies(group)
-    shared = [key for key in ours if key in theirs]
-    if group.first.method != ALONE and shared:
-      pair = [
-        np.concatenate([one[x] for x in shared]) for one in (ours, theirs)
-      ]
-      found[group.label] = negative_transfer(*pair)
+    keys = [key for key in ours if key in theirs]
+    if group.first.method != ALONE and keys:
+      pair = ([one[key] for key in keys] for one in (ours, theirs))
+      found[group.label] = negative_transfer(*map(np.concatenate, pair))
   return found
 
 
@@ -146,10 +144,6 @@ def _accuracies(group: Group) -> dict[tuple, np.ndarray]:
   """Return {(seed, its data, K): the accuracies [K]}."""
   found = {}
   for run, view in zip(group.runs, group.after, strict=True):
-    # The data without the model that a run began with.
-    data, own = (
-      str(run.record.get('data')).partition('+')[0],
-      run.accuracy(view),
-    )
-    found[run.seed, data, len(own)] = own
+    own = run.accuracy(view)
+    found[run.seed, run.data, len(own)] = own
   return found

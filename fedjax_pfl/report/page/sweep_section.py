@@ -20,6 +20,9 @@ from fedjax_pfl.report.page.groups import UNTRAINED, Group, without_digests
 from fedjax_pfl.report.page.sections import ACCURACY
 from fedjax_pfl.settings import FIELDS
 
+# Of other clients, or other examples, validation chooses nothing.
+EXAMPLES = {name for name, field in FIELDS.items() if field.section == 'data'}
+EXAMPLES -= {'preprocessing'}
 LEAST = 3  # settings that are a sweep
 MOST_CURVES = 24
 WIDTH = 560  # in units of text that is 12 high
@@ -66,13 +69,7 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
     return None
   runs = [run for group in groups for run in group.runs]
   on_validation = all(run.clients.validation is not None for run in runs)
-  # Of other clients, or other examples, validation chooses nothing.
-  on_validation &= not any(
-    name in FIELDS
-    and FIELDS[name].section == 'data'
-    and name != 'preprocessing'
-    for name in shown
-  )
+  on_validation &= EXAMPLES.isdisjoint(shown)
   settings = []
   for place, group in enumerate(groups):
     own = {field: values[place] for field, values in shown.items()}

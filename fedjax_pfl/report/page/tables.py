@@ -10,6 +10,7 @@ import numpy as np
 from fedjax_pfl.evaluation.summary import MIN_TESTS
 from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import KINDS, either
+from fedjax_pfl.report.page import standing
 from fedjax_pfl.report.page.groups import (
   Group,
   Views,
@@ -30,12 +31,7 @@ from fedjax_pfl.report.page.sortable_cells import (
   table_of,
   word,
 )
-from fedjax_pfl.report.page.standing import (
-  ONE_SEED,
-  Place,
-  ranked,
-  worse_than_alone,
-)
+from fedjax_pfl.report.page.standing import ONE_SEED, Place
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
@@ -75,10 +71,10 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   lasts = {either(group.after) for group in groups}
   first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
-  places, has_worst = ranked(groups), has_worst_tenth(groups)
+  places, has_worst = standing.ranked(groups), has_worst_tenth(groups)
   is_decided = any(place.is_decided for place in places)
   behind = {place.group.label: place for place in places}
-  alone = worse_than_alone(groups)
+  alone = standing.worse_than_alone(groups)
   rows = []
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
@@ -219,9 +215,8 @@ def _accuracy(
 
 def _by_choice(group: Group, kind: str) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
-  found = [
-    finished_runs.summaries_by_choice(run.result)[kind] for run in group.runs
-  ]
+  by_choice = finished_runs.summaries_by_choice
+  found = [by_choice(run.result)[kind] for run in group.runs]
   if any(one is None or one['mean'] is None for one in found):
     return Cell(NONE)
   means = np.array([one['mean'] for one in found])
