@@ -36,16 +36,16 @@ def main(overrides):
   os.environ.update(ENVIRON)  # before jax is imported
   import jax
 
-  from experiments.accelerators import compilation, programs, targets
+  from experiments.accelerators import compilation, programs
   from fedjax_pfl.core.target import compiling_for
   from fedjax_pfl.report.text_table import align
 
-  device, number = targets.find_device(DEVICE.value)
+  device, number = compilation.find_device(DEVICE.value)
   config = commandline.read_settings(CONFIG.value, overrides)
   rows, errors = [compilation.HEADS], []
   with compiling_for(device.kind, device.memory):
     plan = programs.make_plan(config)
-    places = targets.describe(device, number)
+    places = compilation.describe(device, number)
     for program in programs.make_programs(plan, places):
       commandline.log_progress(f'Compiling {program.name}')
       lowered = jax.jit(program.function).lower(*program.arguments.values())

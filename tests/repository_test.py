@@ -5,7 +5,7 @@ import runpy
 from pathlib import Path
 
 import fedjax_pfl
-from experiments.accelerators.targets import PACKAGES
+from experiments.accelerators.compilation import PACKAGES
 
 ROOT = Path(__file__).parents[1]
 

@@ -14,7 +14,7 @@ from jax.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.federated import chunking, rounds
 from fedjax_pfl.federated.client_map import num_places
@@ -44,14 +44,9 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
     ('clients_placement', settings.system.clients_placement, 'device'),
     ('buffer_size', settings.speeds.buffer_size, 0),
   ):
-    if got != only:
-      raise bad_input(
-        name,
-        got=got,
-        expected=f'{only!r}, the only one whose rounds are compiled here',
-        choices=[f'--config.{name}={only}'],
-        cause='a config for more clients than fit, or for slow ones',
-      )
+    expected = f'{only!r}, the only one whose rounds are compiled here'
+    choices = [f'--config.{name}={only}']
+    Rule(only.__eq__, expected, choices=choices).check(name, got)
   return build_blank(settings)
 
 
@@ -61,49 +56,48 @@ def make_programs(
   """Yield the programs of all stages, their arguments on these devices."""
   train, key = chunking.shapes_of(plan.train), jax.eval_shape(jax.random.key, 0)
   for stage, server, clients in rounds.stage_shapes(plan.stages, train):
-    states = {'server': server, 'clients': clients}
     data = jax.eval_shape(stage.prepare_data, server, train)
     cohort = jax.ShapeDtypeStruct((plan.size_of(stage),), 'int32')
-    given = {**states, 'cohort': cohort, 'data': data, 'key': key}
-    yield _round(plan, stage, given, devices)
+    given = {'server': server, 'clients': clients, 'cohort': cohort}
+    yield _round(plan, stage, given | {'data': data, 'key': key}, devices)
   if plan.settings.evaluation.views and len(devices) == 1:
-    yield _evaluation(plan, states, devices)
+    given = {'server': (server, {}), 'clients': clients, 'key': key}
+    yield _evaluation(plan, given, devices)
 
 
 def _round(
   plan: Experiment, stage: Stage, given: Arguments, devices: Sequence[Any]
 ) -> Program:
-  number, (cohort,) = len(devices), given['cohort'].shape
-  batch, counts = plan.settings.train.batch_size, plan.train.count
-  chunk = plan.settings.system.clients_per_chunk
-  limit = chunking.chunk_limit(chunk, np.asarray(counts), cohort, batch)
+  number, size, chunk = (
+    len(devices),
+    plan.size_of(stage),
+    plan.clients_per_chunk,
+  )
+  counts, batch = np.asarray(plan.train.count), plan.settings.train.batch_size
+  limit = chunking.chunk_limit(chunk, counts, size, batch)
   own = stage.algorithm, *_on(devices[:1], given, number).values()
   chunk = chunking.chunk_size(chunk, *own, limit=limit)
   mesh = Mesh(np.array(devices), (AXIS,)) if number > 1 else None
-  make, name = rounds.make_round, f'{stage.name} round'
-  function = make(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
-  chunk = min(chunk, -(-cohort // number))
-  return Program(name, function, _on(devices, given), chunk)
+  how = {'clients_per_chunk': chunk, 'mesh': mesh}
+  function, placed = rounds.make_round(*own[:1], **how), _on(devices, given)
+  chunk = min(chunk, -(-size // number))
+  return Program(f'{stage.name} round', function, placed, chunk)
 
 
 def _evaluation(
-  plan: Experiment, states: Arguments, devices: Sequence[Any]
+  plan: Experiment, given: Arguments, devices: Sequence[Any]
 ) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
-  settings, run = plan.settings, program.Program(plan)
-  views, scoring = final_views(settings), settings.evaluation.scoring
-  stage, block = len(plan.stages) - 1, run.block
-  evaluate = run.evaluation(stage, views, scoring=scoring, keep_models=True)
-  support, query = map(chunking.shapes_of, plan.eval_data)
-  arguments = {
-    **states,
-    'server': (states['server'], {}),
-    'ids': jax.ShapeDtypeStruct((block,), 'int32'),
-    **{'train': support, 'test': query},
-    'key': jax.eval_shape(jax.random.key, 0),
-  }
-  chunk = chunking.evaluation_chunk(settings.system.clients_per_chunk, block)
-  name, placed = f'{plan.stages[-1].name} evaluation', _on(devices, arguments)
+  run, scoring = program.Program(plan), plan.settings.evaluation.scoring
+  which = len(plan.stages) - 1, final_views(plan.settings)
+  evaluate = run.evaluation(*which, scoring=scoring, keep_models=True)
+  train, test = map(chunking.shapes_of, plan.eval_data)
+  ids = jax.ShapeDtypeStruct((run.block,), 'int32')
+  names = 'server', 'clients', 'ids', 'train', 'test', 'key'
+  given = given | {'ids': ids, 'train': train, 'test': test}
+  placed = _on(devices, {name: given[name] for name in names})
+  chunk = chunking.evaluation_chunk(plan.clients_per_chunk, run.block)
+  name = f'{plan.stages[-1].name} evaluation'
   return Program(name, lambda *own: evaluate(*own), placed, chunk)
 
 

@@ -5,17 +5,17 @@ import pytest
 from helpers import refused
 from user_commands import run
 
-from experiments.accelerators import compilation, targets
+from experiments.accelerators import compilation
 from experiments.accelerators.programs import Program
 
-CHIP = targets.Device('gpu', '1x1x1', 'small', 2**20, 1)
+CHIP = compilation.Device('gpu', '1x1x1', 'small', 2**20, 1)
 DIGITS = 'configs/digits.py:fedbabu,quick'
 PROGRAM = Program('fedbabu round', None, {}, 2)
 
 
 @pytest.mark.parametrize('device', ['h100', 'v5e'])
 def test_a_small_round(device):
-  if missing := targets.missing_packages(device):
+  if missing := compilation.missing_packages(device):
     pytest.skip(f'without {", ".join(missing)}: make accelerators has them')
   shown = []
   for chunk in (1, 2):
@@ -29,16 +29,16 @@ def test_a_small_round(device):
 
 
 def test_an_unknown_device(monkeypatch):
-  message = refused(targets.find_device, 'v5')
+  message = refused(compilation.find_device, 'v5')
   assert 'Choices: h100, v5e, v4, v5p, v6e' in message
-  monkeypatch.setitem(targets.PACKAGES, 'gpu', 'jax')
-  assert targets.find_device('h100:8') == (targets.DEVICES['h100'], 8)
-  assert 'up to 8' in refused(targets.find_device, 'h100:9')
+  monkeypatch.setitem(compilation.PACKAGES, 'gpu', 'jax')
+  assert compilation.find_device('h100:8') == (compilation.DEVICES['h100'], 8)
+  assert 'up to 8' in refused(compilation.find_device, 'h100:9')
 
 
 def test_missing_packages_name_the_command(monkeypatch):
-  monkeypatch.setitem(targets.PACKAGES, 'tpu', 'no-such-package')
-  message = refused(targets.find_device, 'v5e')
+  monkeypatch.setitem(compilation.PACKAGES, 'tpu', 'no-such-package')
+  message = refused(compilation.find_device, 'v5e')
   assert 'v5e without no-such-package' in message
   assert 'make accelerators' in message
 
