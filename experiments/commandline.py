@@ -200,13 +200,8 @@ def replace_fields(
     for group in groups:
       inner = inner.setdefault(group, {})
       if not isinstance(inner, dict):
-        raise _error(
-          f'--config.{name}',
-          got=name,
-          expected='a field',
-          choices=[group],
-          cause=f'{group} has no fields of its own',
-        )
+        how = {'choices': [group], 'cause': f'{group} has no fields of its own'}
+        raise _error(f'--config.{name}', got=name, expected='a field', **how)
     inner[last] = _value(text, inner.get(last))
   from fedjax_pfl.core.user_code import load_code
 
@@ -258,17 +253,12 @@ def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
   except (Exception, SystemExit) as error:  # somebody's program: anything
     if _is_bad_input(error):
       raise
-    lines = [
-      frame.lineno
-      for frame in traceback.extract_tb(error.__traceback__)
-      if os.path.abspath(frame.filename) == os.path.abspath(path)
-    ]
+    frames, whole = traceback.extract_tb(error.__traceback__), os.path.abspath
+    lines = [x.lineno for x in frames if whole(x.filename) == whole(path)]
     place = f'{path}, line {lines[-1]}' if lines else f'{path}'
-    raise _bad_config(
-      f'{place}: {type(error).__name__}: {error}',
-      'a config that runs without an error',
-      'a mistake in that file',
-    ) from error
+    got = f'{place}: {type(error).__name__}: {error}'
+    expected = 'a config that runs without an error'
+    raise _bad_config(got, expected, 'a mistake in that file') from error
 
 
 def _value(text: str, old: Any) -> Any:

@@ -27,11 +27,9 @@ def main(overrides):
 
   compile_cache.cache_programs(progress.log)
   client = CLIENT.value or 'server' * PRIVATE.value
-  which, edit = (
-    (RUN.value, client, VIEW.value),
-    commandline.make_edit(overrides),
-  )
-  export(*which, OUT.value, progress.log, edit, private=PRIVATE.value)
+  which, edit = (client, VIEW.value), commandline.make_edit(overrides)
+  how = progress.log, edit, PRIVATE.value
+  export(RUN.value, *which, OUT.value, *how)
 
 
 if __name__ == '__main__':

@@ -68,11 +68,8 @@ def make_programs(
 def _round(
   plan: Experiment, stage: Stage, given: Arguments, devices: Sequence[Any]
 ) -> Program:
-  number, size, chunk = (
-    len(devices),
-    plan.size_of(stage),
-    plan.clients_per_chunk,
-  )
+  number, size = len(devices), plan.size_of(stage)
+  chunk = plan.clients_per_chunk
   counts, batch = np.asarray(plan.train.count), plan.settings.train.batch_size
   limit = chunking.chunk_limit(chunk, counts, size, batch)
   own = stage.algorithm, *_on(devices[:1], given, number).values()

@@ -29,11 +29,8 @@ def with_new_clients(stage: Stage) -> Stage:
     own = first_state(stage, server, data, rng)
     return algorithm.personalize(server, own, data, rng)
 
-  return stage._replace(
-    algorithm=algorithm._replace(
-      init_client=lambda server, data, rng: (), personalize=personalize
-    )
-  )
+  own = {'personalize': personalize, 'init_client': lambda *given: ()}
+  return stage._replace(algorithm=algorithm._replace(**own))
 
 
 def first_state(

@@ -68,18 +68,13 @@ def make_board(
   about: About, partition: str, entries: Sequence[Entry]
 ) -> Board | None:
   """Return the board; None without the numbers of the baselines."""
-  after = {
-    entry.method: entry.after.accuracy
-    for entry in entries
-    if entry.after is not None and entry.kind == METHOD
-  }
+  compared = [one for one in entries if one.after and one.kind == METHOD]
+  after = {entry.method: entry.after.accuracy for entry in compared}
   if not {*about.baselines} <= {*after}:
     return None
   means = {name: np.nanmean(own, 1) for name, own in after.items()}  # [S]
-  against = _compare(
-    after,
-    [(one, base) for base in about.baselines for one in after if one != base],
-  )
+  others = [(one, base) for base in about.baselines for one in after]
+  against = _compare(after, [pair for pair in others if pair[0] != pair[1]])
   best = max(means, key=lambda method: means[method].mean())
   pairs = [(best, other) for other in after if other != best]
   every = _compare(after, [*pairs, *combinations({*after} - {best}, 2)])
@@ -246,10 +241,8 @@ def _ends(rows: Sequence[Row]) -> list[str]:
   if not (own := [row for row in rows if row['ends']]):
     return []
   named = ', '.join(f'{display_name(r["method"])} ({r["ends"]})' for r in own)
-  return [
-    f'The choice is the lowest or the highest value that was tried for '
-    f'{len(own)} of {len(rows)} methods: {named}.'
-  ]
+  words = 'The choice is the lowest or the highest value that was tried for'
+  return [f'{words} {len(own)} of {len(rows)} methods: {named}.']
 
 
 def _names(methods: Iterable[str]) -> str:

@@ -61,13 +61,10 @@ def train_method(
   form: Form, method: str, partition: str, folder: pathlib.Path
 ) -> Entry:
   """Return the entry of a method: tuned, and trained with every seed."""
-  views = views_of(form, method, partition)
+  what, views = (form, method, partition), views_of(form, method, partition)
 
   def settings(candidate, seeds):
-    return [
-      settings_of(form, method, partition, candidate, seed, views)
-      for seed in seeds
-    ]
+    return [settings_of(*what, candidate, seed, views) for seed in seeds]
 
   candidates = form.candidates[method]
   grid = [settings(one, form.tuning_seeds) for one in candidates]

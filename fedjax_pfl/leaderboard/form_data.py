@@ -37,12 +37,10 @@ class FormData(NamedTuple):
   @property
   def tests(self) -> np.ndarray:
     """Return the tests of every client, [S, K]; 0 if it trains on nothing."""
-    return np.stack(
-      [
-        [len(test) * bool(len(own)) for own, test in zip(*pair, strict=True)]
-        for pair in ((one['train'], one['test']) for one in self.divisions)
-      ]
-    )
+    pairs = [(one['train'], one['test']) for one in self.divisions]
+    seeds = [zip(*pair, strict=True) for pair in pairs]
+    tests = [[len(y) if len(x) else 0 for x, y in seed] for seed in seeds]
+    return np.array(tests)
 
   @property
   def gradients(self) -> float:

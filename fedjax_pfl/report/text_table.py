@@ -113,11 +113,8 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
   views = result['views']
   for metric in sorted({*itertools.chain(*views.values())} - TAKEN):
     # None: it was finite for no client.
-    words = [
-      f'{view} {decimal(one[metric], ".4g")}'
-      for view, one in views.items()
-      if metric in one
-    ]
+    known = {view: one[metric] for view, one in views.items() if metric in one}
+    words = [f'{view} {decimal(x, ".4g")}' for view, x in known.items()]
     yield f'{name}, {metric}: {", ".join(words)}'
 
 

@@ -69,12 +69,8 @@ def execute(
 
 def lacking(evaluation: Evaluation, results: Results) -> list[Reading]:
   """Return the readings of an evaluation that the results lack."""
-  key = results.key_of(evaluation.training)
-  return [
-    reading
-    for reading in evaluation.readings
-    if find(results, key, evaluation.key, reading) is None
-  ]
+  place = results, results.key_of(evaluation.training), evaluation.key
+  return [one for one in evaluation.readings if find(*place, one) is None]
 
 
 def what_is_left(

@@ -104,11 +104,8 @@ def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
   """Return the fields of each, with those in which any two of them differ."""
   flat = [flat_config(one.settings) for one in evaluations]
   others = (keys.TRAINED | keys.EVALUATED).difference(SETTING, GIVEN)
-  varied = [
-    name
-    for name in sorted(others)
-    if len({repr(fields[name]) for fields in flat}) > 1
-  ]
+  values = {name: {repr(own[name]) for own in flat} for name in sorted(others)}
+  varied = [name for name, own in values.items() if len(own) > 1]
   found = []
   for one, fields in zip(evaluations, flat, strict=True):
     hp = sorted(fields['hp'].items())

@@ -88,11 +88,8 @@ def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
     first = run.start.partition('-')[0]  # the training of that model
     settings = replace(settings, init_from=f'runs/{first}')
   name, fields = nearest(settings, configs)
-  words = [
-    f'{field}={_text(value)}'
-    for field, value in fields.items()
-    if field not in UNNAMED
-  ]
+  named = {field: fields[field] for field in fields if field not in UNNAMED}
+  words = [f'{field}={_text(value)}' for field, value in named.items()]
   own = keys.evaluation_key(run.settings)
   key = keys.row_key(run.key, one.key, own)
   # A view of its own that the run got later counts as one of the run.

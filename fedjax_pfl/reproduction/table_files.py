@@ -124,11 +124,8 @@ def marks(own: Iterable[str], notes: dict[str, int]) -> str:
 def _notes(one: Compared) -> list[str]:
   """Return the footnotes of a cell; of seeds that diverged or are gone, too."""
   kept = [measured.seed for measured in one.measured if measured.is_kept]
-  ours = [
-    text.format(', '.join(map(str, seeds)))
-    for text, seeds in ((KEPT, kept), (LOST, one.diverged))
-    if seeds
-  ]
+  pairs = [(KEPT, kept), (LOST, one.diverged)]
+  ours = [text.format(', '.join(map(str, own))) for text, own in pairs if own]
   return [*ours, *footnotes_of(one.cell.published)]
 
 

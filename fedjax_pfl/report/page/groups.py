@@ -185,11 +185,8 @@ def trained(
 def common_settings(groups: Sequence[Group]) -> dict[str, Any]:
   """Return the fields in which all runs agree, as {'finetune.epochs': (5,)}."""
   flats = [flatten(run.config) for group in groups for run in group.runs]
-  return {
-    field: value
-    for field, value in flats[0].items()
-    if all(field in flat and flat[field] == value for flat in flats)
-  }
+  is_shared = lambda pair: all(pair in flat.items() for flat in flats)
+  return dict(filter(is_shared, flats[0].items()))
 
 
 def without_digests(values: Sequence[Any]) -> list[Any]:

@@ -53,11 +53,8 @@ def _evaluated(group: Group) -> list[str]:
 
 def _numbers(groups: Sequence[Group], names: Mapping[str, str]) -> list[Line]:
   """Return a number of the metrics of every group that has one in `names`."""
-  return [
-    (group, names[group.label], *group.curve(names[group.label]))
-    for group in groups
-    if group.label in names
-  ]
+  pairs = [(group, names.get(group.label)) for group in groups]
+  return [(group, name, *group.curve(name)) for group, name in pairs if name]
 
 
 def _over_rounds(shown: Sequence[Line]) -> list[Panel]:

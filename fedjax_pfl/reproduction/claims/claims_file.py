@@ -162,15 +162,10 @@ def _term(
   table = load_table(name)
   cells = filter_cells(table.cells, where)
   if len(cells) != 1:
-    varied = [
-      name for name, values in values_of(cells).items() if len(values) > 1
-    ]
-    raise wrong(
-      'where',
-      f'{where}, which {len(cells)} cells of {table.name} match',
-      'conditions that one cell matches',
-      [f'a value of {name}' for name in varied],
-    )
+    found = values_of(cells).items()
+    varied = [f'a value of {name}' for name, own in found if len(own) > 1]
+    got = f'{where}, which {len(cells)} cells of {table.name} match'
+    raise wrong('where', got, 'conditions that one cell matches', varied)
   cell = cells[0]
   if view is not None:  # of which print has no number
     printed = cell.published._replace(mean=None)

@@ -113,12 +113,10 @@ def save_figures(
   panels = [Panel('', plot_intervals(rows, label, **FOREST_SIZE))]
   title = 'Claims of the papers: ours and the published differences'
   figure = picture.draw(title, panels, COLOURS, notes=[FOREST_NOTE])
-  lines = [
-    _line(one.claim.name, views, judged)
-    for one in verdicts
-    for pair in zip(one.like, one.judged, strict=True)
-    for views, judged in zip(VIEWS, pair, strict=True)
-  ]
+  lines = []
+  for one in verdicts:
+    for pair in zip(one.like, one.judged, strict=True):
+      lines += map(_line, [one.claim.name] * 2, VIEWS, pair)
   paths = [save(figure, folder / FOREST, FOREST_HEADER, lines)]
   for verdict in verdicts:
     shown = [one for one in verdict.like if _has_pairs(one)]
