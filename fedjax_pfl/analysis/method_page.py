@@ -44,14 +44,11 @@ def page(
   numbers: Sequence[Mapping[str, str]],
   equations: str,
 ) -> str:
-  """Return the page.
+  """Return the page of a method with its stages.
 
-  Args:
-    name: of the method.
-    traced: its stages.
-    cases: of golden cases, name, source and recipe.
-    numbers: rows of results/tables/, with 'table' and 'setting'.
-    equations: in LaTeX, with an empty line between two blocks.
+  `cases` are name, source and recipe of golden cases; `numbers` rows of
+  results/tables/, with 'table' and 'setting'; `equations` LaTeX, with an empty
+  line between two blocks.
   """
   module, title = load(name), title_of(name)
   link = getattr(module, 'PAPER', '')

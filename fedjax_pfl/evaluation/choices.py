@@ -34,10 +34,7 @@ def best_rounds(
     together   the round with the best pooled accuracy of those who train, for
                all, and its number; of equal ones the first
 
-  Args:
-    correct_of: {round: right answers of each client [K]}, in order.
-    count: the test examples of each client [K].
-    train_count: their training examples [K].
+  `correct_of` are {round: right answers of each client [K]}, in order.
   """
   numbers, correct = list(correct_of), np.stack(list(correct_of.values()))
   trains = np.asarray(train_count) > 0

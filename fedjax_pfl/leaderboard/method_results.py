@@ -26,9 +26,7 @@ class Tuned(NamedTuple):
   fields: Fields  # of the candidate
   view: str  # among the numbers of epochs, or SuPerFed's mixtures
   accuracy: float  # on validation examples, in percent
-  ends: tuple[
-    str, ...
-  ]  # fields with the lowest or highest value that was tried
+  ends: tuple[str, ...]  # fields with the lowest or highest value tried
 
 
 class Costs(NamedTuple):

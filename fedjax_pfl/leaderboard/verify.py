@@ -31,12 +31,9 @@ def verify(
 ) -> str:
   """Return the table of these entries; refuse what does not fit.
 
-  Args:
-    places: folders of entries, all of one partition of a form.
-    load_form: returns the form of a name.
-    against: the method that all others are compared with; '': the first one.
-    rerun: a method, loaded: it trains the first entry again.
-    folder: where its runs go.
+  All are of one partition of a form. Others are compared with the one that
+  `against` names, '' for the first. `rerun`, a loaded method, trains the first
+  entry again, in `folder`.
   """
   found = [entries.read(place) for place in places]
   where = {(fields['form'], fields['partition']) for fields, _ in found}

@@ -27,13 +27,9 @@ def table(results: Sequence[Result]) -> str:
   ---------  -----------  -----------  -------
   FedBABU    62.1 ± 11.4  85.0 ±  7.3     41.2
 
-  Of several lengths of fine-tuning the last is shown, 'finetuned'. 'global' is
-  the accuracy of the global model on the whole test set, where a result has
-  it. A note below the table counts clients that are left out of means. Where
-  examples are kept for choosing, a second table has the last round, the chosen
-  one and the best one on the tests. Clients who came after training have a
-  table of their own. Where clients have different models, a row of each is
-  below that of the method.
+  Of several lengths of fine-tuning the last is shown, 'finetuned'; 'global' is
+  the global model on the whole test set. Below: metrics of the user's, clients
+  that are left out, the rounds that may be chosen, clients who came later.
   """
   named = [(paper_name(result['algorithm']), result) for result in results]
   views = list(dict.fromkeys(v for result in results for v in result['views']))
