@@ -187,9 +187,7 @@ def read_settings(
   return load_code(settings)
 
 
-def replace_fields(
-  settings: dict[str, Any], overrides: Mapping[str, str]
-) -> None:
+def replace_fields(settings: dict[str, Any], overrides: Overrides) -> None:
   """Put what was written on the command line into the settings.
 
   Code that is named there is loaded; that of the settings is not.

@@ -26,6 +26,7 @@ from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.views import final_views
 
 Arguments = dict[str, PyTree]  # shapes by name
+Devices = Sequence[Any]  # of jax, or of a topology
 
 
 class Program(NamedTuple):
@@ -50,9 +51,7 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
   return build_blank(settings)
 
 
-def make_programs(
-  plan: Experiment, devices: Sequence[Any]
-) -> Iterator[Program]:
+def make_programs(plan: Experiment, devices: Devices) -> Iterator[Program]:
   """Yield the programs of all stages, their arguments on these devices."""
   train, key = chunking.shapes_of(plan.train), jax.eval_shape(jax.random.key, 0)
   for stage, server, clients in rounds.stage_shapes(plan.stages, train):
@@ -66,7 +65,7 @@ def make_programs(
 
 
 def _round(
-  plan: Experiment, stage: Stage, given: Arguments, devices: Sequence[Any]
+  plan: Experiment, stage: Stage, given: Arguments, devices: Devices
 ) -> Program:
   number, size = len(devices), plan.size_of(stage)
   chunk = plan.clients_per_chunk
@@ -82,7 +81,7 @@ def _round(
 
 
 def _evaluation(
-  plan: Experiment, given: Arguments, devices: Sequence[Any]
+  plan: Experiment, given: Arguments, devices: Devices
 ) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
   run, scoring = program.Program(plan), plan.settings.evaluation.scoring
@@ -98,9 +97,7 @@ def _evaluation(
   return Program(name, lambda *own: evaluate(*own), placed, chunk)
 
 
-def _on(
-  devices: Sequence[Any], arguments: Arguments, among: int = 1
-) -> Arguments:
+def _on(devices: Devices, arguments: Arguments, among: int = 1) -> Arguments:
   """Return the shapes, placed in their order: states of clients are divided.
 
   One of several devices has a share of them, `among` how many.

@@ -19,12 +19,7 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.report.text_table import align
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  make_sampler,
-  peek_shape,
-)
+from fedjax_pfl.training import build_method
 from fedjax_pfl.training.frozen_features import head_of
 
 HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
@@ -48,18 +43,20 @@ class StageBudget(NamedTuple):
 
 def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
-  shape = peek_shape(settings.data)
+  shape = build_method.peek_shape(settings.data)
   training, num_clients = settings.training, settings.data.num_seen_clients
-  task, shape = head_of(settings, build_task(settings, shape), shape)
+  task = build_method.build_task(settings, shape)
+  task, shape = head_of(settings, task, shape)
   task = outline(task)
   data = shapes_of_clients(shape, num_clients, settings.train.batch_size)
   fraction = training.client_fraction
   if not is_code(training.sampling):  # your own has to see the data
-    fraction = make_sampler(settings).mean_size / num_clients
+    fraction = build_method.make_sampler(settings).mean_size / num_clients
   at_once = settings.speeds.buffer_size / num_clients or fraction
   part = at_once, settings.failures.dropout_rate
   budgets = []
-  for stage, *states in stage_shapes(build_stages(settings, task), data):
+  stages = build_method.build_stages(settings, task)
+  for stage, *states in stage_shapes(stages, data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))
     own = (1.0, 0.0) if stage.full_participation else part
     budgets.append(StageBudget(stage.name, stage.rounds, *own, sent))

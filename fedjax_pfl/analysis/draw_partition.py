@@ -3,12 +3,12 @@
 Examples by client and class, training on the left, testing on the right.
 """
 
-import os
-import pathlib
+from pathlib import Path
 
 import numpy as np
 
 from fedjax_pfl.analysis.open_run import Log
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.report import figure_file
@@ -20,7 +20,7 @@ HEADER = ('split', 'client', 'class', 'examples')
 NOTE = f'{partition.AREA} Triangle: a client without examples.'
 
 
-def save(settings: Settings, out: str | os.PathLike, log: Log) -> pathlib.Path:
+def save(settings: Settings, out: AnyPath, log: Log) -> Path:
   """Save `out` and, beside it, every count but zeros; return `out`."""
   out = figure_file.check_output(out)
   dataset, train, test, *_ = build_data(settings, log)

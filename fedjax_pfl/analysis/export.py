@@ -10,10 +10,9 @@ has no place for nested settings.
 """
 
 import dataclasses
-import os
-import pathlib
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -24,14 +23,10 @@ from fedjax_pfl.client.personalization import Cosine, Euclidean
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client, Server, View
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Scores
+from fedjax_pfl.core.types import AnyPath, Scores
 from fedjax_pfl.data.images import IMAGE
 from fedjax_pfl.data.transforms import find_recipe
-from fedjax_pfl.evaluation.evaluate import (
-  check_views,
-  make_evaluate,
-  view_names,
-)
+from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
@@ -87,14 +82,14 @@ class Choice(NamedTuple):
 
 
 def export(
-  workdir: str | os.PathLike,
+  workdir: AnyPath,
   client: str,
   view: str,
-  output: str | os.PathLike,
+  output: AnyPath,
   log: open_run.Log,
   edit: open_run.Edit | None,
   private: bool = False,
-) -> pathlib.Path:
+) -> Path:
   """Write a model of the run to `output`; return its path.
 
   `client` is a number or 'server'; without a view it is that of the result.
@@ -112,9 +107,9 @@ def export(
   return export_model(experiment, workdir, choice, path, log)
 
 
-def check_output(output: str | os.PathLike) -> pathlib.Path:
+def check_output(output: AnyPath) -> Path:
   """Return the path; refuse another ending, an old file, no folder."""
-  path = pathlib.Path(output)
+  path = Path(output)
   causes = {
     'a folder, or the ending of another format': path.suffix != '.npz',
     'it is there already, and nothing is overwritten': path.exists(),
@@ -153,18 +148,18 @@ def choose(
 
 def export_model(
   experiment: Experiment,
-  workdir: str | os.PathLike,
+  workdir: AnyPath,
   choice: Choice,
-  path: pathlib.Path,
+  path: Path,
   log: open_run.Log,
-) -> pathlib.Path:
+) -> Path:
   """Write the model of this choice; return the path of the file."""
   states = open_run.load_states(experiment, workdir, log)
   if choice.client is None:
     model, scores = server_model(experiment, states[0])
   else:
     model, scores = client_model(experiment, states, choice)
-  about = header(experiment, pathlib.Path(workdir), choice, model, scores)
+  about = header(experiment, Path(workdir), choice, model, scores)
   with atomic_files.writing(path, 'out'):
     save_model(path, model, about)
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
@@ -206,11 +201,8 @@ def check_private(
 
 
 def export_private(
-  experiment: Experiment,
-  workdir: str | os.PathLike,
-  path: pathlib.Path,
-  log: open_run.Log,
-) -> pathlib.Path:
+  experiment: Experiment, workdir: AnyPath, path: Path, log: open_run.Log
+) -> Path:
   """Write the server's model, and nothing that was counted without noise."""
   server, _ = open_run.load_states(experiment, workdir, log)
   model, settings = global_model(experiment, server), experiment.settings
@@ -241,9 +233,13 @@ def client_model(
 ) -> tuple[View, Scores]:
   """Return the model of a client in a view, and its scores."""
   algorithm, view = experiment.stages[-1].algorithm, choice.view
-  check_views([view], view_names(algorithm, *states, experiment.train))
+  evaluate.check_views(
+    [view], evaluate.view_names(algorithm, *states, experiment.train)
+  )
   normalise = experiment.task.normalise
-  evaluate_fn = make_evaluate(algorithm, normalise, [view], keep_models=True)
+  evaluate_fn = evaluate.make_evaluate(
+    algorithm, normalise, [view], keep_models=True
+  )
   key = random_streams(experiment.settings.seed)['evaluation']
   ids = jnp.array([choice.client])
   answers = evaluate_fn(*states, ids, *experiment.eval_data, key)
@@ -283,21 +279,17 @@ def global_model(experiment: Experiment, server: Server) -> View:
 
 
 def header(
-  experiment: Experiment,
-  workdir: pathlib.Path,
-  choice: Choice,
-  model: View,
-  scores: Scores,
+  experiment: Experiment, run: Path, choice: Choice, model: View, scores: Scores
 ) -> dict[str, Any]:
   """Return the header of a model of this run, in the types of JSON."""
   settings = experiment.settings
-  stored, result = run_dir.load_config(workdir), run_dir.load_result(workdir)
+  stored, result = run_dir.load_config(run), run_dir.load_result(run)
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
   return {
     **about_model(experiment, model),
     'algorithm': settings.algorithm,
-    'run': workdir.resolve().name,
+    'run': run.resolve().name,
     'dataset': settings.data.dataset,
     'data': experiment.data_id,
     'seed': settings.seed,

@@ -8,10 +8,9 @@ others in the same batches, so that they share the statistics of BatchNorm. A
 client whose tests are all of its own classes has no accuracy on others: NaN.
 """
 
-import os
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +20,7 @@ from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import launches_kernels
-from fedjax_pfl.core.types import Key, Scores
+from fedjax_pfl.core.types import AnyPath, Key, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
@@ -54,12 +53,12 @@ Splits = Mapping[str, Mapping[str, Split]]  # {run: {view: accuracies [K]}}
 
 
 def analyse(
-  workdirs: Sequence[str | os.PathLike],
-  output: str | os.PathLike,
+  workdirs: Sequence[AnyPath],
+  output: AnyPath,
   clients: int,
   log: open_run.Log,
   edit: open_run.Edit | None,
-) -> pathlib.Path:
+) -> Path:
   """Save the figure of the first clients (0: all) and its CSV; log a table.
 
   The last models of every run are evaluated, before and after personalisation.

@@ -3,13 +3,13 @@
 Nothing is written.
 """
 
-import os
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.report.finished_runs import each_once
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -29,13 +29,13 @@ class OpenRun(NamedTuple):
   """A finished run, and its experiment, rebuilt."""
 
   label: str  # the method; with the path where methods repeat
-  path: pathlib.Path
+  path: Path
   settings: Settings
   experiment: Experiment
 
 
 def open_runs(
-  workdirs: Sequence[str | os.PathLike], log: Log, edit: Edit | None
+  workdirs: Sequence[AnyPath], log: Log, edit: Edit | None
 ) -> list[OpenRun]:
   """Return the runs, each once, with their experiments."""
   read = {path: read_run(path, log, edit) for path in each_once(workdirs)}
@@ -50,7 +50,7 @@ def open_runs(
 
 
 def read_run(
-  workdir: str | os.PathLike, log: Log, edit: Edit | None = None
+  workdir: AnyPath, log: Log, edit: Edit | None = None
 ) -> tuple[Settings, str]:
   """Return the settings of a run and the fingerprint of its data.
 
@@ -74,7 +74,7 @@ def read_run(
 
 
 def _check_same_code(
-  workdir: str | os.PathLike, stored: Mapping[str, Any], now: Mapping[str, Any]
+  workdir: AnyPath, stored: Mapping[str, Any], now: Mapping[str, Any]
 ) -> None:
   """Refuse a file of the user's code that is not as the run had it."""
   for field in ('algorithm', 'model', 'loss', 'partition'):
@@ -108,7 +108,7 @@ def rebuild(
 
 
 def load_states(
-  experiment: Experiment, workdir: str | os.PathLike, log: Log
+  experiment: Experiment, workdir: AnyPath, log: Log
 ) -> tuple[Server, Client]:
   """Return server and clients as the run ends, from its last checkpoint.
 
@@ -122,7 +122,7 @@ def load_states(
     state = state_shapes(experiment, step)
     return {part: getattr(state, part) for part in parts}
 
-  folder = pathlib.Path(workdir) / 'checkpoints'
+  folder = Path(workdir) / 'checkpoints'
   restored = checkpoint.restore(folder, like, log, ignored='')
   if restored is None or restored[0] < experiment.rounds:
     saved = f'round {restored[0]} saved' if restored else 'no checkpoint'

@@ -7,6 +7,7 @@ Shapes are commented with one alphabet throughout:
   M clusters     F features                Y classes      P examples of a set
 """
 
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ Key = jax.Array  # a typed key: jax.random.key(seed)
 PyTree = Any
 Params = PyTree  # leaves are arrays
 Mask = PyTree  # leaves are Python bools, in the structure of Params
+AnyPath = str | os.PathLike
 
 # A transform turns uint8 images [B, H, W, ch] into model inputs.
 Transform = Callable[[Array, Key], Array]

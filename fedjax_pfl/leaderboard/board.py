@@ -8,9 +8,9 @@ Holm's p of two one-sided tests is below 0.05. A value is None where a method
 has no such number; in the file it is empty.
 """
 
-import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -252,7 +252,7 @@ def _names(methods: Iterable[str]) -> str:
 # ---- The file ----------------------------------------------------------------
 
 
-def write(rows: Sequence[Row], path: pathlib.Path) -> None:
+def write(rows: Sequence[Row], path: Path) -> None:
   texts = [{name: _text(row[name]) for name in row} for row in rows]
   atomic_files.write_csv(path, [*rows[0]], texts)
 

@@ -6,9 +6,8 @@ clients.npz  correct, total [S, V, K], seed [S], view [V]: right answers and
              'after' alone; without this file nothing can be computed again
 """
 
-import os
-import pathlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.leaderboard import form_data, method_results, stored_counts
 from fedjax_pfl.leaderboard.form import Load
@@ -62,9 +62,9 @@ def blank(data: FormData) -> Fields:
   return dict.fromkeys(RULES) | dict(zip(RULES, own, strict=False))
 
 
-def read(place: str | os.PathLike) -> tuple[Fields, Entry]:
+def read(place: AnyPath) -> tuple[Fields, Entry]:
   """Return what a folder holds; refuse other fields, or other shapes."""
-  place = pathlib.Path(place)
+  place = Path(place)
   try:
     fields = json_text.parse_object((place / FIELDS).read_bytes())
   except (OSError, ValueError) as error:
@@ -101,7 +101,7 @@ def read(place: str | os.PathLike) -> tuple[Fields, Entry]:
   )
 
 
-def check_fields(fields: Fields, place: str | os.PathLike) -> None:
+def check_fields(fields: Fields, place: AnyPath) -> None:
   """Refuse values of other types, and other fields."""
   if {*fields} != {*RULES}:
     expected = f'the fields of {FIELDS}, all and no other'
@@ -110,7 +110,7 @@ def check_fields(fields: Fields, place: str | os.PathLike) -> None:
     rule.check(f'{place}: {name}', fields[name])
 
 
-def write(fields: Fields, entry: Entry, out: str | os.PathLike) -> None:
+def write(fields: Fields, entry: Entry, out: AnyPath) -> None:
   """Write the folder of an entry, which is new."""
   views = counts_of(entry)
   stacks = map(np.stack, zip(*views.values(), strict=True), (1, 1))
@@ -175,12 +175,12 @@ def check(fields: Fields, entry: Entry, data: FormData) -> None:
 
 
 def submit(
-  source: str | os.PathLike,
+  source: AnyPath,
   load_form: Load,
   method: str,
   partition: str,
   stated: Mapping[str, str],
-  out: str | os.PathLike,
+  out: AnyPath,
 ) -> None:
   """Write the entry of one method of a comparison into a new folder.
 

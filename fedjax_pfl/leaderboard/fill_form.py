@@ -5,11 +5,11 @@ twice, and a stopped one goes on. Several jobs may share the work by `shard`,
 (which, of how many): each takes whole methods.
 """
 
-import os
-import pathlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from fedjax_pfl.core import atomic_files, progress
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.leaderboard import board, page, stored_counts, tables
 from fedjax_pfl.leaderboard.form import Form, outline, settings_of, views_of
 from fedjax_pfl.leaderboard.method_results import (
@@ -30,17 +30,14 @@ FORMATS = '.html', '.csv', '.md', '.tex', '.png', f'{MARK}.csv'
 
 
 def run(
-  form: Form,
-  about: About,
-  folder: str | os.PathLike,
-  shard: tuple[int, int] = (1, 1),
-) -> pathlib.Path:
+  form: Form, about: About, folder: AnyPath, shard: tuple[int, int] = (1, 1)
+) -> Path:
   """Train, choose and write; return the page, with the other files beside it.
 
   What is there is written before a KeyboardInterrupt, that of a deadline too,
   ends it. A shard writes its counts alone.
   """
-  folder, (which, number) = pathlib.Path(folder), shard
+  folder, (which, number) = Path(folder), shard
   path = folder / f'{form.name}_seeds_{"_".join(map(str, form.seeds))}.html'
   if number > 1:
     path = path.with_name(f'{path.stem}{MARK}_{which}_of_{number}.csv')
@@ -58,7 +55,7 @@ def run(
 
 
 def train_method(
-  form: Form, method: str, partition: str, folder: pathlib.Path
+  form: Form, method: str, partition: str, folder: Path
 ) -> Entry:
   """Return the entry of a method: tuned, and trained with every seed."""
   what, views = (form, method, partition), views_of(form, method, partition)
@@ -93,7 +90,7 @@ def kind_of(form: Form, method: str, partition: str) -> str:
   return METHOD if own.get('num_clients', clients) == clients else REFERENCE
 
 
-def write(found: Found, about: About, path: pathlib.Path) -> None:
+def write(found: Found, about: About, path: Path) -> None:
   """Write page, tables, figure and counts of what has all baselines.
 
   Files with more rows are kept, unless these are all rows of the form. Of a
@@ -137,7 +134,7 @@ def write(found: Found, about: About, path: pathlib.Path) -> None:
 
 
 def save_figure(
-  about: About, boards: Sequence[board.Board], path: pathlib.Path
+  about: About, boards: Sequence[board.Board], path: Path
 ) -> None:
   """Save the differences to the baselines, a panel for each partition."""
   css = {method: f'c{place}' for place, method in enumerate(about.methods)}

@@ -1,23 +1,18 @@
 """The clients of one partition of a form, with each of its seeds."""
 
-import os
 from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data import partition_files
 from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.leaderboard.form import Form, settings_of
 from fedjax_pfl.settings import Settings, to_config
-from fedjax_pfl.training.build_data import (
-  Division,
-  divide,
-  identify,
-  load_images,
-)
+from fedjax_pfl.training import build_data
 
 MOST = 6  # times the gradients of FedAvg; pFedMe has five times as many
 
@@ -27,12 +22,12 @@ class FormData(NamedTuple):
   partition: str
   settings: tuple[Settings, ...]  # of FedAvg, one a seed
   dataset: Dataset
-  divisions: tuple[Division, ...]  # one a seed
+  divisions: tuple[build_data.Division, ...]  # one a seed
 
   @property
   def fingerprints(self) -> list[str]:
     """Return those of the images and the rows, one a seed."""
-    return [identify(self.dataset, one) for one in self.divisions]
+    return [build_data.identify(self.dataset, one) for one in self.divisions]
 
   @property
   def tests(self) -> np.ndarray:
@@ -59,12 +54,13 @@ def load(form: Form, partition: str) -> FormData:
   method = form.methods[0]
   which = form, method, partition, form.candidates[method][0]
   settings = tuple(settings_of(*which, seed) for seed in form.seeds)
-  dataset = load_images(settings[0].data, False, progress.log)
+  dataset = build_data.load_images(settings[0].data, False, progress.log)
+  divide = build_data.divide
   rows = tuple(divide(own.data, own.seed, dataset) for own in settings)
   return FormData(form, partition, settings, dataset, rows)
 
 
-def export(data: FormData, blank: dict, out: str | os.PathLike) -> None:
+def export(data: FormData, blank: dict, out: AnyPath) -> None:
   """Write a new folder from which any framework can train.
 
   images.npz     train_x [P, H, W, ch] uint8, train_y [P], test_x, test_y

@@ -1,12 +1,12 @@
 """What a method did in a partition: its choice, its clients, its costs."""
 
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.rules import is_number
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.leaderboard.form import INITIAL, Fields
 from fedjax_pfl.report import finished_runs
@@ -16,7 +16,7 @@ from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.views import candidate_views
 from fedjax_pfl.tuning.train_all import is_diverged
 
-Paths = Sequence[str | os.PathLike]
+Paths = Sequence[AnyPath]
 METHOD, REFERENCE = 'method', 'reference'  # the second has other clients
 
 

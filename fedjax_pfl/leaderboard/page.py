@@ -3,8 +3,8 @@
 Its style, its tables and its script are those of the report's page.
 """
 
-import pathlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -87,7 +87,7 @@ def render(about: About, boards: Sequence[Board]) -> str:
   """Return the page."""
   css = {method: f'c{place}' for place, method in enumerate(about.methods)}
   dataset = DATASETS.get(about.dataset, about.dataset)
-  return load_template(TEMPLATE, pathlib.Path(__file__).parent).render(
+  return load_template(TEMPLATE, Path(__file__).parent).render(
     title=f'{len(about.methods)} methods on {dataset}',
     lead=_lead(about, boards),
     facts=about.facts,

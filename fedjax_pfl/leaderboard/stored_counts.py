@@ -7,15 +7,15 @@ a JSON (`About`) says what was compared, and how. Nothing else is read.
 
 import csv
 import json
-import os
-import pathlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
 
 MARK = '_counts'  # in the name of the file
@@ -42,7 +42,7 @@ class About(NamedTuple):
   commit: str = ''
 
 
-def write(found: Found, about: About, path: pathlib.Path) -> None:
+def write(found: Found, about: About, path: Path) -> None:
   """Write the counts and what they are of."""
   rows = [
     row
@@ -54,7 +54,7 @@ def write(found: Found, about: About, path: pathlib.Path) -> None:
   atomic_files.write_json(about_path(path), about._asdict())
 
 
-def about_path(path: pathlib.Path) -> pathlib.Path:
+def about_path(path: Path) -> Path:
   return path.with_name(path.name.partition(MARK)[0] + '.json')
 
 
@@ -75,9 +75,9 @@ def _rows(partition: str, entry: Entry):
     yield own | {name: str(value) for name, value in costs.items()}
 
 
-def files_of(place: str | os.PathLike) -> list[pathlib.Path]:
+def files_of(place: AnyPath) -> list[Path]:
   """Return the files of counts in a folder, or the one that is named."""
-  path = pathlib.Path(place)
+  path = Path(place)
   found = sorted(path.glob(f'*{MARK}*.csv')) if path.is_dir() else [path]
   if not found or not all(MARK in one.name for one in found):
     raise _unfit(place, 'the table instead of the counts, or another folder')
@@ -85,7 +85,7 @@ def files_of(place: str | os.PathLike) -> list[pathlib.Path]:
   return [one for one in found if one.stem.endswith(MARK)] or found
 
 
-def read(paths: Sequence[pathlib.Path]) -> tuple[About, dict[str, list[Entry]]]:
+def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
   """Return what one or more files hold together; refuse what does not fit."""
   abouts, groups = [], {}
   for path in paths:

@@ -5,12 +5,12 @@ Marks: `reported` has no counts, so that only its own mean is known; of a
 `re-run` one was trained again, and 0 is in the interval of the difference.
 """
 
-import os
 from collections.abc import Sequence
 
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.evaluation.differences import over_paired_clients
 from fedjax_pfl.leaderboard import entries, fill_form, form_data
 from fedjax_pfl.leaderboard.board import make_board, sentences
@@ -23,11 +23,11 @@ REPORTED, RECOMPUTED, RERUN = 'reported', 'recomputed', 're-run'
 
 
 def verify(
-  places: Sequence[str | os.PathLike],
+  places: Sequence[AnyPath],
   load_form: Load,
   against: str = '',
   rerun: str = '',
-  folder: str | os.PathLike = '',
+  folder: AnyPath = '',
 ) -> str:
   """Return the table of these entries; refuse what does not fit.
 
@@ -77,7 +77,7 @@ def _holds(
   entry: Entry,
   load_form: Load,
   method: str,
-  folder: str | os.PathLike,
+  folder: AnyPath,
 ) -> bool:
   """Return whether the settings of an entry, trained again, give its mean."""
   if entry.after is None:

@@ -1,26 +1,26 @@
 """Save a figure, and its numbers as a CSV beside it."""
 
 import io
-import os
-import pathlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input, check_installed
+from fedjax_pfl.core.types import AnyPath
 
 FORMATS = ('.png', '.pdf', '.svg')
 
 
 def check_output(
-  out: str | os.PathLike,
+  out: AnyPath,
   package: str = 'matplotlib',
   formats: Sequence[str] = FORMATS,
   cause: str = 'a folder, or no ending; the numbers go to .csv beside it',
-) -> pathlib.Path:
+) -> Path:
   """Return the path of a file that the package makes; refuse another format."""
   check_installed('out', package)
-  out = pathlib.Path(out)
+  out = Path(out)
   if out.suffix not in formats or out.is_dir():
     expected = f'a file name that ends in {" or ".join(formats)}'
     how = {'expected': expected, 'choices': formats, 'cause': cause}
@@ -29,11 +29,8 @@ def check_output(
 
 
 def save(
-  figure: Any,
-  out: str | os.PathLike,
-  header: Sequence[str],
-  rows: Iterable[Sequence[Any]],
-) -> pathlib.Path:
+  figure: Any, out: AnyPath, header: Sequence[str], rows: Iterable[Sequence]
+) -> Path:
   """Save a matplotlib Figure and, as .csv beside it, its numbers.
 
   The folder is made; each file is written whole or not at all.

@@ -3,20 +3,22 @@
 import collections
 import json
 import os
-import pathlib
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_number
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.evaluation.summary import MIN_TESTS, accuracies
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import defaults
 
+Result = Mapping[str, Any]  # of result.json
 INITIAL = 'initial'  # the view before personalisation, where there is one
 FINETUNED = 'finetuned'  # the view after it, where there is one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
@@ -28,7 +30,7 @@ KINDS = ('last', 'validation', 'test_best')
 class FinishedRun(NamedTuple):
   """A run directory in memory."""
 
-  path: pathlib.Path
+  path: Path
   record: dict[str, Any]  # config.json: the config, and what it ran on
   config: dict[str, Any]  # every field; words for what only other runs give
   result: dict[str, Any]
@@ -62,7 +64,7 @@ class FinishedRun(NamedTuple):
     if name not in OWN:
       return name
     digest = str(self.record.get('data', '')).partition('-')[0]
-    place = pathlib.Path(self.config.get('data_dir', '')).name
+    place = Path(self.config.get('data_dir', '')).name
     return f'{place or name} ({digest})'
 
   @property
@@ -87,9 +89,9 @@ class FinishedRun(NamedTuple):
     return {name for line in self.metrics for name in line}
 
 
-def read(workdir: str | os.PathLike) -> FinishedRun:
+def read(workdir: AnyPath) -> FinishedRun:
   """Return a finished run; refuse any other directory."""
-  path = pathlib.Path(workdir)
+  path = Path(workdir)
   record, result = run_dir.load_config(path), run_dir.load_result(path)
   # An evaluation of models that were trained elsewhere has no metrics.
   has_metrics = (path / run_dir.METRICS).exists()
@@ -127,7 +129,7 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
   return whole
 
 
-def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
+def read_comparable(workdirs: Sequence[AnyPath]) -> list[FinishedRun]:
   """Return finished runs, each once, that may share an axis.
 
   A run without hp.mu differs from one with it in this field, and not in `hp`:
@@ -154,11 +156,11 @@ def read_comparable(workdirs: Sequence[str | os.PathLike]) -> list[FinishedRun]:
   return completed
 
 
-def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
+def each_once(workdirs: Sequence[AnyPath]) -> list[Path]:
   """Return the directories without those that were given before."""
-  paths: dict[str, pathlib.Path] = {}
+  paths: dict[str, Path] = {}
   for path in workdirs:
-    paths.setdefault(os.path.realpath(path), pathlib.Path(path))
+    paths.setdefault(os.path.realpath(path), Path(path))
   return list(paths.values())
 
 
@@ -166,7 +168,7 @@ def each_once(workdirs: Sequence[str | os.PathLike]) -> list[pathlib.Path]:
 
 
 def first_and_after(
-  known: Sequence[str], result: Mapping[str, Any]
+  known: Sequence[str], result: Result
 ) -> tuple[str | None, str]:
   """Return which of the views are before and after personalisation.
 
@@ -184,9 +186,7 @@ def first_and_after(
   return INITIAL if INITIAL in known and after != INITIAL else None, after
 
 
-def chosen_by_tests(
-  known: Sequence[str], result: Mapping[str, Any]
-) -> str | None:
+def chosen_by_tests(known: Sequence[str], result: Result) -> str | None:
   """Return the best view on the tests, where the last is one of a family.
 
   Not of several lengths of fine-tuning: the last is the one that was asked for.
@@ -220,9 +220,7 @@ def either(views) -> str:
   return ' or '.join(dict.fromkeys(views))
 
 
-def summaries_by_choice(
-  result: Mapping[str, Any],
-) -> dict[str, Mapping[str, Any] | None]:
+def summaries_by_choice(result: Result) -> dict[str, Result | None]:
   """Return {kind: summary} of the view after personalisation.
 
   Of 'validation' it is that of the chosen view. None for 'test_best' where

@@ -1,13 +1,13 @@
 """A figure of all methods: mean accuracy before and after personalisation."""
 
 import math
-import os
-import pathlib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.evaluation import differences
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.charts import picture
@@ -39,16 +39,14 @@ class Numbers(NamedTuple):
   worst: float  # tenth of the clients, after
 
 
-def save_overview(
-  workdirs: Sequence[str | os.PathLike], out: str | os.PathLike
-) -> pathlib.Path:
+def save_overview(workdirs: Sequence[AnyPath], out: AnyPath) -> Path:
   """Save `out` (.png, .pdf, .svg) and its CSV for finished runs; return it."""
   groups, number = sorted_groups(workdirs), figure_file.format_number
   rows = [(one.label, *map(number, numbers(one))) for one in groups]
   return figure_file.save(draw(groups), out, HEADER, rows)
 
 
-def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
+def as_table(workdirs: Sequence[AnyPath]) -> str:
   """Return the numbers of the figure as text, the highest method first.
 
   And how far each is behind it, where there are the seeds to tell.
@@ -76,7 +74,7 @@ def as_table(workdirs: Sequence[str | os.PathLike]) -> str:
   return f'{text}\n{standing.undecided(places)}'.rstrip()
 
 
-def sorted_groups(workdirs: Sequence[str | os.PathLike]) -> list[Group]:
+def sorted_groups(workdirs: Sequence[AnyPath]) -> list[Group]:
   """Return runs by method; those without a finite mean come last."""
   groups = make_groups(read_comparable(workdirs))
   means = [-numbers(group).after for group in groups]

@@ -8,13 +8,12 @@ from typing import Any
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.own_metrics import TAKEN
-from fedjax_pfl.report.finished_runs import KINDS, summaries_by_choice
+from fedjax_pfl.report.finished_runs import KINDS, Result, summaries_by_choice
 
 TEST_BEST = (
   'test_best is chosen by the tests, which is optimistic; - without its view '
   'in eval_views'
 )
-Result = Mapping[str, Any]  # of result.json
 
 
 def table(results: Sequence[Result]) -> str:
@@ -74,9 +73,7 @@ def align(rows: Sequence[tuple[str, ...]]) -> str:
 
 
 def markdown(
-  head: Sequence[str],
-  rows: Iterable[Sequence[str]],
-  numbers: Collection[int] = (),
+  head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection = ()
 ) -> str:
   """Return a Markdown table; columns of `numbers` are aligned right."""
   marks = ['---:' if at in numbers else '---' for at in range(len(head))]

@@ -24,12 +24,8 @@ from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, duration
+from fedjax_pfl.reproduction import execute
 from fedjax_pfl.reproduction.cells import Cell, Table, field
-from fedjax_pfl.reproduction.execute import (
-  is_trained,
-  saved_round,
-  what_is_left,
-)
 from fedjax_pfl.reproduction.plan import evaluation_of
 from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import Settings, flat_config
@@ -72,13 +68,13 @@ def list_costs(
   )
   for cell in cells:
     wanted = [evaluation_of(cell, seed) for seed in seeds]
-    state, missing, trainings = what_is_left(wanted, results)
+    state, missing, trainings = execute.what_is_left(wanted, results)
     new = [one for one in trainings if one.identity not in counted]
     counted |= {one.identity for one in new}
     data |= {one.settings.data.dataset for one in new}
     time_and_memory = '-', '-'
     if new:
-      saved = [saved_round(one, results) for one in new]
+      saved = [execute.saved_round(one, results) for one in new]
       costs = [_forecast(one.settings, measured) for one in new]
       seconds = sum(
         cost.seconds * (1 - rounds / max(cost.rounds, 1))
@@ -91,7 +87,8 @@ def list_costs(
       state = ', '.join(dict.fromkeys(words))
     elif missing:
       is_own = all(one.settings == one.training.settings for one in missing)
-      is_own &= not any(is_trained(one.training, results) for one in missing)
+      trained = (execute.is_trained(one.training, results) for one in missing)
+      is_own &= not any(trained)
       state = 'with a cell above' if is_own else 'evaluate'
     values = (field(cell.published, name) for name in names)
     shown = ('-' if value is None else str(value) for value in values)

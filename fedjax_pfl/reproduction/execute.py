@@ -9,9 +9,9 @@ models has a folder in the run directory:
                        result.json   their summaries; written last
 """
 
-import pathlib
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -152,9 +152,7 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   results.add_run(workdir)
 
 
-def _begin(
-  training: PlannedRun, results: Results
-) -> tuple[Experiment, pathlib.Path]:
+def _begin(training: PlannedRun, results: Results) -> tuple[Experiment, Path]:
   """Return the experiment of a training, and the directory of its run.
 
   A stopped run continues with its own settings: they may differ in fields that
@@ -183,7 +181,7 @@ def _with_start(
 
 
 def scores_of(
-  experiment: Experiment, workdir: pathlib.Path, readings: Sequence[Reading]
+  experiment: Experiment, workdir: Path, readings: Sequence[Reading]
 ) -> dict[str, Scores]:
   """Return {stored name: scores [K]} of the last models of the run."""
   server, clients = load_states(experiment, workdir, progress.log)
@@ -215,7 +213,7 @@ def scores_of(
 
 
 def best_of_each(
-  workdir: pathlib.Path, view: str, experiment: Experiment
+  workdir: Path, view: str, experiment: Experiment
 ) -> np.ndarray:
   """Return the right answers of each client in its best round: [K].
 

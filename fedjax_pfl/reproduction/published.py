@@ -6,9 +6,9 @@ file was checked, `footnotes.toml` the doubts about some.
 
 import csv
 import functools
-import pathlib
 import tomllib
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedjax_pfl.reproduction.cells import (
@@ -23,7 +23,7 @@ from fedjax_pfl.reproduction.results import settings_in
 from fedjax_pfl.settings import parse_config, replace, to_config
 from fedjax_pfl.training import keys
 
-FILE = pathlib.Path(__file__).with_name('published.csv')
+FILE = Path(__file__).with_name('published.csv')
 FOOTNOTES = FILE.with_name('footnotes.toml')
 WHOLE = ('num_clients', 'shards_per_client', 'local_epochs')
 NUMBERS = {

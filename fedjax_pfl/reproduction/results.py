@@ -13,14 +13,15 @@ which only the row in summary.csv is left are added as `rows`.
 import functools
 import itertools
 import os
-import pathlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.reproduction.plan import PlannedRun
 from fedjax_pfl.runs import identity, result_file, run_dir
@@ -42,7 +43,7 @@ NUMBERS = (
 class StoredRun(NamedTuple):
   """A finished training, as its directory has it."""
 
-  path: pathlib.Path
+  path: Path
   key: str  # of the training
   setting: str  # the key without the data
   start: str  # key of the model that it started from, or ''
@@ -59,7 +60,7 @@ class StoredEvaluation(NamedTuple):
   """An evaluation of the last models of a run: its own, or a later one."""
 
   run: StoredRun
-  path: pathlib.Path  # the run directory, or a folder in it
+  path: Path  # the run directory, or a folder in it
   key: str  # of the evaluation
   settings: Settings
   stored: dict[str, Any]
@@ -78,7 +79,7 @@ class StoredEvaluation(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def _load_clients(folder: pathlib.Path, changed: int) -> Clients:
+def _load_clients(folder: Path, changed: int) -> Clients:
   """Return clients.npz; `changed` is the time of its last change."""
   return run_dir.load_clients(folder)
 
@@ -89,21 +90,21 @@ class Results:
   Two directories of one training are both read, and may not disagree.
   """
 
-  def __init__(self, folder: str | os.PathLike):
-    self.folder = pathlib.Path(folder)
+  def __init__(self, folder: AnyPath):
+    self.folder = Path(folder)
     self.runs = self.folder / RUNS
-    self.paths: dict[str, pathlib.Path] = {}  # finished or not
+    self.paths: dict[str, Path] = {}  # finished or not
     self.rows: dict[tuple[str, str], Row] = {}  # by key and view
     self.row_of: dict[str, Row] = {}  # any row of a training, by its key
     # Fingerprints of the data that a seed was run with, or begun.
     self.data: dict[int, set[str]] = {}
     self._kept: dict[int, set[str]] = {}  # those of rows without a run
     self._keys: dict[str, str] = {}  # settings without data -> keys
-    self._read: dict[pathlib.Path, list[StoredEvaluation]] = {}
+    self._read: dict[Path, list[StoredEvaluation]] = {}
     self._models: dict[str, str] = {}  # digests of final models -> keys
     self.add_folder(self.runs)
 
-  def add_folder(self, folder: str | os.PathLike) -> None:
+  def add_folder(self, folder: AnyPath) -> None:
     """Read all runs in a folder, or below it; those with init_from come last.
 
     The folder may be a run itself. What begins with a dot is passed over: a
@@ -114,12 +115,12 @@ class Results:
       folders[:] = [name for name in folders if not name.startswith('.')]
       if identity.CONFIG in names:
         folders.clear()
-        found.append(pathlib.Path(parent))
+        found.append(Path(parent))
     begun = {path: '+' in run_dir.load_config(path)['data'] for path in found}
     for path in sorted(found, key=lambda path: (begun[path], path)):
       self.add_run(path)
 
-  def add_run(self, path: pathlib.Path) -> None:
+  def add_run(self, path: Path) -> None:
     """Read a run directory, again if it was read before.
 
     A damaged run is refused, and one that disagrees with another one.
@@ -199,7 +200,7 @@ class Results:
         return key
     return ''
 
-  def path_of(self, training: PlannedRun) -> pathlib.Path | None:
+  def path_of(self, training: PlannedRun) -> Path | None:
     """Return the run directory of a training; None if it was not begun."""
     return self.paths.get(self.key_of(training))
 
@@ -220,7 +221,7 @@ def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
     yield StoredEvaluation(run, path, key, settings, stored, result)
 
 
-def read_folder(folder: str | os.PathLike) -> Results:
+def read_folder(folder: AnyPath) -> Results:
   """Return the runs of a folder of results, or of any folder with runs."""
   results = Results(folder)
   if not results.paths:

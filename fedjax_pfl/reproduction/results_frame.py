@@ -1,13 +1,12 @@
 """The results of many runs as one tidy table, for notebooks."""
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedjax_pfl.core.errors import check_installed
-from fedjax_pfl.core.types import Scores
+from fedjax_pfl.core.types import AnyPath, Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
 from fedjax_pfl.reproduction.results import StoredEvaluation, read_folder
 from fedjax_pfl.runs import run_dir
@@ -38,7 +37,7 @@ COSTS = {'images_per_second': np.median, 'bytes_down': sum, 'bytes_up': sum}
 
 
 def load_results(
-  results: str | os.PathLike, *, per_client: bool = True
+  results: AnyPath, *, per_client: bool = True
 ) -> 'pandas.DataFrame':
   """Return the results of many runs as a tidy table.
 

@@ -13,15 +13,15 @@ the runs, so they are the same however often they are written.
 """
 
 import csv
-import os
-import pathlib
 import shlex
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.reproduction.results import (
   Results,
@@ -162,9 +162,9 @@ def _text(value: Any) -> str:
   return str(value)
 
 
-def read_csv(path: str | os.PathLike) -> list[Row]:
+def read_csv(path: AnyPath) -> list[Row]:
   """Return the rows of summary.csv; none without the file."""
-  path = pathlib.Path(path)
+  path = Path(path)
   if not path.is_file():
     return []
   try:

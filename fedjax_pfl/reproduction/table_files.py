@@ -1,7 +1,7 @@
 """A table of our and the published numbers: as text, Markdown and CSV."""
 
-import pathlib
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
@@ -24,7 +24,7 @@ LOST = (
 KEPT = 'Ours, seed {}: a row of summary.csv whose run directory is gone.'
 
 
-def write_table(table: Table, results: Results) -> pathlib.Path:
+def write_table(table: Table, results: Results) -> Path:
   """Write a table as .csv and .md below the results; return the .md's path."""
   compared = compare_all(table.cells, results)
   path = results.folder / FOLDER / f'{table.name.replace("/", "_")}.md'

@@ -72,7 +72,7 @@ def plot_gains(
   y = svg.Scale(marks[0], marks[-1], chart_height - 10, 34)
   x = svg.Scale(0, max(len(order), 1), left, WIDTH - right)
   parts = [svg.text(0, 13, 'gain, points', 'label')]
-  parts += svg.levels(y, marks, left, WIDTH - right, differences=True)
+  parts += svg.levels(y, marks, left, WIDTH - right, signed=True)
   if len(order) > MAX_DOTS:  # one shape
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
     across = x([places[0], *(places + 0.5), len(order)])
@@ -206,7 +206,7 @@ def plot_intervals(
     clouds = [row.dots for row in rows if row.dots is not None]
     x, marks = svg.enclosing([[0.0], *ends, *clouds], left, right, 6)
   bottom = height * len(rows) + 6
-  parts = svg.columns(x, marks, 0, bottom, differences=not axis)
+  parts = svg.columns(x, marks, 0, bottom, signed=not axis)
   parts.append(svg.text(right, bottom + 38, label, 'end', 'label'))
   for place, row in enumerate(rows):
     parts.append(_row(x, height * place + height / 2 + 3, row))

@@ -165,40 +165,36 @@ def enclosing(
 
 def levels(
   y: Scale,
-  marks: Iterable[float],
+  marks: Iterable,
   left: float,
   right: float,
   gap: float = 8,
-  differences: bool = False,
+  signed: bool = False,
 ) -> list[Markup]:
   """Return a horizontal line for every tick of y, and its number."""
   parts = []
   for mark in marks:
-    kind, words = _tick(mark, differences)
+    kind, words = _tick(mark, signed)
     parts.append(line(left, y(mark), right, y(mark), kind))
     parts.append(text(left - gap, y(mark) + 4, words, 'end'))
   return parts
 
 
 def columns(
-  x: Scale,
-  marks: Iterable[float],
-  top: float,
-  bottom: float,
-  differences: bool = False,
+  x: Scale, marks: Iterable, top: float, bottom: float, signed: bool = False
 ) -> list[Markup]:
   """Return a vertical line for every tick of x, and its number below."""
   parts = []
   for mark in marks:
-    kind, words = _tick(mark, differences)
+    kind, words = _tick(mark, signed)
     parts.append(line(x(mark), top, x(mark), bottom, kind))
     parts.append(text(x(mark), bottom + 18, words, 'middle'))
   return parts
 
 
-def _tick(mark: float, differences: bool) -> tuple[str, str]:
+def _tick(mark: float, signed: bool) -> tuple[str, str]:
   """Return the class of a tick's line and its number: '5', or '+5'."""
-  if not differences:
+  if not signed:
     return 'grid', f'{mark:g}'
   return 'grid' if mark else 'axis', f'{mark:+g}' if mark else '0'
 

@@ -6,12 +6,12 @@ forbids the page to use the network.
 """
 
 import json
-import os
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.report import figure_file
 from fedjax_pfl.report.finished_runs import read_comparable
@@ -43,10 +43,8 @@ DETAILS = {
 
 
 def save(
-  workdirs: Sequence[str | os.PathLike],
-  out: str | os.PathLike,
-  published: Published | None = None,
-) -> pathlib.Path:
+  workdirs: Sequence[AnyPath], out: AnyPath, published: Published | None = None
+) -> Path:
   """Write the page of finished runs to `out` (.html); return `out`."""
   out = check_output(out)
   html = render(workdirs, published)
@@ -56,20 +54,20 @@ def save(
   return out
 
 
-def check_output(out: str | os.PathLike) -> pathlib.Path:
+def check_output(out: AnyPath) -> Path:
   """Return the path; refuse a name that is not that of a page."""
   cause = 'a folder, or another kind of file'
   return figure_file.check_output(out, 'jinja2', ['.html'], cause)
 
 
 def render(
-  workdirs: Sequence[str | os.PathLike], published: Published | None = None
+  workdirs: Sequence[AnyPath], published: Published | None = None
 ) -> str:
   """Return the page of finished runs on one dataset."""
   groups = make_groups(read_comparable(workdirs))
   common, sweep = common_settings(groups), sweep_section.find_sweep(groups)
   is_chosen = sweep and sweep.on_validation
-  known = {pathlib.Path(path): one for path, one in (published or {}).items()}
+  known = {Path(path): one for path, one in (published or {}).items()}
   printed = [  # those of the first run of a line
     next((known[run.path] for run in group.runs if run.path in known), {})
     for group in groups
@@ -100,12 +98,12 @@ def render(
   )
 
 
-def load_template(name: str, *folders: pathlib.Path):
+def load_template(name: str, *folders: Path):
   """Return a template of these folders or of this one, all text escaped."""
   import jinja2  # 0.1 s
 
   environment = jinja2.Environment(
-    loader=jinja2.FileSystemLoader([*folders, pathlib.Path(__file__).parent]),
+    loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,

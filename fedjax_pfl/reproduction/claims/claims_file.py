@@ -30,9 +30,9 @@ A mistake is a sentence that begins with the file and the number of the entry.
 """
 
 import itertools
-import pathlib
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -99,7 +99,7 @@ PAIRS = (
 )
 
 
-def load_claims(path: pathlib.Path, load_table: LoadTable) -> list[Claim]:
+def load_claims(path: Path, load_table: LoadTable) -> list[Claim]:
   """Return the claims of a file; refuse it as a whole if a part is wrong."""
   content = read_toml(path)
   if content.keys() != {'claims'}:
@@ -176,7 +176,7 @@ def _term(
 # ---- The entries of the file -------------------------------------------------
 
 
-def read_toml(path: pathlib.Path) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
   try:
     return tomllib.loads(path.read_bytes().decode())
   except OSError as error:

@@ -3,8 +3,8 @@
 import collections
 import csv
 import math
-import pathlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from fedjax_pfl.report.text_table import align, markdown
 from fedjax_pfl.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
@@ -16,7 +16,7 @@ COMPARED = 'comparison', 'difference', 'verdict', 'published'
 SIGNED = '+.2f'
 
 
-def progress(folder: pathlib.Path) -> str:
+def progress(folder: Path) -> str:
   """Return how many of the published numbers the tables in a folder have."""
   number = 0
   for path in sorted((folder / FOLDER).glob('*.csv')):

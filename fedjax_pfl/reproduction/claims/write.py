@@ -4,8 +4,8 @@ Two figures, each with its numbers as a CSV beside it: of all differences, and
 of those of every client.
 """
 
-import pathlib
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -50,8 +50,8 @@ CLIENTS_NOTE = (
 
 
 def judge(
-  claims: pathlib.Path,
-  folder: pathlib.Path,
+  claims: Path,
+  folder: Path,
   load_table: LoadTable,
   configs: summary_rows.Configs,
 ) -> list[Verdict]:
@@ -69,24 +69,20 @@ def judge(
   return judge_all(stated, results)
 
 
-def text(
-  verdicts: Sequence[Verdict], results: pathlib.Path, page: pathlib.Path
-) -> str:
+def text(verdicts: Sequence[Verdict], results: Path, page: Path) -> str:
   """Return the page, with the verdicts between its marks."""
   progress = claims_page.progress(results)
   return _replaced(page, f'{progress} {claims_page.whole(verdicts)}')
 
 
-def write(
-  verdicts: Sequence[Verdict], results: pathlib.Path, root: pathlib.Path
-) -> list[pathlib.Path]:
+def write(verdicts: Sequence[Verdict], results: Path, root: Path) -> list[Path]:
   """Write page and figures below `root`; return their paths."""
   page = root / PAGE
   atomic_files.write_bytes(page, text(verdicts, results, page).encode())
   return [page, *save_figures(verdicts, root / IMAGES)]
 
 
-def _replaced(page: pathlib.Path, section: str) -> str:
+def _replaced(page: Path, section: str) -> str:
   text = page.read_text(encoding='utf-8')
   before, begun, rest = text.partition(BEGIN)
   _, ended, after = rest.partition(END)
@@ -104,9 +100,7 @@ def _replaced(page: pathlib.Path, section: str) -> str:
 # ---- Figures -----------------------------------------------------------------
 
 
-def save_figures(
-  verdicts: Sequence[Verdict], folder: pathlib.Path
-) -> list[pathlib.Path]:
+def save_figures(verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
   """Save the figure of all comparisons, and that of the clients of a claim."""
   rows = [row for verdict in verdicts for row in _rows(verdict)]
   label = 'difference in accuracy, points; a claim says it is above 0'
@@ -126,8 +120,8 @@ def save_figures(
 
 
 def _save_clients(
-  verdict: Verdict, shown: Sequence[Judged], folder: pathlib.Path
-) -> pathlib.Path:
+  verdict: Verdict, shown: Sequence[Judged], folder: Path
+) -> Path:
   rows = [_client_row(one, f'c{at}') for at, one in enumerate(shown)]
   colours = {
     row.css: style_of(one.stated.terms[1].cell.settings['algorithm']).colour
