@@ -170,13 +170,9 @@ def read_shard():
   which, _, number = SHARD.value.partition('/')
   are_numbers = which.isdecimal() and number.isdecimal()
   if not are_numbers or not 1 <= int(which) <= int(number):
-    raise bad_input(
-      '--shard',
-      got=SHARD.value,
-      expected='WHICH/OF, from 1/OF to OF/OF',
-      choices=['2/8'],
-      cause='a job number that begins with 0',
-    )
+    how = {'expected': 'WHICH/OF, from 1/OF to OF/OF', 'choices': ['2/8']}
+    cause = 'a job number that begins with 0'
+    raise bad_input('--shard', got=SHARD.value, **how, cause=cause)
   return int(which), int(number)
 
 

@@ -1,6 +1,5 @@
 """FedConcat paper: Tables 1 to 3, the global model under label skew."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from configs.tables.common import READINGS, load_config, table
@@ -18,9 +17,7 @@ EASIEST = 'cifar100', 'dirichlet_0.5'
 EASIEST_DECAY = 5e-3
 
 
-def cell_of(
-  published: Published, changes: Mapping[str, Any] | None = None
-) -> Cell:
+def cell_of(published: Published, **changes: Any) -> Cell:
   """Return the cell of any of the paper's tables."""
   method = published.algorithm.removesuffix('_id')
   dataset = DATASETS.get(published.dataset, published.dataset)
@@ -32,7 +29,7 @@ def cell_of(
   if published.dataset == 'fmnist' and method == 'fedconcat':
     own['rounds'] = FMNIST_ROUNDS
   settings = load_config(f'fedconcat:{method}')
-  settings = replaced(settings, {**own, **(changes or {})})
+  settings = replaced(settings, own | changes)
   return Cell(published, settings, READINGS[published.metric])
 
 
@@ -60,7 +57,7 @@ def cell_of_resnet(published):
   if published.algorithm in ('fedconcat', 'fedconcat_id'):
     changes |= {'hp.head': 'sum', 'hp.cap_factor': 1.2}
     changes['rounds'] = ENCODER_ROUNDS[published.dataset]
-  cell = cell_of(published, changes)
+  cell = cell_of(published, **changes)
   return cell._replace(reading=Reading('initial', 'global_last10'))
 
 

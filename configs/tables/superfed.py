@@ -1,6 +1,5 @@
 """SuPerFed paper (first version): Tables 1 to 3, the global model."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from configs.tables.common import READINGS, load_config, table
@@ -13,9 +12,7 @@ MIXING = {'superfed_mm': 'model', 'superfed_lm': 'layer'}
 LATER = {('superfed_lm', 'cifar10'): 0.8}
 
 
-def cell_of(
-  published: Published, changes: Mapping[str, Any] | None = None
-) -> Cell:
+def cell_of(published: Published, **changes: Any) -> Cell:
   """Return the cell of any of the paper's tables."""
   settings = load_config(f'superfed:{published.dataset}')
   if published.algorithm in MIXING:
@@ -25,7 +22,7 @@ def cell_of(
   else:
     baseline = load_config(f'superfed:{published.algorithm}')
     own = {name: baseline[name] for name in FIELDS}
-  settings = replaced(settings, {**own, **(changes or {})})
+  settings = replaced(settings, own | changes)
   return Cell(published, settings, READINGS[published.metric])
 
 
@@ -61,7 +58,7 @@ TABLES = {
     'Global model by the share of rounds before mixing, CIFAR-10',
     'phase2_start | algorithm metric',
     lambda one: cell_of(
-      one, {'hp.phase_start': float(one.variant['phase2_start'])}
+      one, **{'hp.phase_start': float(one.variant['phase2_start'])}
     ),
   ),
 }

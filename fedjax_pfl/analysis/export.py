@@ -134,12 +134,8 @@ def choose(
     return Choice(None, '')
   last = settings.data.num_seen_clients - 1
   if not (client.isascii() and client.isdecimal() and int(client) <= last):
-    raise bad_input(
-      'client',
-      got=client,
-      expected=f'a client of the run, 0 to {last}, or {SERVER}',
-      cause='clients are numbered from 0',
-    )
+    expected = f'a client of the run, 0 to {last}, or {SERVER}'
+    raise bad_input('client', got=client, expected=expected)
   chosen = main_view(settings.evaluation.views)
   if settings.evaluation.select == 'validation':
     chosen = result['validation']['view']

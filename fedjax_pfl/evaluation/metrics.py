@@ -19,7 +19,7 @@ Where each token of an example has a label, all numbers are of tokens.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -167,15 +167,8 @@ def shares(total: Tally, count: Array) -> tuple[Array, ...]:
   return *means, *calibration.errors(total.bins)
 
 
-def score_classes(
-  num_classes: int,
-  predict: Predict,
-  view: View,
-  test: ClientData,
-  normalise: Transform,
-  batch_size: int = TEST_BATCH,
-) -> ClassScores:
-  """Return correct predictions and examples of every class, of one view."""
+def score_classes(num_classes: int, *given: Any) -> ClassScores:
+  """Return right predictions and examples of every class: as `score_view`."""
 
   def add(carry, logits, y, real):
     hit = (jnp.argmax(logits, -1) == y) & real
@@ -185,8 +178,7 @@ def score_classes(
     )
 
   none = jnp.zeros(num_classes, jnp.int32)  # [Y]
-  start = ClassScores(none, none)
-  return fold_batches(add, start, predict, view, test, normalise, batch_size)
+  return fold_batches(add, ClassScores(none, none), *given)
 
 
 def fold_batches(

@@ -138,13 +138,9 @@ def read_comparable(workdirs: Sequence[AnyPath]) -> list[FinishedRun]:
   runs = [read(path) for path in each_once(workdirs)]
   datasets = {str(run.path): run.dataset for run in runs}
   if len({*datasets.values()}) != 1:
-    raise bad_input(
-      'runs',
-      got=datasets,
-      expected='one or more runs on one dataset',
-      choices=dict.fromkeys(datasets.values()),
-      cause='a run directory of another experiment',
-    )
+    choices = dict.fromkeys(datasets.values())
+    expected = 'one or more runs on one dataset'
+    raise bad_input('runs', got=datasets, expected=expected, choices=choices)
   given = collections.defaultdict(dict)
   for run in runs:
     given[run.method] |= dict.fromkeys(run.config.get('hp', {}), DEFAULT)

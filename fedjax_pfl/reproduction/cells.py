@@ -142,14 +142,9 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
       )
     known = values_of(cells)
     if name not in known:
-      raise bad_input(
-        '--where',
-        got=name,
-        expected='a field of the cells of this table',
-        choices=[
-          f'{one}={" or ".join(map(str, own))}' for one, own in known.items()
-        ],
-      )
+      pairs = [(one, ' or '.join(map(str, own))) for one, own in known.items()]
+      how = {'expected': 'a field of the cells of this table'}
+      raise bad_input('--where', got=name, **how, choices=map('='.join, pairs))
     matching = tuple(cell for cell in chosen if _matches(cell, name, value))
     if name not in values_of(matching):
       raise bad_input(

@@ -57,13 +57,8 @@ def judge(
 ) -> list[Verdict]:
   stated = load_claims(claims, load_table)
   if not folder.is_dir():
-    raise bad_input(
-      'results',
-      got=f'{folder}, which is no folder',
-      expected='a folder of results, with summary.csv and runs/',
-      choices=['results'],
-      cause='a mistyped path',
-    )
+    expected = 'a folder of results, with summary.csv and runs/'
+    raise bad_input('results', got=f'{folder}, no folder', expected=expected)
   results = Results(folder)
   summary_rows.read_rows(results, configs)
   return judge_all(stated, results)
