@@ -193,20 +193,16 @@ def sentences(board: Board) -> list[str]:
     words = 'distinguishable from all others.'
   elif len(board.peers) == len(compared_with(board.baselines[0], board.rows)):
     words = 'no method is distinguishable from it.'
-  return [
+  found = [
     f'Highest: {display_name(board.best)}, {best["after"]:.1f} % on average '
-    f'over clients after personalisation; {words}',
-    *(
-      _against(base, compared_with(base, board.rows))
-      for base in board.baselines
-    ),
-    *(
-      f'{display_name(row["method"])} {row["obstacle"]}.'
-      for row in board.rows
-      if row['obstacle']
-    ),
-    *_ends(board.rows),
+    f'over clients after personalisation; {words}'
   ]
+  for base in board.baselines:
+    found.append(_against(base, compared_with(base, board.rows)))
+  for row in board.rows:
+    if row['obstacle']:
+      found.append(f'{display_name(row["method"])} {row["obstacle"]}.')
+  return found + _ends(board.rows)
 
 
 def baseline_name(method: str) -> str:

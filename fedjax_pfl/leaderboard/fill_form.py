@@ -138,14 +138,11 @@ def save_figure(
 ) -> None:
   """Save the differences to the baselines, a panel for each partition."""
   css = {method: f'c{place}' for place, method in enumerate(about.methods)}
-  panels = [
-    Panel(
-      f'{one.partition}: minus {board.baseline_name(base)}',
-      page.plot(base, one.rows, css),
-    )
-    for one in boards
-    for base in one.baselines
-  ]
+  panels = []
+  for one in boards:
+    for base in one.baselines:
+      title = f'{one.partition}: minus {board.baseline_name(base)}'
+      panels.append(Panel(title, page.plot(base, one.rows, css)))
   colours = {css[method]: style_of(method).colour for method in about.methods}
   notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']
   figure = picture.draw('', panels, colours, notes)

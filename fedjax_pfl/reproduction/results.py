@@ -278,10 +278,7 @@ def check_agree(old: StoredEvaluation, new: StoredEvaluation) -> None:
       got=f'{name}={given[name]:.7g}, of {new.origin}',
       expected=f'{known[name]:.7g}, as {old.origin} gave for the same config, '
       'data and seed',
-      choices=[
-        'leave one of the two out',
-        'if both are from this machine, delete one',
-      ],
+      choices=['leave one out', 'if both are from this machine, delete one'],
       cause='another version of the code or of jax, or another kind of '
       'machine: training amplifies differences in the last digit',
     )
