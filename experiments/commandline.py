@@ -296,18 +296,11 @@ def _without_traceback(function: Callable, argument: Any) -> Any:
   except KeyboardInterrupt as stop:
     if not getattr(stop, 'logged', False):
       print('Stopped. What was saved is kept; the same command goes on.')
-    _leave(getattr(stop, 'status', 128 + signal.SIGINT))
-
-
-def _leave(status: int) -> None:
-  """End at once, when all that was open has been closed.
-
-  A thread in which XLA still compiles would crash the interpreter at its own
-  end, and the status would be that of the crash.
-  """
-  sys.stdout.flush()
-  sys.stderr.flush()
-  os._exit(status)
+    # A thread in which XLA still compiles would crash the interpreter at its
+    # own end, and the status would be that of the crash.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(getattr(stop, 'status', 128 + signal.SIGINT))
 
 
 class _Terminated(KeyboardInterrupt):

@@ -99,7 +99,9 @@ def paired_difference(
   rng, num_seeds = np.random.default_rng(0), len(differences)
   drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
   own = np.array([gap.mean() for gap in differences])
-  mean, half = float(own.mean()), _student(own) if num_seeds > 1 else 0.0
+  mean, half = float(own.mean()), 0.0
+  if num_seeds > 1:
+    half = _quantile(num_seeds) * _error(own)
   if same_clients:
     shared = np.mean(gaps, axis=0)  # [K]
     totals = resampled_means(shared[~np.isnan(shared)], seed=rng)
@@ -207,11 +209,6 @@ def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
   for one in scores:
     groups[one.data] = groups.get(one.data, 0.0) + one.sign * one.clients
   return [group[np.isfinite(group)] for group in groups.values()]
-
-
-def _student(values: Sequence[float]) -> float:
-  """Return half of Student's 95 % interval for the mean of these."""
-  return _quantile(len(values)) * _error(values)
 
 
 def _quantile(number: int) -> float:

@@ -96,7 +96,8 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
       'std': float(used.std()),
       'pooled': float(pooled),
       'worst_decile': worst_decile(used, count[is_used]),
-      'interval': bootstrap_interval(used),
+      # Of the choice of clients, not of the seed of the training.
+      'interval': np.percentile(resampled_means(used), [2.5, 97.5]).tolist(),
       **{name: float(one[is_used].mean()) for name, one in others.items()},
     }
   return {
@@ -120,14 +121,6 @@ def worst_decile(accuracy: np.ndarray, count: Any) -> float:
   if not used.size or np.min(count) < MIN_TESTS:
     return math.nan
   return float(used[: math.ceil(used.size / 10)].mean())
-
-
-def bootstrap_interval(values: np.ndarray) -> list[float]:
-  """Return the 95% percentile interval of the mean, [low, high].
-
-  It covers the choice of clients, not the seed of the training.
-  """
-  return np.percentile(resampled_means(values), [2.5, 97.5]).tolist()
 
 
 def resampled_means(

@@ -87,9 +87,10 @@ def render(about: About, boards: Sequence[Board]) -> str:
   """Return the page."""
   css = {method: f'c{place}' for place, method in enumerate(about.methods)}
   dataset = DATASETS.get(about.dataset, about.dataset)
+  firsts = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
   return load_template(TEMPLATE, Path(__file__).parent).render(
     title=f'{len(about.methods)} methods on {dataset}',
-    lead=_lead(about, boards),
+    lead=' '.join([*firsts, *not_finished(about, boards)]),
     facts=about.facts,
     methods={css[method]: style_of(method) for method in about.methods},
     boards=[_section(board, css) for board in boards],
@@ -108,12 +109,6 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
       for base in board.baselines
     ],
   }
-
-
-def _lead(about: About, boards: Sequence[Board]) -> str:
-  """Return the best of each partition, and what is not trained yet."""
-  words = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
-  return ' '.join([*words, *not_finished(about, boards)])
 
 
 # ---- Tables ------------------------------------------------------------------
