@@ -56,7 +56,8 @@ def make_programs(plan: Experiment, devices: Devices) -> Iterator[Program]:
   train, key = chunking.shapes_of(plan.train), jax.eval_shape(jax.random.key, 0)
   for stage, server, clients in rounds.stage_shapes(plan.stages, train):
     data = jax.eval_shape(stage.prepare_data, server, train)
-    cohort = jax.ShapeDtypeStruct((plan.size_of(stage),), 'int32')
+    size = plan.sampler_of(stage).size
+    cohort = jax.ShapeDtypeStruct((size,), 'int32')
     given = {'server': server, 'clients': clients, 'cohort': cohort}
     yield _round(plan, stage, given | {'data': data, 'key': key}, devices)
   if plan.settings.evaluation.views and len(devices) == 1:
@@ -67,7 +68,7 @@ def make_programs(plan: Experiment, devices: Devices) -> Iterator[Program]:
 def _round(
   plan: Experiment, stage: Stage, given: Arguments, devices: Devices
 ) -> Program:
-  number, size = len(devices), plan.size_of(stage)
+  number, size = len(devices), plan.sampler_of(stage).size
   chunk = plan.clients_per_chunk
   counts, batch = np.asarray(plan.train.count), plan.settings.train.batch_size
   limit = chunking.chunk_limit(chunk, counts, size, batch)
