@@ -175,10 +175,7 @@ def _read_checked(path: Path) -> tuple[dict[str, list], str]:
 
 
 def _check_structure(
-  path: Path,
-  kinds: dict[str, list],
-  like: dict[str, Any],
-  ignored: str | None,
+  path: Path, kinds: dict[str, list], like: dict[str, Any], ignored: str | None
 ) -> None:
   """Raise if a checkpoint has other leaves than this code and config."""
   stored = {

@@ -66,7 +66,7 @@ def open_run(
   config: Mapping[str, Any],
   *,
   data: str,
-  log: Callable[[str], None] = print,
+  log: identity.Log = print,
   resumable: Collection[str] = (),
   defaults: Mapping[str, Any] | None = None,
   tracker: str = NONE,
@@ -112,9 +112,7 @@ def open_run(
 class Run:
   """A run directory that is open for writing; every write is atomic."""
 
-  def __init__(
-    self, path: Path, log: Callable[[str], None], tracking: Tracking
-  ):
+  def __init__(self, path: Path, log: identity.Log, tracking: Tracking):
     self.path, self._checkpoints = path, path / 'checkpoints'
     self.scores = path / score_files.FOLDER
     self._log, self._tracking = log, tracking

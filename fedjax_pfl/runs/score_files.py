@@ -69,9 +69,7 @@ def cut(folder: Path, step: int) -> None:
       file[1].unlink()
 
 
-def take_over(
-  folder: Path, leaves: Mapping[str, np.ndarray], first: int
-) -> None:
+def take_over(folder: Path, leaves: dict[str, np.ndarray], first: int) -> None:
   """Write files that have the best rounds which leaves of a checkpoint tell.
 
   The right answers in the best round of all together, and of each client in its

@@ -32,7 +32,7 @@ from typing import Any
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.rules import is_number
-from fedjax_pfl.runs.identity import flatten
+from fedjax_pfl.runs.identity import Log, flatten
 
 NONE = 'none'
 PROJECT = 'fedjax_pfl'  # of runs whose environment names no other
@@ -191,13 +191,7 @@ TRACKERS = (NONE, *SERVICES)
 class Tracking:
   """What `Run` logs goes to all trackers."""
 
-  def __init__(
-    self,
-    folder: Path,
-    config: Numbers,
-    service: str,
-    log: Callable[[str], None],
-  ):
+  def __init__(self, folder: Path, config: Numbers, service: str, log: Log):
     self._folder, self._config, self._name = folder, config, service
     self._service = self._events = self._last_round = None
     self._log = log

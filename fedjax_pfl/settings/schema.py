@@ -55,7 +55,7 @@ VIEWS = rules.tuple_of(
   "a single name: write ('initial',)",
 )
 CROSS_ENTROPY = 'cross_entropy'
-PATTERNS = rules.tuple_of(
+LAYERS = rules.tuple_of(
   lambda value: isinstance(value, str) and bool(value),
   "patterns for paths of layers, such as 'block*/qkv'",
   'a single word in a config: write ("*",)',
@@ -108,9 +108,7 @@ class ModelSettings:
     one_of(PRECISIONS, 'a precision', 'a dtype: bfloat16 is called mixed'),
   )
   lora_rank: int = field(0, count('dimensions', smallest=0))
-  lora_targets: tuple[str, ...] = field(
-    ('*',), PATTERNS, needs=('lora_rank', 8)
-  )
+  lora_targets: tuple[str, ...] = field(('*',), LAYERS, needs=('lora_rank', 8))
   lora_alpha: float = field(16.0, rules.above(0), needs=('lora_rank', 8))
 
 

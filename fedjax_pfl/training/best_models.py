@@ -50,18 +50,17 @@ class Chosen(NamedTuple):
   clients: Client  # [K, ...]
 
 
+Choice = Chosen | tuple[()]  # () where nothing is chosen
+
+
 def has_candidates(experiment: Experiment, stage: Stage) -> bool:
   """Return whether validation may choose a round of this stage."""
   return experiment.validation is not None and stage is experiment.stages[-1]
 
 
 def choose(
-  evaluator: Evaluator,
-  chosen: Chosen | tuple[()],
-  place: int,
-  states: States,
-  number: int,
-) -> tuple[Chosen | tuple[()], dict[str, Scores], dict[str, float]]:
+  evaluator: Evaluator, chosen: Choice, place: int, states: States, number: int
+) -> tuple[Choice, dict[str, Scores], dict[str, float]]:
   """Return the better of choice and round, its scores, and mean accuracies."""
   experiment = evaluator.experiment
   if not has_candidates(experiment, experiment.stages[place]):
@@ -161,7 +160,7 @@ def _stored_models(stage: Stage) -> Stage:
 
 def begin_best(
   experiment: Experiment, stage: Stage, server: Server, clients: Client
-) -> tuple[Kept, Chosen | tuple[()]]:
+) -> tuple[Kept, Choice]:
   """Return what a stage keeps and chooses before any evaluation, by shapes."""
   num_clients, kept = experiment.settings.data.num_seen_clients, {}
   if stage.keep_best is not None:

@@ -27,7 +27,7 @@ from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
 from fedjax_pfl.training import build_checks, build_method, frozen_features
-from fedjax_pfl.training.build_data import UnseenClients, build_data
+from fedjax_pfl.training.build_data import Log, UnseenClients, build_data
 
 
 class Experiment(NamedTuple):
@@ -166,7 +166,7 @@ def build_experiment(
 
 
 def method_and_budget(
-  settings: Settings, task: Task, shape: Shape, log: Callable[[str], None]
+  settings: Settings, task: Task, shape: Shape, log: Log
 ) -> tuple[tuple[Stage, ...], Any]:
   """Return the method, checked on shapes, and its privacy; None without.
 
@@ -198,10 +198,7 @@ def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
 
 
 def build_timing(
-  settings: Settings,
-  stages: tuple[Stage, ...],
-  train: ClientData,
-  log: Callable[[str], None],
+  settings: Settings, stages: tuple[Stage, ...], train: ClientData, log: Log
 ) -> Any:
   """Return how long the rounds of a run take; None without speeds."""
   if not (how := settings.speeds):

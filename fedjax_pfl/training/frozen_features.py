@@ -8,7 +8,6 @@ a step costs no pass through the body. Exact where images are not augmented, no
 layer depends on the batch, and nothing is dropped.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -28,7 +27,7 @@ from fedjax_pfl.data.client_data import stack_clients
 from fedjax_pfl.data.images import Dataset, Images, Shape, digest
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build_data import ExperimentData, UnseenClients
+from fedjax_pfl.training.build_data import ExperimentData, Log, UnseenClients
 
 BLOCK = 50  # images whose features are computed at a time
 _LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key
@@ -100,11 +99,7 @@ def _head_task(task: Task) -> Task:
 
 
 def with_features(
-  settings: Settings,
-  task: Task,
-  start: Any,
-  data: ExperimentData,
-  log: Callable,
+  settings: Settings, task: Task, start: Any, data: ExperimentData, log: Log
 ) -> ExperimentData:
   """Return the same clients with features by the body of a `Start`.
 

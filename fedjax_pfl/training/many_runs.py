@@ -201,21 +201,17 @@ def _divide(experiments: Sequence[Experiment]) -> list[list[int]]:
   return list(parts.values())
 
 
-def _arguments_among(
-  experiment: Experiment, names: Sequence[str]
-) -> Sequence[str]:
+def _arguments_among(experiment: Experiment, names: list[str]) -> list[str]:
   """Return which of these numbers can be arguments of a compiled program."""
   if experiment.settings.system.debug or experiment.placement.on_host:
-    return ()  # each setting has its own program
+    return []  # each setting has its own program
   if not names or _can_be_traced(experiment, names):
     return names
   return [name for name in names if _can_be_traced(experiment, [name])]
 
 
 def _can_be_traced(
-  experiment: Experiment,
-  names: Sequence[str],
-  kind: Callable[[float], Any] = float,
+  experiment: Experiment, names: Sequence[str], kind: Callable = float
 ) -> bool:
   """Trace a program with numbers other than 0 and 1 (`equals`); or arrays."""
   program = Program(experiment, names)

@@ -12,7 +12,6 @@ from fedjax_pfl.core.types import ClientData, PyTree, Task
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.federated.sampling import Sampler
 from fedjax_pfl.settings import Settings, replace
 from fedjax_pfl.training.build_method import make_sampler, wrapped
 
@@ -79,7 +78,7 @@ def make_budget(
   shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
   method, traced = methods
   stages = wrapped(method, settings, task)
-  plan = _plan_of(settings, stages, make_sampler(settings), shapes)
+  plan = _plan_of(settings, stages, shapes)
   noise, how = dp.noise_multiplier, (dp.epsilon, dp.delta, plan)
   noise = noise or accountant.find_noise(*how)
   rate = settings.failures.dropout_rate
@@ -146,14 +145,11 @@ def _sentences(budget: Budget, clients: int, whole: list[str]) -> list[str]:
 
 
 def _plan_of(
-  settings: Settings,
-  stages: tuple[Stage, ...],
-  sampler: Sampler,
-  data: ClientData,
+  settings: Settings, stages: tuple[Stage, ...], data: ClientData
 ) -> Plan:
   """Return the rounds of a run as the accountant has them."""
   clients, bands = settings.data.num_seen_clients, settings.dp.bands
-  plan = []
+  sampler, plan = make_sampler(settings), []
   for stage, *states in stage_shapes(stages, data):
     if stage.full_participation:
       plan.append(Rounds(stage.rounds, clients, clients))

@@ -20,7 +20,7 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.best_models import Chosen, Kept, begin_best
+from fedjax_pfl.training.best_models import Choice, Kept, begin_best
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, Program, States
 
@@ -35,7 +35,7 @@ class State(NamedTuple):
   clients: Client
   seconds: np.ndarray  # of work so far, in this and in earlier processes
   test_best: Kept  # models that clients of this stage keep, by view
-  chosen: Chosen | tuple[()] = ()  # by validation; () where nothing is
+  chosen: Choice = ()  # by validation
   sim_seconds: np.ndarray | tuple[()] = ()  # simulated; () without speeds
 
 

@@ -9,7 +9,6 @@ examples. Of equal settings the first is chosen. No test reaches the choice.
 """
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +28,8 @@ from fedjax_pfl.training.many_runs import static_key
 from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.combinations import Combination
 from fedjax_pfl.tuning.train_all import is_diverged
+
+Groups = Sequence[Sequence[Path]]  # run directories [setting][seed]
 
 
 def plan_sweep(
@@ -96,9 +97,7 @@ class BestSetting(NamedTuple):
   by_seed: tuple[tuple[float, ...], ...]  # [group][seed], whose means are means
 
 
-def best_on_validation(
-  groups: Sequence[Sequence[str | os.PathLike]],
-) -> BestSetting:
+def best_on_validation(groups: Groups) -> BestSetting:
   """Return the choice among groups of finished runs, the same seeds in each."""
   read = lambda path: run_dir.load_config(path)['config']
   configs = [[*map(read, group)] for group in groups]
@@ -137,7 +136,7 @@ def _mean(accuracy: np.ndarray) -> float:
   return float(used.mean()) if used.size else math.nan
 
 
-def _accuracies(path: str | os.PathLike) -> np.ndarray:
+def _accuracies(path: Path) -> np.ndarray:
   """Return the accuracy of every client on validation; NaN if it diverged."""
   if is_diverged(path):
     return np.array([math.nan])
@@ -158,7 +157,7 @@ def _accuracies(path: str | os.PathLike) -> np.ndarray:
 # ---- what a user reads of it -------------------------------------------------
 
 
-def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
+def runs_of_whole_settings(groups: Groups) -> list[Path]:
   """Return the runs of the settings of which no seed diverged.
 
   The mean of the seeds that are left would be too high.
@@ -169,7 +168,7 @@ def runs_of_whole_settings(groups: Sequence[Sequence[Path]]) -> list[Path]:
 
 def as_table(
   combinations: Sequence[Combination],
-  groups: Sequence[Sequence[Path]],
+  groups: Groups,
   choice: BestSetting | None,
 ) -> str:
   """Return the accuracies in percent, mean ± deviation over seeds, as text.
