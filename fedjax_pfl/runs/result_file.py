@@ -115,9 +115,6 @@ def load_json(
     ) from error
 
 
-# ---- the form ----------------------------------------------------------------
-
-
 def _check_form(result: Mapping[str, Any]) -> None:
   """Raise ValueError where a part that a reader uses is missing or another."""
   for name, kind in FORM.items():

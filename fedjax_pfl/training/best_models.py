@@ -37,9 +37,6 @@ from fedjax_pfl.training.views import candidate_views
 STATE_COPIES, MODEL_COPIES = 2, 3
 
 
-# ---- chosen on validation ----------------------------------------------------
-
-
 class Chosen(NamedTuple):
   """The best round so far on the validation examples: numpy arrays."""
 
@@ -86,9 +83,6 @@ def chosen_states(experiment: Experiment, chosen: Chosen) -> States:
   """Return the states of the chosen round, where they belong."""
   server = jax.tree.map(jnp.asarray, chosen.server)
   return server, experiment.placement.from_host(chosen.clients)
-
-
-# ---- kept by every client ----------------------------------------------------
 
 
 class Best(NamedTuple):
@@ -153,9 +147,6 @@ def _stored_models(stage: Stage) -> Stage:
   view = stage.keep_best.view
   show = lambda server, client, data, rng: {view: client}
   return stage._replace(algorithm=stage.algorithm._replace(personalize=show))
-
-
-# ---- before the first round --------------------------------------------------
 
 
 def begin_best(

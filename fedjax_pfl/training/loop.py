@@ -246,9 +246,6 @@ def cadence(settings: Settings, rounds: int) -> Cadence:
   )
 
 
-# ---- rounds ------------------------------------------------------------------
-
-
 def times() -> np.ndarray:
   """Return the clock, and the seconds of compilation so far."""
   return np.array([time.perf_counter(), compiling.seconds()])
@@ -304,9 +301,6 @@ def after_rounds(
     numbers['sim_seconds'] = so_far
     state = state._replace(sim_seconds=np.array(so_far))
   return training._replace(state=state, done=stop), numbers
-
-
-# ---- what is due after them --------------------------------------------------
 
 
 def record(

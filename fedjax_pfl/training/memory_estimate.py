@@ -130,9 +130,6 @@ def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
   return lines
 
 
-# ---- of one stage ------------------------------------------------------------
-
-
 def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   """Return the part that follows from shapes: without work and uploads."""
   train, test = experiment.train, experiment.test

@@ -68,8 +68,6 @@ class Program:
     settings = with_numbers(self.experiment.settings, numbers)
     return self.experiment.stages_of(settings)
 
-  # ---- rounds
-
   def rounds(self, place: int, server: Server, width: int = 1) -> Callable:
     """Return the compiled rounds of the stage at this place.
 
@@ -109,8 +107,6 @@ class Program:
     if FINITE not in numbers:  # no client can fail: around/failures.py
       numbers[FINITE] = trees.all_finite((metrics['loss'], after, up))
     return numbers
-
-  # ---- evaluations
 
   def _evaluation(
     self,

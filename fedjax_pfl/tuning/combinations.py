@@ -124,9 +124,6 @@ def _typed(text: str, drawn: Range | None) -> Any:
     return text
 
 
-# ---- From flags to fields and values -----------------------------------------
-
-
 def parse_grids(texts: Sequence[str]) -> dict[str, list[str]]:
   """Return {field: its values}, each once and still as text.
 

@@ -84,9 +84,6 @@ def _check_same_examples(settings: Sequence[Settings]) -> None:
     )
 
 
-# ---- the best ----------------------------------------------------------------
-
-
 class BestSetting(NamedTuple):
   """The best of some groups: each has the runs of one setting, one a seed."""
 
@@ -152,9 +149,6 @@ def _accuracies(path: Path) -> np.ndarray:
       'without its result.json the same command ends it again',
     )
   return accuracies(clients.validation, clients.train_count)
-
-
-# ---- what a user reads of it -------------------------------------------------
 
 
 def runs_of_whole_settings(groups: Groups) -> list[Path]:
