@@ -193,11 +193,7 @@ def forget_noise(training: Training) -> None:
 
 
 def state_shapes(experiment: Experiment, step: int) -> State:
-  """Return the shapes of the state after `step` rounds, as a file has it.
-
-  They are those of the stage that ran round `step`: a run that continues
-  initializes the next stage.
-  """
+  """Return the shapes in a file of the stage that ran round `step`."""
   shapes, last = stage_shapes(experiment.stages, experiment.train), 0
   for stage, server, clients in shapes:
     last += stage.rounds

@@ -100,11 +100,7 @@ def make_candidates(
   own_ranges: Mapping[str, Mapping[str, Range]],
   number: int,
 ) -> dict[str, tuple[dict[str, Any], ...]]:
-  """Return the settings that are tried for each method: {method: settings}.
-
-  All combinations of the grids, each with `number` random ones of the ranges.
-  Both are those of all methods and the method's own.
-  """
+  """Return {method: settings}: of all grids, with `number` draws of ranges."""
   return {
     name: tuple(
       {field: _typed(text, where.get(field)) for field, text in one.items()}
