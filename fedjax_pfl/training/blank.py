@@ -33,7 +33,10 @@ def build_blank(settings: Settings) -> Experiment:
     dataset = examples_of(data, stand_in(data.dataset, shape))
   if settings.model.frozen_features:
     dataset = dataset or load_images(data, settings.system.quick, log)
-    dataset = frozen_features.blank(dataset, of_input)
+    zero, size = np.float32(0), of_input.image_shape
+    features = lambda y: Images(np.broadcast_to(zero, (len(y), *size)), y)
+    splits = features(dataset.train.y), features(dataset.test.y)
+    dataset = dataset._replace(train=splits[0], test=splits[1])
   found = build_data(settings, log, dataset)
   sampler = build_method.make_sampler(settings, np.asarray(found.train.count))
   own = Experiment(settings, *found, task, method, sampler, privacy=budget)

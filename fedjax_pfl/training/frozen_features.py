@@ -24,7 +24,7 @@ from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Outputs, Params, Task
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.client_data import stack_clients
-from fedjax_pfl.data.images import Dataset, Images, Shape, digest
+from fedjax_pfl.data.images import Shape, digest
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_data import ExperimentData, Log, UnseenClients
@@ -152,14 +152,3 @@ def _features(task: Task, body: Params, pools: list) -> list[np.ndarray]:
     return np.concatenate(rows)
 
   return [of_pool(images) for images in pools]
-
-
-def blank(dataset: Dataset, shape: Shape) -> Dataset:
-  """Return the dataset with zeros in the place of its features."""
-
-  def of_split(split: Images) -> Images:
-    size = len(split.y), *shape.image_shape
-    return split._replace(x=np.broadcast_to(np.float32(0), size))
-
-  train, test = map(of_split, (dataset.train, dataset.test))
-  return dataset._replace(train=train, test=test)
