@@ -57,8 +57,9 @@ def judge(
 ) -> list[Verdict]:
   stated = load_claims(claims, load_table)
   if not folder.is_dir():
+    got = f'{folder}, which is no folder'
     expected = 'a folder of results, with summary.csv and runs/'
-    raise bad_input('results', got=f'{folder}, no folder', expected=expected)
+    raise bad_input('results', got=got, expected=expected)
   results = Results(folder)
   summary_rows.read_rows(results, configs)
   return judge_all(stated, results)
