@@ -205,12 +205,8 @@ def mixed(
     return OneOf(jnp.zeros((), jnp.int32), tuple(states))
 
   def initialize(server, clients, data):
-    begun = [
-      stage.initialize(own, rows, data)
-      for stage, own, rows in zip(
-        stages, server.of_groups, clients.of_groups, strict=True
-      )
-    ]
+    states = zip(stages, server.of_groups, clients.of_groups, strict=True)
+    begun = [stage.initialize(*own, data) for stage, *own in states]
     servers, rows = zip(*begun, strict=True)
     group = jnp.asarray(of_client, jnp.int32)
     return joined(servers), OneOf(group, rows)
@@ -234,14 +230,11 @@ def mixed(
     return branch(client.group, update)
 
   def aggregate(server, up, senders):
-    return joined(
-      [
-        method.aggregate(own, form.up.message(up), senders)
-        for method, own, form in zip(
-          methods, server.of_groups, forms, strict=True
-        )
-      ]
-    )
+    of_groups = zip(methods, server.of_groups, forms, strict=True)
+    return joined([
+      method.aggregate(own, form.up.message(up), senders)
+      for method, own, form in of_groups
+    ])  # fmt: skip
 
   def respond(server, rows, up, senders):
     for group, method in enumerate(methods):
@@ -257,9 +250,8 @@ def mixed(
       own = server.of_groups[group], client.of_groups[group]
       return methods[group].personalize(*own, data, rng)
 
-    found = [
-      jax.eval_shape(partial(views, group)) for group in range(len(methods))
-    ]
+    groups = range(len(methods))
+    found = [jax.eval_shape(partial(views, group)) for group in groups]
     empty = [trees.zeros(own) for own in found]
 
     def of_group(group, method):
@@ -280,6 +272,7 @@ def mixed(
 
     return branch(view.group, logits)
 
+  own_of = lambda server: server.of_groups[0]
   algorithm = methods[0]._replace(
     init_server=init_server,
     init_client=init_client,
@@ -294,12 +287,8 @@ def mixed(
   return first._replace(
     algorithm=algorithm,
     initialize=initialize,
-    prepare_data=lambda server, data: first.prepare_data(
-      server.of_groups[0], data
-    ),
-    initial_broadcast=lambda server: first.initial_broadcast(
-      server.of_groups[0]
-    ),
+    prepare_data=lambda server, data: first.prepare_data(own_of(server), data),
+    initial_broadcast=lambda server: first.initial_broadcast(own_of(server)),
   )
 
 

@@ -33,9 +33,8 @@ def coefficients(bands: int) -> np.ndarray:
 
 def begin(shapes: PyTree, bands: int) -> PyTree:
   """Return the noise [b - 1, ...] before round 0: y_{-1}, y_{-2}, .. are 0."""
-  return jax.tree.map(
-    lambda leaf: jnp.zeros((bands - 1, *leaf.shape), leaf.dtype), shapes
-  )
+  zeros = lambda leaf: jnp.zeros((bands - 1, *leaf.shape), leaf.dtype)
+  return jax.tree.map(zeros, shapes)
 
 
 def correlate(
@@ -45,7 +44,5 @@ def correlate(
   c = coefficients(bands)
   known = trees.weighted_sum(past, jnp.asarray(c[1:], jnp.float32))
   noise = jax.tree.map(lambda z, old: (z - old) / c[0], normal, known)
-  past = jax.tree.map(
-    lambda y, rows: jnp.concatenate([y[None], rows[:-1]]), noise, past
-  )
-  return noise, past
+  add = lambda y, rows: jnp.concatenate([y[None], rows[:-1]])
+  return noise, jax.tree.map(add, noise, past)

@@ -47,10 +47,7 @@ class Schedule(NamedTuple):
 
 
 def make_schedule(
-  durations: np.ndarray,
-  orders: Iterable[np.ndarray],
-  at_work: int,
-  size: int,
+  durations: np.ndarray, orders: Iterable[np.ndarray], at_work: int, size: int
 ) -> Schedule:
   """Return the schedule of buffers of `size`, with M clients at work.
 
@@ -157,26 +154,19 @@ def buffered(stage: Stage, how: Buffers) -> Stage:
 
     return _with_part(model, changes, server.params), senders, kept
 
-  server = Part(_split, _join, begin, begins_anew=True)
+  split = lambda server: (server.own, server.kept)
+  join = lambda own, kept: Buffered(own.round, own, kept)
+  server = Part(split, join, begin, begins_anew=True)
   client = Part(tuple, Worker, begin_client, again)
   stage = lifted(stage, server, client, up=Up(send, receive))
 
   def aggregate(server, up, senders, aggregated=stage.algorithm.aggregate):
     after = aggregated(server, up, senders)
     place = jnp.asarray(places)[after.round]
-    return after._replace(
-      kept=trees.scatter(after.kept, place, after.own.params)
-    )
+    kept = trees.scatter(after.kept, place, after.own.params)
+    return after._replace(kept=kept)
 
   return replaced(stage, download=download, aggregate=aggregate)
-
-
-def _split(server: Buffered) -> tuple[Server, Params]:
-  return server.own, server.kept
-
-
-def _join(own: Server, kept: Params) -> Buffered:
-  return Buffered(own.round, own, kept)
 
 
 def _with_part(function, part: PyTree, whole: PyTree) -> PyTree:

@@ -102,10 +102,7 @@ class Packed:
 
 
 def compressed(
-  stage: Stage,
-  how: Compression,
-  decoded: bool = False,
-  is_first: bool = True,
+  stage: Stage, how: Compression, decoded: bool = False, is_first: bool = True
 ) -> Stage:
   """Return the stage with clients that compress what they send.
 
@@ -150,9 +147,7 @@ def check_uploads(
 ) -> None:
   """Refuse a method of which no upload is smaller; traced on shapes."""
 
-  def is_smaller(leaf):
-    return isinstance(leaf, Packed | Counted)
-
+  is_smaller = lambda leaf: isinstance(leaf, Packed | Counted)
   for stage, *states in stage_shapes(stages, data):
     up = messages(stage, *states, data).up
     if any(map(is_smaller, jax.tree.leaves(up, is_leaf=is_smaller))):
@@ -197,9 +192,8 @@ def decode(codec: Codec, message: PyTree) -> PyTree:
       return leaf
     return codec.decode(leaf.parts, math.prod(leaf.shape)).reshape(leaf.shape)
 
-  return jax.tree.map(
-    arrived, message, is_leaf=lambda leaf: isinstance(leaf, Packed)
-  )
+  is_packed = lambda leaf: isinstance(leaf, Packed)
+  return jax.tree.map(arrived, message, is_leaf=is_packed)
 
 
 def in_rows(x: Array, size: int) -> Array:

@@ -20,14 +20,7 @@ from typing import NamedTuple
 import jax
 from flax import struct
 
-from fedjax_pfl.around.lifted import (
-  NOTHING,
-  Down,
-  Part,
-  Up,
-  in_field,
-  lifted,
-)
+from fedjax_pfl.around.lifted import NOTHING, Down, Part, Up, in_field, lifted
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
 from fedjax_pfl.core.types import Mask, PyTree
@@ -146,13 +139,11 @@ def known_leaves(
   """
   if not hasattr(server, 'params'):
     return ()
-  program, down = jax.make_jaxpr(method.download, return_shape=True)(
-    server, client
-  )
-  inputs = dict(
-    zip(trees.leaf_names((server, client)), program.jaxpr.invars, strict=True)
-  )
-  outputs = zip(trees.leaf_names(down), program.jaxpr.outvars, strict=True)
+  states = server, client
+  closed, down = jax.make_jaxpr(method.download, return_shape=True)(*states)
+  program = closed.jaxpr
+  inputs = dict(zip(trees.leaf_names(states), program.invars, strict=True))
+  outputs = zip(trees.leaf_names(down), program.outvars, strict=True)
   return tuple(
     name
     for name, output in outputs

@@ -153,6 +153,5 @@ def failing(stage: Stage, how: Failures) -> Stage:
 
 def _who_sent(senders: Senders, sent: Array) -> Senders:
   return senders._replace(
-    counts=jnp.where(sent, senders.counts, 0),
-    has_sent=senders.has_sent & sent,
+    counts=jnp.where(sent, senders.counts, 0), has_sent=senders.has_sent & sent
   )

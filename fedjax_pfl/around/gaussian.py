@@ -12,6 +12,8 @@ sum (Mironov 2012); a sum of four draws hides that from all known attacks
 (Holohan and Braghin 2021), but no theorem covers rounding.
 """
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -24,16 +26,13 @@ def noise_like(key: Key, tree: PyTree) -> PyTree:
   """Return independent normal numbers in the places of those of the tree."""
   structure = jax.tree.structure(tree)
   keys = structure.unflatten(jax.random.split(key, structure.num_leaves))
-  return jax.tree.map(
-    lambda own, leaf: normal(own, leaf.shape, leaf.dtype), keys, tree
-  )
+  draw = lambda own, leaf: normal(own, leaf.shape, leaf.dtype)
+  return jax.tree.map(draw, keys, tree)
 
 
 def normal(key: Key, shape: tuple = (), dtype=jnp.float32) -> Array:
   """Return independent normal numbers z of this shape."""
-  size = 1
-  for length in shape:
-    size *= length
+  size = math.prod(shape)
   words = jax.random.bits(key, (TERMS, 3, -(-size // 2)), jnp.uint32)
   radius = radius_of(words[:, 0], words[:, 1], dtype)
   angle = 2 * jnp.pi * words[:, 2].astype(dtype) / 2.0**32

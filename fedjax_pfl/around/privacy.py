@@ -123,9 +123,8 @@ def private(stage: Stage, mechanism: Mechanism) -> Stage:
   has_bands = mechanism.bands > 1
 
   def begin(server, rng, previous):
-    noise = (
-      banded_noise.begin(mechanism.change, mechanism.bands) if has_bands else ()
-    )
+    own = mechanism.change, mechanism.bands
+    noise = banded_noise.begin(*own) if has_bands else ()
     if previous is None:
       return State(jnp.asarray(mechanism.clip, float), noise)
     return previous._replace(noise=noise)  # the clip goes on
@@ -154,9 +153,8 @@ def private_mean(
   """Return s / n of the changes [C, ...], and the state of the next round."""
   norms = trees.row_norms(changes, senders.ids.shape)  # [C]
   is_finite = jnp.isfinite(norms)
-  changes = jax.vmap(trees.choose)(
-    is_finite, changes, jax.tree.map(jnp.zeros_like, changes)
-  )
+  zeros = trees.zeros(changes)
+  changes = jax.vmap(trees.choose)(is_finite, changes, zeros)
   norms = jnp.where(is_finite, norms, jnp.inf)
   scale = jnp.minimum(1, state.clip / jnp.maximum(norms, 1e-30))
   total = senders.sum(changes, scale)

@@ -39,9 +39,6 @@ def kept_by_clients(stage: Stage, task: Task) -> Stage:
   def again(server, own, data, statistics):
     return put(own, statistics), statistics
 
-  def sent(server, own, down):
-    return norm_stats.learned(down)
-
   def send(up, message, statistics, rng):
     found = found_in(up)
     kept = {name: found.get(name, old) for name, old in statistics.items()}
@@ -49,20 +46,14 @@ def kept_by_clients(stage: Stage, task: Task) -> Stage:
 
   def receive(server, up, senders, kept):
     """Let the server's values stand for what is missing."""
-    return (
-      put(up, trees.repeated(found_in(server), len(senders.ids))),
-      senders,
-      kept,
-    )
+    rows = trees.repeated(found_in(server), len(senders.ids))
+    return put(up, rows), senders, kept
 
   def personalize(server, client, data, rng):
     server = put(server, client.statistics)
     return method.personalize(server, client.own, data, rng)
 
-  stage = lifted(
-    stage,
-    client=Part(tuple, Keeper, begin, again),
-    down=Down(sent, put),
-    up=Up(send, receive),
-  )
+  client = Part(tuple, Keeper, begin, again)
+  down = Down(lambda server, own, down: norm_stats.learned(down), put)
+  stage = lifted(stage, client=client, down=down, up=Up(send, receive))
   return replaced(stage, personalize=personalize, global_model=None)

@@ -143,7 +143,6 @@ def optimised(
     return kept.join(after._replace(params=params), state)
 
   stage = lifted(stage, server=kept)
-  algorithm = stage.algorithm._replace(
-    aggregate=aggregate
-  )  # no wraps: its page
-  return stage._replace(algorithm=algorithm)  # shows this source
+  # No `wraps`: its page shows this source.
+  algorithm = stage.algorithm._replace(aggregate=aggregate)
+  return stage._replace(algorithm=algorithm)

@@ -143,9 +143,8 @@ def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
   except (OSError, ValueError) as error:
     found = str(error)
   else:
-    if speeds.shape == (num_clients,) and np.all(
-      np.isfinite(speeds) & (speeds > 0)
-    ):
+    is_right = np.all(np.isfinite(speeds) & (speeds > 0))
+    if speeds.shape == (num_clients,) and is_right:
       return speeds
     found = f'{speeds.size} numbers, from {speeds.min(initial=np.inf):g} on'
   raise bad_input(
@@ -246,11 +245,9 @@ def steps_function(
   def steps_of(count, work):
     client, index = trees.gather(trees.zeros((clients, pool.index)), 0)
     own = ClientData(*trees.zeros((pool.x, pool.y)), index, count, work)
-    down = stage.algorithm.download(trees.zeros(server), client)
-    *_, metrics = stage.algorithm.local_update(
-      down, client, own, jax.random.key(0)
-    )
-    return metrics['num_steps']
+    method, key = stage.algorithm, jax.random.key(0)
+    down = method.download(trees.zeros(server), client)
+    return method.local_update(down, client, own, key)[2]['num_steps']
 
   return steps_of
 

@@ -161,13 +161,10 @@ class FitInfo(NamedTuple):
 
   def metrics(self) -> dict[str, Array]:
     """Return the metrics of `local_update`; 'loss' is the mean of losses."""
-    mean = jnp.sum(self.losses) / jnp.maximum(self.num_steps, 1)
-    return {
-      'loss': mean,
-      'num_steps': self.num_steps,
-      'losses': self.losses,
-      **self.reports,
-    }
+    steps, losses = self.num_steps, self.losses
+    mean = jnp.sum(losses) / jnp.maximum(steps, 1)
+    own = {'loss': mean, 'num_steps': steps, 'losses': losses}
+    return {**own, **self.reports}
 
 
 def fit(
@@ -298,9 +295,8 @@ def _check_step(epoch, position, loss, grads, tree):
 def _rows_of_values(loss, tree, data, rng, batching, num_epochs):
   """Return zeros for what the loss returns in each step: [max steps]."""
   max_steps = num_epochs * max_steps_of_epoch(data, batching)
-  values = jax.eval_shape(
-    lambda: loss(tree, *batches_of_epoch(data, rng, batching)(0, rng))
-  )
+  first = lambda: batches_of_epoch(data, rng, batching)(0, rng)
+  values = jax.eval_shape(lambda: loss(tree, *first()))
   return jax.tree.map(lambda value: jnp.zeros(max_steps, value.dtype), values)
 
 

@@ -65,8 +65,7 @@ def freeze_except(
 ) -> optax.GradientTransformation:
   """Return tx for the leaves under the mask; the others are frozen.
 
-  A frozen leaf has no momentum either. (optax.masked would apply the raw
-  gradient to it.)
+  A frozen leaf has no momentum either; optax.masked would add its gradient.
 
   Args:
     tx: the optimiser of the trained leaves.

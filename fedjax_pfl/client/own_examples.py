@@ -99,17 +99,12 @@ def fit_to_means(
   batches of the clients' size. `up` are the results of `class_means`.
   """
   means, present = up
-  as_they_are = lambda x, rng: x
-  epochs, shuffle = hp.server_epochs, hp.train.shuffle
-  trained, _ = local_training.fit(
-    loss,
-    start,
-    of_means(means, present > 0, senders.ids),
-    senders.rng,
-    tx=optax.sgd(hp.server_learning_rate),
-    batching=Batching(hp.train.batch_size, epochs, as_they_are, shuffle),
-  )
-  return trained
+  data = of_means(means, present > 0, senders.ids)
+  epochs, as_they_are = hp.server_epochs, lambda x, rng: x
+  size, shuffle = hp.train.batch_size, hp.train.shuffle
+  batching = Batching(size, epochs, as_they_are, shuffle)
+  how = {'tx': optax.sgd(hp.server_learning_rate), 'batching': batching}
+  return local_training.fit(loss, start, data, senders.rng, **how)[0]
 
 
 def mean_losses(

@@ -124,17 +124,11 @@ def finetune(
   stops = tuple(sorted({*finetuning.epochs} - {0}))
   mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
-  _, info = local_training.fit(
-    loss or task.loss,
-    params,
-    data,
-    rng,
-    tx=optimisers.freeze_except(tx, mask),
-    batching=Batching(
-      finetuning.batch_size, stops[-1], task.augment, finetuning.shuffle
-    ),
-    stops=stops,
-  )
+  size, shuffle = finetuning.batch_size, finetuning.shuffle
+  batching = Batching(size, stops[-1], task.augment, shuffle)
+  how = {'tx': optimisers.freeze_except(tx, mask), 'batching': batching}
+  args = loss or task.loss, params, data, rng
+  _, info = local_training.fit(*args, **how, stops=stops)
   return dict(zip(names_of(stops), info.snapshots, strict=True))
 
 

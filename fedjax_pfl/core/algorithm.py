@@ -24,12 +24,7 @@ NORM = 'NORM'
 
 
 def private_names(leaves: tuple[str, ...], task: Task) -> list[str]:
-  """Return the names in the paths of private leaves, for this model.
-
-  >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
-  >>> private_names(('head', NORM), task)[:3]
-  ['head', 'bn1/bias', 'bn1/scale']
-  """
+  """Return the names in the paths of private leaves, for this model."""
   norm = trees.leaf_names(trees.select(task.is_norm, task.is_norm))
   others = [name for name in leaves if name != NORM]
   return others + norm * (NORM in leaves)

@@ -33,12 +33,8 @@ def blocks(key: Array, nonce: tuple, counters: Array) -> Array:
     columns = [jnp.asarray(word, jnp.uint32) for word in words]
     return jnp.stack([jnp.broadcast_to(own, size) for own in columns])
 
-  start = (
-    rows(*CONSTANTS),
-    rows(*key[:4]),
-    rows(*key[4:]),
-    rows(counters, *nonce),
-  )
+  words = CONSTANTS, key[:4], key[4:], (counters, *nonce)
+  start = tuple(rows(*own) for own in words)
 
   def two_rounds(_, state):  # columns, then diagonals
     a, b, c, d = _quarter_rounds(*state)

@@ -52,11 +52,7 @@ def folder() -> pathlib.Path:
 
 
 def command(name: str) -> str:
-  """Return the words that run a subcommand here.
-
-  >>> command('train')
-  'python experiments/main.py'
-  """
+  """Return the words that run a subcommand here."""
   if folder() == PACKAGE.parent:
     return f'python experiments/{SUBCOMMANDS[name][0]}.py'
   return f'fedjax-pfl {name}'

@@ -66,11 +66,7 @@ def nearest(word: str, words: Iterable[str], number: int) -> list[str]:
 
 
 def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:
-  """Return the path with ~ and ~name replaced; `field` is what it is of.
-
-  >>> expand_home('data_dir', '~/data')
-  PosixPath('/users/ada/data')
-  """
+  """Return the path with ~ and ~name replaced; `field` is what it is of."""
   path = pathlib.Path(place)
   try:
     return path.expanduser()

@@ -15,10 +15,12 @@ def parse(content: str | bytes) -> Any:
   """Return the value of a JSON text; raise ValueError if it is damaged."""
   try:
     value = json.loads(content, object_pairs_hook=_without_twins)
-  except RecursionError as error:
-    raise ValueError(f'nested more than {MAX_DEPTH} deep') from error
-  _check_depth(value)
-  return value
+    is_flat = _depth(value) <= MAX_DEPTH
+  except RecursionError:
+    is_flat = False
+  if is_flat:  # later steps recurse
+    return value
+  raise ValueError(f'nested more than {MAX_DEPTH} deep')
 
 
 def parse_object(content: str | bytes) -> dict[str, Any]:
@@ -37,17 +39,8 @@ def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
   raise ValueError(f'{twin!r} stands twice')
 
 
-def _check_depth(value: Any) -> None:
-  """Refuse what later steps, which recurse, could not take."""
-  level = [value]
-  for _ in range(MAX_DEPTH + 1):
-    level = [
-      inner
-      for one in level
-      if isinstance(one, dict | list)
-      for inner in (one.values() if isinstance(one, dict) else one)
-      if isinstance(inner, dict | list)
-    ]
-    if not level:
-      return
-  raise ValueError(f'nested more than {MAX_DEPTH} deep')
+def _depth(value: Any) -> int:
+  if not isinstance(value, dict | list):
+    return 0
+  inner = value.values() if isinstance(value, dict) else value
+  return 1 + max(map(_depth, inner), default=0)

@@ -72,9 +72,8 @@ class Field(NamedTuple):
 def field(*stated: Any, **more: Any) -> Any:
   """Return the dataclass field that states this `Field`."""
   one = Field(*stated, **more)
-  return dataclasses.field(
-    default_factory=lambda: one.default, metadata={'field': one}
-  )
+  default = lambda: one.default
+  return dataclasses.field(default_factory=default, metadata={'field': one})
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))

@@ -4,7 +4,7 @@ A part of a tree is the tree with None in the other places. None has no leaf: it
 takes no memory, is not transmitted and cannot be averaged by mistake.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -32,13 +32,9 @@ def named(tree: PyTree) -> dict[str, Any]:
 def path_mask(
   tree: PyTree, matches: Callable[[str], bool], field: str = 'mask'
 ) -> Mask:
-  """Return True for the leaves whose path matches: some, but not all.
-
-  >>> mask = path_mask(params, lambda name: name.startswith('head/'))
-  """
-  mask = jax.tree.map_with_path(
-    lambda path, _: bool(matches(leaf_name(path))), tree
-  )
+  """Return True for the leaves whose path matches: some, but not all."""
+  is_hit = lambda path, _: bool(matches(leaf_name(path)))
+  mask = jax.tree.map_with_path(is_hit, tree)
   hits = jax.tree.leaves(mask)
   if all(hits) or not any(hits):
     raise bad_input(
@@ -54,9 +50,8 @@ def path_mask(
 
 def layer_mask(tree: PyTree, layers: Collection[str]) -> Mask:
   """Return True for the leaves of these layers, the names at the top."""
-  return jax.tree.map_with_path(
-    lambda path, _: leaf_name(path[:1]) in layers, tree
-  )
+  is_in = lambda path, _: leaf_name(path[:1]) in layers
+  return jax.tree.map_with_path(is_in, tree)
 
 
 def invert(mask: Mask) -> Mask:
@@ -228,11 +223,15 @@ def gather(stacked: PyTree, index: Array) -> PyTree:
   return jax.tree.map(lambda leaf: leaf[index], stacked)
 
 
+def stack(rows: Sequence[PyTree]) -> PyTree:
+  """Return trees as one, with an axis for them in every leaf."""
+  return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+
+
 def repeated(tree: PyTree, number: int) -> PyTree:
   """Return the tree so many times, with an axis for it in every leaf."""
-  return jax.tree.map(
-    lambda leaf: jnp.broadcast_to(leaf, (number, *leaf.shape)), tree
-  )
+  repeat = lambda leaf: jnp.broadcast_to(leaf, (number, *leaf.shape))
+  return jax.tree.map(repeat, tree)
 
 
 def scatter(stacked: PyTree, index: Array, rows: PyTree) -> PyTree:

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_pfl.core import trees
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import (
   Array,
@@ -161,11 +162,9 @@ def batches_of_epoch(
     if number == 1:
       return batch_at(position, key)
     *keys, key = jax.random.split(key, number + 1)
-    batches = [
-      batch_at(number * position + place, own)[0]
-      for place, own in enumerate(keys)
-    ]
-    return jax.tree.map(lambda *rows: jnp.stack(rows), *batches), key
+    first = number * position
+    rows = [batch_at(first + at, own)[0] for at, own in enumerate(keys)]
+    return trees.stack(rows), key
 
   def step_at(position, steps_rng):
     each = batching.steps_per_batch

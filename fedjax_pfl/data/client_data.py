@@ -191,14 +191,10 @@ def _check_images(images: Images) -> None:
   is_shape &= y.ndim == 1 or is_tokens
   is_float = jnp.issubdtype(x.dtype, np.floating)
   is_number = is_float or x.dtype.kind in 'biu'
-  got = ''
+  on_host, got = isinstance(y, np.ndarray), ''
   if not (is_shape and is_number and jnp.issubdtype(y.dtype, np.integer)):
     got = f'images {user_code.describe(x)} and labels {user_code.describe(y)}'
-  elif (
-    isinstance(y, np.ndarray)
-    and y.size
-    and not 1 - y.ndim <= y.min() <= y.max() < 2**31
-  ):
+  elif on_host and y.size and not 1 - y.ndim <= y.min() <= y.max() < 2**31:
     got = f'labels from {y.min()} to {y.max()}'
   elif is_float and isinstance(x, np.ndarray) and not np.isfinite(x).all():
     got = 'values that are NaN or infinite'
@@ -246,8 +242,10 @@ class ImagePool:
 
 def pool_of(images: np.ndarray | Array | ImagePool) -> Array | ImagePool:
   """Return the images [P, H, W, ch] on the device, as suits the target."""
-  if isinstance(images, ImagePool) or target() == 'cpu':
-    return images if isinstance(images, ImagePool) else jnp.asarray(images)
+  if isinstance(images, ImagePool):
+    return images
+  if target() == 'cpu':
+    return jnp.asarray(images)
   size, *shape = images.shape
   rows = images.reshape(size, math.prod(shape))
   return ImagePool(jnp.asarray(rows), tuple(shape))

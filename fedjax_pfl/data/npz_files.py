@@ -25,6 +25,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data import images
+from fedjax_pfl.data.stored_arrays import npy_header
 
 NUMBER = 'np.unique(names, return_inverse=True)[1]'
 refuse = functools.partial(bad_input, 'data_dir')
@@ -136,7 +137,10 @@ def _read(place: str) -> Content:
   with _opened(file) as arrays:
     key = 'inputs' if 'inputs' in arrays.files else 'images'
     _check_names(file, arrays.files, key)
-    headers = {name: _read_header(arrays, name) for name in arrays.files}
+    headers = {}
+    for name in arrays.files:
+      with arrays.zip.open(f'{name}.npy') as stream:
+        headers[name] = npy_header(stream)
     dtype, (size, *shape) = headers[key][0], headers[key][1] or (0,)
     is_whole = key == 'inputs' and dtype.kind in 'iu' and len(shape) == 1
     tokens = str(shape[0]) if is_whole else 'none'
@@ -189,15 +193,6 @@ def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
       expected='a file of np.savez without Python objects',
       cause='a copy that was cut short, or a file of another program',
     ) from error
-
-
-def _read_header(arrays, name: str) -> tuple[np.dtype, tuple[int, ...]]:
-  """Return dtype and shape of an array, which is not read."""
-  with arrays.zip.open(f'{name}.npy') as stream:
-    major, _ = np.lib.format.read_magic(stream)
-    read = getattr(np.lib.format, f'read_array_header_{major}_0')
-    shape, _, dtype = read(stream)
-  return dtype, shape
 
 
 def _read_examples(content: Content) -> np.ndarray:

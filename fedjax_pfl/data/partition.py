@@ -14,6 +14,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, interval, one_of
+from fedjax_pfl.core.user_code import describe
 from fedjax_pfl.data import partitions
 from fedjax_pfl.data.images import digest
 from fedjax_pfl.data.partitions import Deals, Indices, Owners, Rng, Sizes
@@ -206,24 +207,17 @@ def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
 
 
 def _check_owners(clients: Owners, *labels: np.ndarray) -> None:
-  sizes = [len(one) for one in labels]
-  kinds = [(np.shape(one), np.asarray(one).dtype) for one in clients]
-  are_numbers = all(dtype.kind in 'iuf' for _, dtype in kinds)
-  if [shape for shape, _ in kinds] != [(size,) for size in sizes]:
+  owners = [np.asarray(one) for one in clients]
+  shapes = [one.shape for one in owners] == [(len(one),) for one in labels]
+  if not shapes or any(one.dtype.kind not in 'iuf' for one in owners):
+    train, test = map(len, labels)
     raise bad_input(
       'clients',
-      got=f'shapes {[shape for shape, _ in kinds]}',
-      expected=f'a pair: an owner for each of {sizes[0]} training and '
-      f'{sizes[1]} test examples',
-      cause='the clients of another data set, or one vector for both splits',
-    )
-  if not are_numbers:
-    raise bad_input(
-      'clients',
-      got=', '.join(str(dtype) for _, dtype in kinds),
-      expected='whole numbers, from 0',
-      choices=['np.unique(names, return_inverse=True)[1]'],
-      cause='names of clients',
+      got=', '.join(map(describe, owners)),
+      expected=f'a pair: an owner for each of {train} training and {test} test '
+      'examples, whole numbers from 0',
+      cause='the clients of another data set, one vector for both splits, or '
+      'names of clients: np.unique(names, return_inverse=True)[1]',
     )
 
 

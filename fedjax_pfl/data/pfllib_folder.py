@@ -21,7 +21,12 @@ from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data import images, plain_pickle
 from fedjax_pfl.data.images import SPLITS, Images, Shape, Where
-from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
+from fedjax_pfl.data.stored_arrays import (
+  data_root,
+  files_key,
+  load_cached,
+  npy_header,
+)
 
 CLOSE = 1e-5  # of an input in float32
 
@@ -53,11 +58,8 @@ def load(where: Where) -> images.Dataset:
   root = data_root(where.data_dir)
   number, stated = _check_folder(root)
   where.log_fn(f'Found in {root}: {number:,} clients (of partition=natural).')
-  files = [
-    root / split / f'{client}.npz'
-    for split in SPLITS
-    for client in range(number)
-  ]
+  stems = [f'{split}/{client}' for split in SPLITS for client in range(number)]
+  files = [root / f'{stem}.npz' for stem in stems]
 
   def build() -> images.Dataset:
     where.log_fn(f'Reading {root}; later runs take a stored copy.')
@@ -153,9 +155,7 @@ def _read(file: pathlib.Path, num_classes: int) -> Images:
     if not file.is_file():  # a pipe would be waited for
       raise ValueError('it is no file')
     with zipfile.ZipFile(file) as archive, archive.open('data.npy') as stream:
-      major, _ = np.lib.format.read_magic(stream)
-      header = getattr(np.lib.format, f'read_array_header_{major}_0')
-      shape, _, dtype = header(stream)
+      dtype, shape = npy_header(stream)
       if (shape, dtype.kind) != ((), 'O'):
         raise ValueError(f'data is {dtype}{[*shape]} and no dict')
       data = plain_pickle.load(stream)

@@ -17,6 +17,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from typing import BinaryIO
 
 import numpy as np
 
@@ -68,6 +69,14 @@ def read_entry(folder: pathlib.Path) -> Dataset:
 def _read_array(folder: pathlib.Path, split: str, part: str) -> np.ndarray:
   file = folder / f'{split}_{part}.npy'
   return np.load(file, mmap_mode='r', allow_pickle=False)
+
+
+def npy_header(stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
+  """Return dtype and shape of an array, which is not read."""
+  major, _ = np.lib.format.read_magic(stream)
+  read = getattr(np.lib.format, f'read_array_header_{major}_0')
+  shape, _, dtype = read(stream)
+  return dtype, shape
 
 
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:

@@ -68,12 +68,8 @@ RECIPES = {
   'sent140': Recipe(),
 }
 # Those of every set.
-OF_ALL = {
-  'unit': Recipe(),
-  'signed': Recipe((0.5,), (0.5,)),
-  'imagenet': Recipe(*IMAGENET),
-}
-UNIT = OF_ALL['unit']
+UNIT, SIGNED = Recipe(), Recipe((0.5,), (0.5,))
+OF_ALL = {'unit': UNIT, 'signed': SIGNED, 'imagenet': Recipe(*IMAGENET)}
 # Section 3.3 of the protocol; the others of that paper are not images.
 FEDCONCAT = {
   'cifar10': Recipe(crop=True, flip=True, pad='reflect'),

@@ -116,11 +116,7 @@ def chunk_size(
 
 
 def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
-  """Return how many clients of a block are evaluated at the same time.
-
-  With 'auto' all of a block, if a device gains from several: as many as a
-  round holds.
-  """
+  """Return how many clients of a block are evaluated at the same time."""
   if not launches_kernels():
     return 1
   return block if clients_per_chunk == 'auto' else min(clients_per_chunk, block)
@@ -130,9 +126,6 @@ def overhead(counts: np.ndarray, chunk: int, batch_size: int) -> float:
   """Return the padding overhead of a cohort with these numbers of examples [C].
 
   A partial last batch is a step like any other.
-
-  >>> overhead(np.array([10, 20, 40]), chunk=3, batch_size=10)
-  0.41666666666666663
   """
   steps = np.sort(-(-np.asarray(counts) // batch_size))
   chunks = np.split(steps, range(chunk, len(steps), chunk))
@@ -147,9 +140,8 @@ def expected_overhead(
   counts, rng = np.asarray(counts), np.random.default_rng(0)
   cohorts = [counts]
   if cohort_size < len(counts):
-    cohorts = [
-      rng.choice(counts, cohort_size, replace=False) for _ in range(NUM_COHORTS)
-    ]
+    draw = lambda: rng.choice(counts, cohort_size, replace=False)
+    cohorts = [draw() for _ in range(NUM_COHORTS)]
   return float(np.mean([overhead(own, chunk, batch_size) for own in cohorts]))
 
 
@@ -172,12 +164,10 @@ def shapes_of(tree: PyTree) -> PyTree:
   Leaves that are shapes stay: theirs may name the device to compile for.
   """
 
-  def shape_of(leaf):
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-      return leaf
-    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
-
-  return jax.tree.map(shape_of, tree)
+  is_shape = lambda leaf: isinstance(leaf, jax.ShapeDtypeStruct)
+  shape_of = lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+  keep = lambda leaf: leaf if is_shape(leaf) else shape_of(leaf)
+  return jax.tree.map(keep, tree)
 
 
 def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:

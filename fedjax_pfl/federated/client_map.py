@@ -233,9 +233,8 @@ def run_on_mesh(
     own = trees.gather(divided, senders.ids)
     own = algorithm.respond(server, own, uploads, senders)
     divided = trees.scatter(divided, senders.ids, own)
-  clients = jax.tree.map(
-    lambda new, old: _divided(new[: len(old)], mesh), divided, clients
-  )
+  as_given = lambda new, old: _divided(new[: len(old)], mesh)
+  clients = jax.tree.map(as_given, divided, clients)
   metrics[SERVER_FINITE] = trees.all_finite(server)
   return (_on_all(server, mesh), clients), metrics
 
@@ -280,9 +279,8 @@ def _keep_own(share: PyTree, ids: Array, rows: PyTree) -> PyTree:
   """Return this device's share with those of the rows [C, ...] that it owns."""
   place, is_own = _places(share, ids)
   place = jnp.where(is_own, place, _length(share))  # of others: out of bounds
-  return jax.tree.map(
-    lambda leaf, row: leaf.at[place].set(row, mode='drop'), share, rows
-  )
+  put = lambda leaf, row: leaf.at[place].set(row, mode='drop')
+  return jax.tree.map(put, share, rows)
 
 
 def _own_places(share: PyTree, ids: Array) -> Array:

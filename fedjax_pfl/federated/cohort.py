@@ -93,11 +93,7 @@ def all_send(
 
 
 def server_update(
-  algorithm: Algorithm,
-  server: Server,
-  uploads: Up,
-  senders: Senders,
-  key: Key,
+  algorithm: Algorithm, server: Server, uploads: Up, senders: Senders, key: Key
 ) -> Server:
   """Return the server after the uploads [C, ...]; its key is that of id K."""
   round_key = jax.random.fold_in(key, server.round)

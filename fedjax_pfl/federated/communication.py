@@ -46,9 +46,8 @@ def messages(
     data = stage.prepare_data(server, data)
     client = trees.gather(clients, 0)
     down, own = stage.algorithm.download(server, client), client_of(data, 0)
-    _, up, _ = stage.algorithm.local_update(
-      down, client, own, jax.random.key(0)
-    )
+    key = jax.random.key(0)
+    _, up, _ = stage.algorithm.local_update(down, client, own, key)
     return Messages(client, up, down, stage.initial_broadcast(server))
 
   return jax.eval_shape(trees_of, server, clients, data)
@@ -63,10 +62,8 @@ def sizes_of(shapes: Messages) -> Communication:
 def num_bytes(tree: PyTree) -> int:
   """Return the bytes of a message that crosses the network."""
 
-  def is_counted(node):
-    return isinstance(node, Counted)
-
-  nodes = jax.tree.leaves(tree, is_leaf=is_counted)
-  return sum(
-    node.size if is_counted(node) else trees.num_bytes(node) for node in nodes
+  is_counted = lambda node: isinstance(node, Counted)
+  size_of = lambda node: (
+    node.size if is_counted(node) else trees.num_bytes(node)
   )
+  return sum(map(size_of, jax.tree.leaves(tree, is_leaf=is_counted)))

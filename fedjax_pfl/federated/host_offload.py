@@ -21,12 +21,7 @@ from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import (
-  Watch,
-  client_update,
-  end_round,
-  gather,
-)
+from fedjax_pfl.federated.cohort import Watch, client_update, end_round, gather
 
 
 def host_rounds(
@@ -60,8 +55,7 @@ def host_rounds(
     is_old = np.isin(cohort.ids, ids)
     latest = trees.gather(clients, cohort.ids[is_old])
     write_rows(cohort.clients, is_old, latest)
-  stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-  return server, clients, stacked
+  return server, clients, trees.stack(metrics)
 
 
 def compile_round(

@@ -53,9 +53,8 @@ def init_clients(
 
   def init_client(index, count, client_id):
     own = ClientData(data.x, data.y, index, count)
-    return algorithm.init_client(
-      server, own, jax.random.fold_in(key, client_id)
-    )
+    client_key = jax.random.fold_in(key, client_id)
+    return algorithm.init_client(server, own, client_key)
 
   return jax.vmap(init_client)(index, count, ids)
 
@@ -159,9 +158,8 @@ class OnMesh(OneDevice):
         for first in firsts
       )
     parts = [jax.tree.map(np.asarray, part) for part in parts]
-    return jax.tree.map(
-      lambda *rows: np.concatenate(rows)[:num_clients], *parts
-    )
+    join = lambda *rows: np.concatenate(rows)[:num_clients]
+    return jax.tree.map(join, *parts)
 
   def from_host(self, clients):
     """Return the states divided; every process has all and copies its own."""
@@ -210,17 +208,12 @@ class OnHost(OneDevice):
 
 def shapes_on_host(clients: PyTree) -> PyTree:
   """Return numpy arrays of these shapes that take no memory."""
-  return jax.tree.map(
-    lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape), clients
-  )
+  of = lambda leaf: np.broadcast_to(np.zeros((), leaf.dtype), leaf.shape)
+  return jax.tree.map(of, clients)
 
 
 def on_devices(number: int) -> OneDevice:
-  """Return the placement on this many devices of every process.
-
-  >>> on_devices(1).num_devices
-  1
-  """
+  """Return the placement on this many devices of every process."""
   return on_mesh_or_one(make_mesh(number))  # refuses more than there are
 
 
@@ -232,11 +225,5 @@ def on_mesh_or_one(mesh: Mesh | None) -> OneDevice:
 @cache
 def _rows_fn(mesh: Mesh) -> Callable[[Client, Array], Client]:
   """Return the function of rows [n, ...] of these clients, on all devices."""
-  return jax.jit(
-    on_mesh(
-      lambda share, ids: to_all(fetch(share, ids)),
-      mesh,
-      (Spec(AXIS), Spec()),
-      Spec(),
-    )
-  )
+  rows_of = lambda share, ids: to_all(fetch(share, ids))
+  return jax.jit(on_mesh(rows_of, mesh, (Spec(AXIS), Spec()), Spec()))

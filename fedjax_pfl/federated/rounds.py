@@ -22,13 +22,7 @@ from jax.sharding import Mesh
 
 from fedjax_pfl.client.local_training import NotFinite
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import (
-  Algorithm,
-  Client,
-  Metrics,
-  Server,
-  Stage,
-)
+from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
@@ -270,8 +264,7 @@ def compile_side_by_side(
       return lambda runs: [alone(*args) for args in runs]
 
     def rounds(x, y, *runs):
-      stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *runs)
-      results = jax.vmap(partial(one, x, y))(*stacked)  # [width, ...]
+      results = jax.vmap(partial(one, x, y))(*trees.stack(runs))  # [width, ...]
       return [trees.gather(results, place) for place in range(width)]
 
     compiled = ONE_DEVICE.compile(jax.jit(rounds))
@@ -328,7 +321,7 @@ def _loop_rounds(
     for position, client_id in enumerate(cohort.ids.tolist()):
       with _named(f'client {client_id}', name, server):
         results.append(update(trees.gather(cohort, position)))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *results)
+    return trees.stack(results)
 
   def aggregate(*args):
     with _named('server', name, server):
@@ -339,9 +332,7 @@ def _loop_rounds(
   for cohort in jnp.atleast_2d(ids):
     states, own = run_round(named, watch, loop, data, key, states, cohort)
     metrics.append(own)
-  if ids.ndim == 2:
-    own = jax.tree.map(lambda *leaves: jnp.stack(leaves), *metrics)
-  return *states, own
+  return *states, trees.stack(metrics) if ids.ndim == 2 else own
 
 
 @contextlib.contextmanager

@@ -50,11 +50,7 @@ def choose_devices(num_clients: int) -> int:
 
 
 def fastest_number(num_clients: int, cores: int) -> int:
-  """Return on how many devices, at most one a core, a round is fastest.
-
-  >>> [fastest_number(num_clients, 2) for num_clients in (1, 2, 3, 10)]
-  [1, 2, 2, 2]
-  """
+  """Return on how many devices, at most one a core, a round is fastest."""
   turns = -(-num_clients // cores)
   threads = 1 / (1 - DIVIDED + DIVIDED / cores)
   return -(-num_clients // turns) if num_clients / turns > threads else 1
@@ -64,8 +60,6 @@ def make_mesh(devices: int = 0) -> Mesh | None:
   """Return the mesh of the first `devices` devices of every process; 0: all.
 
   None if that is a single device.
-
-  >>> round_fn = make_round(algorithm, mesh=make_mesh())
   """
   available = jax.local_device_count()
   Rule(
@@ -84,11 +78,7 @@ def make_mesh(devices: int = 0) -> Mesh | None:
 
 
 def describe(mesh: Mesh | None) -> str:
-  """Return the line that a run logs about its devices; '' if there is but one.
-
-  >>> describe(mesh)
-  '8 devices of 2 processes (NVIDIA H100): each trains its share of a cohort.'
-  """
+  """Return the line that a run logs about its devices; '' of a single one."""
   if mesh is None:
     is_chosen = target() == 'cpu' and jax.local_device_count() > 1
     return is_chosen * 'One device: its threads divide the work of each client.'
@@ -102,13 +92,9 @@ def describe(mesh: Mesh | None) -> str:
 
 def on_mesh(fn: Callable, mesh: Mesh, in_specs: PyTree, out_specs: PyTree):
   """Return fn of what each device has of its arguments: `jax.shard_map`."""
-  return jax.shard_map(
-    fn,
-    mesh=mesh,
-    in_specs=in_specs,
-    out_specs=out_specs,
-    check_vma=False,  # the carry of a loop begins equal on all and then differs
-  )
+  how = {'mesh': mesh, 'in_specs': in_specs, 'out_specs': out_specs}
+  # The carry of a loop begins equal on all and then differs.
+  return jax.shard_map(fn, **how, check_vma=False)
 
 
 def replicate(
@@ -198,9 +184,8 @@ def _replicated(leaf: Any, replicated: NamedSharding) -> Any:
   is_viewed = _is_viewed(leaf, devices)
   source = np.asarray(leaf) if is_viewed else leaf
   copies = [jax.device_put(source, device) for device in devices]
-  result = jax.make_array_from_single_device_arrays(
-    leaf.shape, replicated, copies
-  )
+  made_of = jax.make_array_from_single_device_arrays
+  result = made_of(leaf.shape, replicated, copies)
   if not is_viewed:
     _remember(leaf, result)
   return result
@@ -213,9 +198,8 @@ def _local_copy(result: Array) -> Array:
   data = result.addressable_data(0)  # held by `result`: not a new object
   if _is_viewed(data, [data.device]):
     return jax.device_put(np.asarray(data))  # bound to no device
-  leaf = jax.make_array_from_single_device_arrays(
-    data.shape, data.sharding, [data]
-  )
+  made_of = jax.make_array_from_single_device_arrays
+  leaf = made_of(data.shape, data.sharding, [data])
   _remember(leaf, result)
   return leaf
 

@@ -24,11 +24,9 @@ def work_of(jaxpr: core.Jaxpr) -> Work:
   """Return the work of a jaxpr, and of those that it calls."""
   total = Work()
   for eqn in jaxpr.eqns:
-    parts = [
-      _work_of_one(eqn),
-      *map(work_of, core.jaxprs_in_params(eqn.params)),
-    ]
-    total = Work(*map(sum, zip(total, *parts, strict=True)))
+    inner = map(work_of, core.jaxprs_in_params(eqn.params))
+    parts = zip(total, _work_of_one(eqn), *inner, strict=True)
+    total = Work(*map(sum, parts))
   return total
 
 

@@ -19,15 +19,7 @@ from fedjax_pfl.core.types import Array
 
 
 def with_width(module: nn.Module, width: int) -> nn.Module:
-  """Return the module with features of this width.
-
-  >>> from fedjax_pfl.models.convnets import SimpleCNN
-  >>> task = pfl.task_from_module(
-  ...   with_width(SimpleCNN(num_classes=10), 32),
-  ...   image_shape=(16, 16, 3), num_classes=10)
-  >>> task.init(jax.random.key(0))['head']['kernel'].shape
-  (32, 10)
-  """
+  """Return the module with features of this width."""
   if not isinstance(module, nn.Module):
     raise bad_input(
       'feature_width',

@@ -37,10 +37,7 @@ STREAM = 0x10A  # of the key of a model's first parameters, for the adapters
 
 
 def with_lora(
-  module: Any,
-  rank: int,
-  targets: Collection[str] = ('*',),
-  alpha: float = 16.0,
+  module: Any, rank: int, targets: Collection[str] = ('*',), alpha: float = 16.0
 ) -> ModuleFunctions:
   """Return the module with low-rank adapters of its kernels.
 

@@ -25,9 +25,8 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes, legacy_rng
 def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
   """Return how rows are dealt: equally many classes for every client."""
   legacy_rng(sizes.seed)  # raises for a bad seed, before any draw
-  lists = class_lists(
-    sizes.num_clients, sizes.num_classes, classes_per_client, sizes.seed
-  )
+  among = sizes.num_clients, sizes.num_classes
+  lists = class_lists(*among, classes_per_client, sizes.seed)
 
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
     return _hand_out(lists, labels, legacy_rng(sizes.seed))

@@ -100,13 +100,11 @@ def _sequences(text: np.ndarray) -> Images:
 
 def owned(clients: list[Images]) -> Owned:
   """Return the examples of all clients, each divided in time."""
-  train, test = [], []
-  for client in clients:
-    # Who has one example trains on it: a client needs no test.
-    cut = max(1, int(TRAIN_SHARE * len(client.y)))
-    train.append(Images(*(array[:cut] for array in client)))
-    test.append(Images(*(array[cut:] for array in client)))
-  return joined(train, test)
+  # Who has one example trains on it: a client needs no test.
+  cuts = [max(1, int(TRAIN_SHARE * len(one.y))) for one in clients]
+  own = [*zip(clients, cuts, strict=True)]
+  train = [Images(x[:cut], y[:cut]) for (x, y), cut in own]
+  return joined(train, [Images(x[cut:], y[cut:]) for (x, y), cut in own])
 
 
 def joined(train: list[Images], test: list[Images]) -> Owned:

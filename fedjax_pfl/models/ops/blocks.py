@@ -24,9 +24,6 @@ def block_size(images: int, bytes_each: int, bytes_shared: int = 0) -> int:
   What all blocks read, such as a kernel, should be less than half of what a
   block writes: each reads it again. A batch of two blocks is one. Not on an
   accelerator: no cache holds a block there, and a loop launches more kernels.
-
-  >>> block_size(50, 2**18), block_size(50, 2**18, 2**23), block_size(10, 2**18)
-  (5, 50, 10)
   """
   fit = max(CACHE, 2 * bytes_shared) // bytes_each
   if target() != 'cpu' or images <= 2 * fit:
