@@ -117,10 +117,7 @@ def epsilon_of(noise: float, delta: float, plan: Plan) -> float:
 
 @cache
 def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
-  """Return the least noise multiplier that costs at most epsilon.
-
-  The logarithm of epsilon is nearly linear in that of the noise.
-  """
+  """Return the least noise multiplier that costs at most epsilon."""
   from scipy.optimize import brentq
 
   def over(log_noise):

@@ -15,8 +15,6 @@ A round is one compiled program. A client's update is a branch of it, so that it
 costs what its own architecture costs where clients of a chunk run one by one;
 `clients_per_chunk` is 1 therefore. Each client has room for the states of all
 groups, so that all clients have states of one shape.
-
-With equal architectures the rounds are those of one group, within rounding.
 """
 
 from collections.abc import Callable, Sequence
@@ -148,11 +146,7 @@ def _from_file(name: str) -> tuple[list[str], str]:
 
 
 class Form(NamedTuple):
-  """The structure of a message, whose leaves are those of all groups.
-
-  A method that sends a part of a model has the names of the other parts, too;
-  what is sent has the leaves alone, by their paths.
-  """
+  """The structure of a message of a group; what is sent are leaves by paths."""
 
   names: tuple[str, ...]
   structure: PyTreeDef
@@ -163,8 +157,6 @@ class Form(NamedTuple):
 
 
 class Forms(NamedTuple):
-  """The messages of a group."""
-
   down: Form
   up: Form
 

@@ -21,7 +21,7 @@ Wrapper = Callable[[Stage], Stage]
 
 
 class Around(NamedTuple):
-  """What goes around a method: a record of each; false where there is none."""
+  """What goes around a method; false where there is none."""
 
   own: Wrapper | None = None  # of the user's
   server_optimiser: ServerOptimiser | None = None

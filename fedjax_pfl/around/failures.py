@@ -13,9 +13,6 @@ zeros. The server aggregates as if it had not been drawn. If nobody has sent,
 the server keeps what it has; its clock goes on, and so does a step on examples
 of its own (server_training.py).
 
-The client key is fold_in(round key, id): who drops out depends on the seed, the
-round and the id alone, not on cohort, chunks, devices or a resumed run.
-
 Who does not join a Poisson cohort (cohort.py) is there for its fixed shape
 alone, takes no step, and downloads nothing.
 """
@@ -79,11 +76,8 @@ class Failures:
 
   @property
   def may_happen(self) -> bool:
-    return (
-      self.excludes
-      or self.has_deadline
-      or (self.dropout_rate > 0 or self.joining_rate < 1)
-    )
+    drops = self.dropout_rate > 0 or self.joining_rate < 1
+    return self.excludes or self.has_deadline or drops
 
   @property
   def excludes(self) -> bool:

@@ -4,8 +4,7 @@
   down    opened(sent(download(s, c)), b)     what local training receives
   up      receive(s, send(x, b))              what the server aggregates
 
-A wrapper is a function from a stage to a stage. It says here what it adds to a
-state and does to a message, and replaces only what it changes besides.
+A wrapper says here what it adds to a state and does to a message.
 """
 
 from collections import namedtuple

@@ -37,10 +37,7 @@ def class_sums(
   batch_size: int,
   features: Callable[[Params, Array, Array], Array] | None = None,
 ) -> tuple[Array, Array]:
-  """Return the sums [Y, F] of features, and the counts [Y], of every class.
-
-  `features`: instead of the task's.
-  """
+  """Return the sums [Y, F] of features, and the counts [Y], of every class."""
   features = features or task.features
 
   def add(total, batch):
@@ -62,10 +59,7 @@ def class_sums(
 def class_means(
   task: Task, params: Params, data: ClientData, rng: Key, batch_size: int
 ) -> tuple[Array, Array]:
-  """Return the means [Y, F] of features, and 1 of each class that is there.
-
-  In batches of random order, which matters to BatchNorm.
-  """
+  """Return the means [Y, F] of features, and 1 of each class that is there."""
   data = shuffled(data, jax.random.fold_in(rng, 1))
   sums, counts = class_sums(task, params, data, rng, batch_size)
   means = sums / jnp.maximum(counts, 1)[:, None]
@@ -93,11 +87,7 @@ def fit_to_means(
   senders: Senders,
   hp: tuple,
 ) -> Params:
-  """Return what a server trains on the means [C, Y, F] of a cohort's clients.
-
-  By SGD with `server_learning_rate`, in `server_epochs` over the means, in
-  batches of the clients' size. `up` are the results of `class_means`.
-  """
+  """Return what a server trains on the means [C, Y, F] of a cohort."""
   means, present = up
   data = of_means(means, present > 0, senders.ids)
   epochs, as_they_are = hp.server_epochs, lambda x, rng: x
@@ -110,10 +100,7 @@ def fit_to_means(
 def mean_losses(
   task: Task, models: Params, data: ClientData, rng: Key, batch_size: int
 ) -> Array:
-  """Return the mean loss of each of the models [M, ...], as in testing: [M].
-
-  In a random order, which matters to BatchNorm.
-  """
+  """Return the mean loss of each of the models [M, ...], as in testing: [M]."""
   data = shuffled(data, jax.random.fold_in(rng, 2))
 
   def loss(params, batch):

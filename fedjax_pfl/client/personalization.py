@@ -140,10 +140,7 @@ def names_of(stops: tuple[int, ...]) -> list[str]:
 def class_templates(
   task: Task, params: Params, data: ClientData, rng: Key, batch_size: int
 ) -> Templates:
-  """Return t_c = mean of f(x_j) over the client's examples j of class c.
-
-  Images go through the training transform; see own_examples.py.
-  """
+  """Return t_c = mean of f(x_j) over the client's examples j of class c."""
   task = task._replace(normalise=task.augment)
   sums, counts = own_examples.class_sums(task, params, data, rng, batch_size)
   means = sums / jnp.maximum(counts, 1)[:, None]

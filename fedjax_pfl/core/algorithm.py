@@ -1,7 +1,6 @@
 """The two records of a federated method: `Algorithm` and `Stage`.
 
-Server, Client, Down, Up and View are pytrees of the method. Of these the engine
-reads only the clock `server.round`.
+Of these pytrees of a method the engine reads only the clock `server.round`.
 """
 
 from collections.abc import Callable
@@ -69,10 +68,7 @@ class Senders(NamedTuple):
 
 
 class OneOf(NamedTuple):
-  """A tree for each architecture; a client uses that of its group.
-
-  See around/architectures.py.
-  """
+  """A tree for each architecture; a client uses that of its group."""
 
   group: Array  # [] or [C] from 0 to G - 1
   of_groups: tuple[PyTree, ...]  # G of them

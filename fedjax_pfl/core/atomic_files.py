@@ -109,10 +109,7 @@ def writing(path: pathlib.Path, name: str = 'workdir') -> Iterator[None]:
       name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
       expected=TAKEN_BY.get(name, 'a file that can be written'),
-      choices=[
-        'make room there: the same command then goes on',
-        'another folder',
-      ],
+      choices=['make room there: the same command goes on', 'another folder'],
       cause=f'{error.strerror or error}'.lower(),
     ) from error
 

@@ -1,10 +1,6 @@
 """BadInput: the exception for input that a user can correct.
 
-A message says what was got, what was expected, and the choices; and the likely
-cause, if it is more than what was expected in other words. Commands print it
-and exit with status 1, without a traceback.
-`expand_home` and `may_read` are for paths that a user writes, and
-`check_installed` for what needs an optional package.
+Commands print its message and exit with status 1, without a traceback.
 """
 
 import contextlib

@@ -55,10 +55,7 @@ def with_term(loss: Callable, term: Callable[[PyTree], Array]) -> Callable:
 
 
 def float_dtype(x: Array) -> Any:
-  """Return the dtype of model inputs; where they are whole numbers, a float's.
-
-  Masks and sums of losses have it.
-  """
+  """Return the dtype of model inputs, a float's if they are whole numbers."""
   is_float = jnp.issubdtype(x.dtype, jnp.floating)
   return x.dtype if is_float else jnp.result_type(float)
 

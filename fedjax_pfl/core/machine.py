@@ -35,10 +35,7 @@ def num_cores() -> int:
 
 
 def divide_cpu(devices: int) -> None:
-  """Let jax see the CPU as so many devices, if it has not listed them yet.
-
-  Accelerators, where there are any, are not affected.
-  """
+  """Let jax see the CPU as so many devices, if it has not listed them yet."""
   given = os.environ.get('XLA_FLAGS', '')
   if devices < 1 or COUNT in given or VARIABLE in os.environ:
     return

@@ -42,7 +42,7 @@ def taken_from(source: PyTree, tree: PyTree) -> PyTree:
 def with_all(part: Mask) -> Mask:
   """Return the mask of a part of a model and of all running statistics.
 
-  A frozen layer, too, sees batches: its statistics move in training.
+  Those of a frozen layer move in training, too.
   """
   return jax.tree.map(lambda a, b: a or b, part, mask(part))
 

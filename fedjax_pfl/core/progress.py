@@ -67,8 +67,7 @@ class Screen:
     try:
       print(text, file=self.stream, flush=True)  # a log may be read meanwhile
     except UnicodeEncodeError:  # LANG=C of a batch job: replace, do not raise
-      text = text.replace('±', '+-').encode('ascii', 'replace').decode()
-      print(text, file=self.stream, flush=True)
+      self.log(text.replace('±', '+-').encode('ascii', 'replace').decode())
 
   def warn(self, text: str) -> None:
     """Print a line as a warning; on a terminal in yellow."""

@@ -78,10 +78,7 @@ def field(*stated: Any, **more: Any) -> Any:
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 def record(prefix: str = '') -> Callable[[type], type]:
-  """Return the decorator of a record whose fields have names with this prefix.
-
-  As a NamedTuple has it, `_replace` returns a record with other values.
-  """
+  """Return the decorator of a record; names of its fields have this prefix."""
 
   def decorate(kind):
     kind.__post_init__, kind._replace = _check, dataclasses.replace

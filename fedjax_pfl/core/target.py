@@ -6,10 +6,7 @@ may be compiled for a device that this machine does not have.
   with compiling_for('tpu'):
     round_fn.lower(*arguments).compile()   # arguments placed on TPU devices
 
-JAX keeps what it has traced. One process compiles for one platform: functions
-that were traced for another would be found again.
-
-`one_pass` and `gradients_alone` keep XLA for one platform from fusing too much.
+JAX keeps what it has traced, so that one process compiles for one platform.
 """
 
 import contextlib

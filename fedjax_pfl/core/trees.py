@@ -60,11 +60,7 @@ def invert(mask: Mask) -> Mask:
 
 
 def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
-  """Return the mask of 'full', 'body', 'head', or layers: 'conv1+bn1'.
-
-  Layers are the names at the top of the parameters; an error names `field`, the
-  user's setting.
-  """
+  """Return the mask of 'full', 'body', 'head', or layers: 'conv1+bn1'."""
   full = jax.tree.map(lambda _: True, task.is_head)
   masks = full, invert(task.is_head), task.is_head
   if part in PARTS:
@@ -127,10 +123,7 @@ def weighted_sum(stacked: PyTree, scale: Array, shares: int = 1) -> PyTree:
 
 
 def _sum_of_rows(stacked, scale, shares):
-  """Return the sums in the order of the rows: one loop for all leaves.
-
-  Each device adds up its own share of the rows, then they add up the shares.
-  """
+  """Return the sums in the order of the rows: one loop for all leaves."""
   turns = -(-len(scale) // shares)
 
   def divide(rows):

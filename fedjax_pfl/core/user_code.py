@@ -29,10 +29,7 @@ FIELDS += ('model_of_client', 'partition', 'sampling')
 
 
 class UserCode(str):
-  """The name of loaded code, 'net.py:MyNet#4f0c8e21ab37', and what it is.
-
-  Files and keys hold it as any other string; only a loaded one has a `value`.
-  """
+  """The name of loaded code; only a loaded one has a `value`."""
 
   def __new__(cls, text: str, value: Any) -> 'UserCode':
     self = super().__new__(cls, text)
@@ -94,10 +91,8 @@ def check_loaded(config: Mapping[str, Any], every: bool = False) -> None:
       absent[field] = names
   if not absent:
     return
-  flags = [
-    f'--config.{field}={",".join(map(without_digest, names))}'
-    for field, names in absent.items()
-  ]
+  typed = lambda names: ','.join(map(without_digest, names))
+  flags = [f'--config.{name}={typed(own)}' for name, own in absent.items()]
   raise bad_input(
     ', '.join(absent),
     got=', '.join(itertools.chain(*absent.values())),
@@ -205,18 +200,14 @@ def _load(field: str, name: Any) -> Any:
   if field == 'algorithm' and hasattr(module, 'build'):
     # A file like those of algorithms/: the name is its label.
     return UserCode(full_name, module)
-  raise bad_input(
-    field,
-    got=attribute,
-    expected=f'a name that {path} defines',
-    choices=[
-      own
-      for own, value in vars(module).items()
-      if getattr(value, '__module__', module.__name__) == module.__name__
-      and not own.startswith('_')
-      and not inspect.ismodule(value)
-    ],
-  )
+  choices = [
+    own
+    for own, value in vars(module).items()
+    if getattr(value, '__module__', module.__name__) == module.__name__
+    and not (own.startswith('_') or inspect.ismodule(value))
+  ]
+  expected = f'a name that {path} defines'
+  raise bad_input(field, got=attribute, expected=expected, choices=choices)
 
 
 def _run(

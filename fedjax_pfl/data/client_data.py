@@ -150,13 +150,12 @@ def describe_empty_clients(train: ClientData, test: ClientData) -> str:
   """Return a line about clients without examples; '' if there are none."""
   no_train, no_test = (np.asarray(data.count) == 0 for data in (train, test))
   either = int((no_train | no_test).sum())
-  if not either:
-    return ''
-  return (
+  text = (
     f'Clients without training examples: {no_train.sum():,} of '
     f'{len(no_train):,}; without test examples: {no_test.sum():,}; left out of '
     f'all means: {either:,}. They are kept and counted.'
   )
+  return text if either else ''
 
 
 def as_rows(given: Iterable[Any], size: int) -> tuple[list[np.ndarray], str]:

@@ -89,20 +89,14 @@ def peek(
   synthetic: Synthetic = DEFAULT,
   image_size: int = 0,
 ) -> Shape:
-  """Return shapes, dtype and number of classes without reading the data.
-
-  For `folder`, the first images are opened; for `npz`, all but the images read.
-  """
+  """Return shapes, dtype and number of classes; few data are read, if any."""
   where = Where(name, data_dir, synthetic, side=image_size)
   return _find(name).peek(where)
 
 
 @may_read('data_dir')
 def holders(name: str, data_dir: str = '') -> tuple[int, bool]:
-  """Return how many clients the data have, and whether they have tests.
-
-  Refuse a set of which nobody says who holds an example.
-  """
+  """Return how many clients the data have, and whether they have tests."""
   find = getattr(_find(name), 'holders', None)
   number, has_tests = find(Where(name, data_dir)) if find else (0, False)
   if number:
@@ -111,10 +105,7 @@ def holders(name: str, data_dir: str = '') -> tuple[int, bool]:
     'num_clients',
     got=f'0 for {name} of {data_dir or "no client"}',
     expected='a number, or data that say who holds an example',
-    choices=[
-      'dataset=folder with CLIENT/CLASS/',
-      'a .csv with a column client',
-    ],
+    choices=['dataset=folder with CLIENT/CLASS/', 'a .csv with clients'],
     cause='a folder of classes, without clients',
   )
 

@@ -79,8 +79,8 @@ def make_dataset(
 
 def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:
   """Return the examples for training, and those for testing."""
-  y = y.astype(np.int32)
-  return [Images(x[rows], y[rows]) for rows in (~is_test, is_test)]
+  rows = ~is_test, is_test
+  return [Images(x[own], y[own].astype(np.int32)) for own in rows]
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -108,10 +108,8 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
   """
   if not side or dataset.train.x.shape[1:3] == (side, side):
     return dataset
-  train, test = (
-    split._replace(x=_scale(split.x, side))
-    for split in (dataset.train, dataset.test)
-  )
+  splits = dataset.train, dataset.test
+  train, test = (one._replace(x=_scale(one.x, side)) for one in splits)
   fingerprint = digest(*train, *test)
   return dataset._replace(train=train, test=test, fingerprint=fingerprint)
 

@@ -19,14 +19,9 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data import images, plain_pickle
+from fedjax_pfl.data import images, plain_pickle, stored_arrays
 from fedjax_pfl.data.images import SPLITS, Images, Shape, Where
-from fedjax_pfl.data.stored_arrays import (
-  data_root,
-  files_key,
-  load_cached,
-  npy_header,
-)
+from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
 
 CLOSE = 1e-5  # of an input in float32
 
@@ -65,13 +60,11 @@ def load(where: Where) -> images.Dataset:
     where.log_fn(f'Reading {root}; later runs take a stored copy.')
     read = [_read(file, stated) for file in files]
     first = read[0][0]
+    kind_of = lambda x: f'{x.dtype}{[*x.shape[1:]]}'
     for file, (x, _) in zip(files, read, strict=True):
-      if (x.shape[1:], x.dtype) != (first.shape[1:], first.dtype):
-        raise _refuse(
-          file,
-          f'with examples {x.dtype}{[*x.shape[1:]]}',
-          f'{first.dtype}{[*first.shape[1:]]}, as those of client 0',
-        )
+      if kind_of(x) != kind_of(first):
+        words = f'{kind_of(first)}, as those of client 0'
+        raise _refuse(file, f'with examples {kind_of(x)}', words)
     splits, clients = [], []
     for own in (read[:number], read[number:]):
       x, y = map(np.concatenate, zip(*own, strict=True))
@@ -110,12 +103,9 @@ def write(
     y = np.concatenate(own)
     counts = zip(*np.unique(y, return_counts=True), strict=True)
     statistic.append([[int(label), int(count)] for label, count in counts])
-  config = {
-    'num_clients': len(division['train']),
-    'num_classes': num_classes,
-    'Size of samples for labels in clients': statistic,
-  }
-  atomic_files.write_json(folder / 'config.json', config)
+  numbers = {'num_clients': len(statistic), 'num_classes': num_classes}
+  numbers['Size of samples for labels in clients'] = statistic
+  atomic_files.write_json(folder / 'config.json', numbers)
 
 
 def _check_folder(root: pathlib.Path) -> tuple[int, int]:
@@ -141,11 +131,8 @@ def _check_folder(root: pathlib.Path) -> tuple[int, int]:
   size = max(size, counts[0])
   for split, own in zip(SPLITS, numbers, strict=True):
     if holes := sorted({*range(size)} - own):
-      raise _refuse(
-        root / split,
-        f'without {holes[0]}.npz',
-        f'a file of each of {size} clients, in train/ and in test/',
-      )
+      words = f'a file of each of {size} clients, in train/ and in test/'
+      raise _refuse(root / split, f'without {holes[0]}.npz', words)
   return size, counts[1]
 
 
@@ -155,7 +142,7 @@ def _read(file: pathlib.Path, num_classes: int) -> Images:
     if not file.is_file():  # a pipe would be waited for
       raise ValueError('it is no file')
     with zipfile.ZipFile(file) as archive, archive.open('data.npy') as stream:
-      dtype, shape = npy_header(stream)
+      dtype, shape = stored_arrays.npy_header(stream)
       if (shape, dtype.kind) != ((), 'O'):
         raise ValueError(f'data is {dtype}{[*shape]} and no dict')
       data = plain_pickle.load(stream)
@@ -169,11 +156,9 @@ def _read(file: pathlib.Path, num_classes: int) -> Images:
     raise _refuse(file, got, 'a whole number for each example')
   most = num_classes or 2**31
   if y.size and not 0 <= y.min() <= y.max() < most:
-    raise _refuse(
-      file,
-      f'with labels from {y.min()} to {y.max()}',
-      f'labels below {most}, the num_classes of config.json',
-    )
+    got = f'with labels from {y.min()} to {y.max()}'
+    words = f'labels below {most}, the num_classes of config.json'
+    raise _refuse(file, got, words)
   return Images(x, y.astype(np.int32))
 
 

@@ -151,10 +151,7 @@ def _read_tfds(where: Where, root: pathlib.Path) -> Dataset:
 
 
 def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:
-  """Return the folder of the newest prepared version; None without one.
-
-  Reads small text files only; tfds is not imported.
-  """
+  """Return the folder of the newest prepared version; None without one."""
   found = {}
   for info in (root / name).glob('*/dataset_info.json'):
     with contextlib.suppress(OSError, ValueError):  # of another program

@@ -39,10 +39,7 @@ def data_root(data_dir: str = '') -> pathlib.Path:
 def load_cached(
   name: str, key: str, build_fn: Callable[[], Dataset]
 ) -> Dataset:
-  """Return the entry if it can be read, else what build_fn returns.
-
-  The key must identify what build_fn returns.
-  """
+  """Return the entry if it can be read, else what build_fn returns."""
   entry = f'{name}-{key}-{FORMAT}'
   # A damaged file may raise anything; the entry is then built again.
   with contextlib.suppress(Exception):

@@ -67,10 +67,7 @@ def chunk_limit(
   cohort_size: int,
   batch_size: int,
 ) -> int:
-  """Return the largest chunk of a round, before memory is looked at.
-
-  `counts` [K] are the examples of all clients.
-  """
+  """Return the largest chunk of a round, before memory is looked at."""
   if clients_per_chunk != 'auto':
     return clients_per_chunk
   if not launches_kernels():
@@ -123,10 +120,7 @@ def evaluation_chunk(clients_per_chunk: int | str, block: int) -> int:
 
 
 def overhead(counts: np.ndarray, chunk: int, batch_size: int) -> float:
-  """Return the padding overhead of a cohort with these numbers of examples [C].
-
-  A partial last batch is a step like any other.
-  """
+  """Return the padding overhead of a cohort with so many examples [C]."""
   steps = np.sort(-(-np.asarray(counts) // batch_size))
   chunks = np.split(steps, range(chunk, len(steps), chunk))
   run = sum(len(members) * int(members[-1]) for members in chunks)
@@ -171,11 +165,7 @@ def shapes_of(tree: PyTree) -> PyTree:
 
 
 def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
-  """Return the program of one client in a round, not yet compiled.
-
-  `args` are (server, clients, cohort, data, key); the program returns the
-  client, its upload and its metrics.
-  """
+  """Return the program of one client in a round, not yet compiled."""
   return _first_client.lower(algorithm, *shapes_of(args))
 
 

@@ -70,7 +70,7 @@ class Deal(NamedTuple):
 
 
 def num_places(size: int, num_devices: int) -> int:
-  """Return how many places that is: the next multiple of the devices."""
+  """Return the next multiple of the devices."""
   return -(-size // num_devices) * num_devices
 
 
@@ -122,10 +122,7 @@ def deal_as_given(ids: Array, num_devices: int, count: Array | int = 0) -> Deal:
 
 
 def deal_at_home(ids: Array, count: Array, num_devices: int) -> Deal:
-  """Return the deal of all K clients to their owners, each sorted by size.
-
-  `ids` are all clients in any order.
-  """
+  """Return the deal of all K clients to their owners, each sorted by size."""
   size = num_places(count.shape[0], num_devices)
   everyone = jnp.arange(size).reshape(num_devices, -1)
   is_left_over = everyone >= count.shape[0]
@@ -244,10 +241,8 @@ def _on_all(tree: PyTree, mesh: Mesh) -> PyTree:
 
 
 def _divided(leaf: Array, mesh: Mesh) -> Array:
-  """Return the rows divided over the mesh; on every device if that is uneven.
-
-  No program returns an array that is divided into unlike parts.
-  """
+  """Return the rows divided over the mesh; on all devices if that is uneven."""
+  # No program returns an array that is divided into unlike parts.
   spec = Spec() if leaf.shape[0] % mesh.size else Spec(AXIS)
   return lax.with_sharding_constraint(leaf, NamedSharding(mesh, spec))
 
@@ -256,10 +251,7 @@ def _divided(leaf: Array, mesh: Mesh) -> Array:
 
 
 def fetch(share: PyTree, ids: Array) -> PyTree:
-  """Return the rows [C / D, ...] of this device's part of `ids` [C].
-
-  Every device hands over the rows that it owns, and zeros for the others.
-  """
+  """Return the rows [C / D, ...] of this device's part of `ids` [C]."""
   place, is_own = _places(share, ids)
   rows = trees.gather(share, jnp.where(is_own, place, 0))
 

@@ -193,10 +193,6 @@ class OnHost(OneDevice):
     return clients
 
   def initialize(self, stage, server, clients, data):
-    """Return the states; a stage that reads all clients has them on the device.
-
-    During that call alone.
-    """
     if stage.initialize is unchanged:
       return server, clients
     server, clients = stage.initialize(server, clients, data)

@@ -5,9 +5,6 @@
 
 `compile_rounds` is the one way to it: on one device (cohort.py), on a
 mesh (client_map.py), of clients on the host (host_offload.py), or in Python.
-
-It does not depend on the algorithm. Up to rounding, results depend neither on
-the order of the cohort, nor on the chunk, nor on the padding.
 """
 
 import contextlib
@@ -309,11 +306,7 @@ def _rounds_fn(algorithm_of, chunk, mesh, watch):
 def _loop_rounds(
   algorithm, watch, name, numbers, server, clients, ids, data, key
 ):
-  """Return rounds client after client in Python, without compilation.
-
-  An exception names client, stage and round; a step that makes a number NaN or
-  infinite raises one.
-  """
+  """Return rounds client after client in Python, without compilation."""
   del numbers  # those of the algorithm
 
   def loop(update, cohort):

@@ -114,12 +114,10 @@ def checked(sampler: Sampler, num_clients: int) -> Sampler:
 
   def draw(key, first, rounds):
     ids = np.asarray(sampler.draw(key, first, rounds))
-    is_right = ids.shape == (rounds, sampler.size)
-    is_right = is_right and np.issubdtype(ids.dtype, np.integer)
+    is_right = ids.shape == (rounds, sampler.size) and ids.dtype.kind in 'iu'
     if is_right:
-      ordered = np.sort(ids, 1)
-      is_right = (np.diff(ordered) > 0).all()
-      is_right = is_right and ids.min() >= 0 and ids.max() < num_clients
+      is_distinct = (np.diff(np.sort(ids, 1)) > 0).all()
+      is_right = is_distinct and ids.min() >= 0 and ids.max() < num_clients
     if not is_right:
       raise bad_input(
         'sampling',
@@ -146,10 +144,9 @@ def checked(sampler: Sampler, num_clients: int) -> Sampler:
 def _is_of_round(draw: Callable[[Key, int, int], Array], key: Key) -> bool:
   """Return whether the cohort of round 1 does not depend on the call."""
   try:
-    both, alone = draw(key, 0, 2)[1], draw(key, 1, 1)[0]
+    return np.array_equal(draw(key, 0, 2)[1], draw(key, 1, 1)[0])
   except IndexError:  # cohorts of a file that has one
     return True
-  return np.array_equal(both, alone)
 
 
 # ---- Cohorts without replacement ---------------------------------------------
@@ -248,7 +245,7 @@ def poisson_cohorts(
   key. The C clients with the least u are all that join, if these are at most C;
   `key` is that of the rounds, and `first` the clock of the server.
 
-  Several groups, of equal size and drawn from the key, take turns.
+  Groups, of equal size and drawn from the key, take turns.
   """
   if num_groups > 1:
     own = jax.random.fold_in(key, GROUPS)

@@ -41,14 +41,12 @@ def widen(task: Task, number: int) -> Task:
     return task.classify({'head': params['head']}, rows)
 
   def features(params: Params, x: Array, mask: Array) -> Array:
-    return _concatenated(
-      lambda model: task.features(model, x, mask), task, params
-    )
+    of_one = lambda model: task.features(model, x, mask)
+    return _concatenated(of_one, task, params)
 
   def train_outputs(params, batch, key) -> Outputs:
-    rows = _concatenated(
-      lambda model: task.train_outputs(model, batch, key).features, task, params
-    )
+    of_one = lambda model: task.train_outputs(model, batch, key).features
+    rows = _concatenated(of_one, task, params)
     return Outputs(rows, classify(params, rows))
 
   def loss(params, batch, key) -> Array:

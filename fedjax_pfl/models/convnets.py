@@ -100,9 +100,8 @@ class SuperFedCNN(layers.Network):
       how = {'padding': 0, 'use_bias': True, 'inits': layers.glorot_normal}
       x = layers.Conv(width, (size, size), **how, name=f'conv{i}')(x)
       x = layers.max_pool(nn.relu(x), pooled)
-    return nn.relu(
-      layers.Dense(512, layers.glorot_normal, name='fc1')(_flat(x))
-    )
+    dense = layers.Dense(512, layers.glorot_normal, name='fc1')
+    return nn.relu(dense(_flat(x)))
 
 
 class VGG9(layers.Network):
@@ -119,10 +118,8 @@ class VGG9(layers.Network):
 
   @nn.compact
   def features(self, x: Array, mask: Array, train: bool = False) -> Array:
-    drop_channels = nn.Dropout(
-      0.05, broadcast_dims=(1, 2), name='drop_channels'
-    )
-    drop = nn.Dropout(0.1, name='drop')
+    how = {'broadcast_dims': (1, 2), 'name': 'drop_channels'}
+    drop_channels, drop = nn.Dropout(0.05, **how), nn.Dropout(0.1, name='drop')
     for i, width in enumerate((32, 64, 128, 128, 256, 256), 1):
       x = nn.relu(layers.Conv(width, use_bias=True, name=f'conv{i}')(x))
       x = layers.max_pool(x) if i % 2 == 0 else x

@@ -56,10 +56,8 @@ def with_head(task: Task, init: str, bias: str) -> Task:
     kernel, old = head['kernel'], head['bias']
     if init != DEFAULT:
       kernel = KERNELS[init](key, kernel.shape, kernel.dtype)
-    return {
-      'kernel': kernel,
-      'bias': jnp.zeros_like(old) if bias == 'zero' else old,
-    }
+    new = jnp.zeros_like(old) if bias == 'zero' else old
+    return {'kernel': kernel, 'bias': new}
 
   def init_params(key: Key) -> Params:
     # The model's own program draws the rest: the same bits for every head.

@@ -135,10 +135,7 @@ def check_module(
 
 
 def head_mask(params: Params, num_classes: int) -> Mask:
-  """Return which leaves are those of the head, a linear layer.
-
-  Methods read its two arrays.
-  """
+  """Return which leaves are those of the head, a linear layer."""
   head = params.get('head', {})
   leaves = zip(leaf_names(head), jax.tree.leaves(head), strict=True)
   shapes = {name: leaf.shape for name, leaf in leaves}
@@ -159,16 +156,14 @@ def head_mask(params: Params, num_classes: int) -> Mask:
 
 def check_batch_norms(name: str, batch_norms: set) -> None:
   """Refuse running statistics of a model that has none to keep."""
-  if batch_norms:
-    return
-  raise bad_input(
-    'norm_statistics',
-    got=f'running statistics, and {name} without a BatchNorm',
-    expected='a model with models.ops.layers.BatchNorm, or none to keep',
-    choices=['norm_statistics=batch'],
-    cause='a model without normalisation, or with LayerNorm or GroupNorm, '
-    'which have no statistics of a batch',
-  )
+  if not batch_norms:
+    raise bad_input(
+      'norm_statistics',
+      got=f'running statistics, and {name} without a BatchNorm',
+      expected='a model with models.ops.layers.BatchNorm, or none to keep',
+      choices=['norm_statistics=batch'],
+      cause='a model without normalisation, or with LayerNorm or GroupNorm',
+    )
 
 
 def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:

@@ -52,10 +52,7 @@ class ModuleFunctions(NamedTuple):
 
 
 def functions_of(module: Any) -> ModuleFunctions:
-  """Return the functions of a linen module, or of what makes one of nnx.
-
-  Functions, such as those of `with_lora`, stay as they are.
-  """
+  """Return the functions of a linen module, or of what makes one of nnx."""
   if isinstance(module, ModuleFunctions):
     return module
   if isinstance(module, nn.Module):
@@ -70,10 +67,10 @@ def functions_of(module: Any) -> ModuleFunctions:
 
 def _no_module(found: Any) -> BadInput:
   is_class = inspect.isclass(found)
-  name = found.__name__ if is_class else type(found).__name__
+  what = 'the class' if is_class else 'an instance of'
   return bad_input(
     'module',
-    got=f'{"the class" if is_class else "an instance of"} {name}',
+    got=f'{what} {(found if is_class else type(found)).__name__}',
     expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
     choices=['MyNet(10)', 'lambda rngs: MyNet(10, rngs=rngs)'],
     cause='a class of flax.linen in the place of an instance, a module of '
@@ -95,9 +92,10 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
     return call(*args, **how)
 
   def begin(key, x, mask):
-    how = _train_is(False, has_train) | {'method': _outputs_of}
+    how = {'train': False} if has_train else {}
     with nn.intercept_methods(watch):
-      outputs, variables = module.init_with_output(key, x, mask, **how)
+      made = module.init_with_output(key, x, mask, method=_outputs_of, **how)
+    outputs, variables = made
     if set(variables) == {'params'}:
       return outputs, variables['params']
     raise bad_input(
@@ -108,11 +106,11 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
     )
 
   def apply(method, params, key, x, mask, is_still=False):
-    how = _train_is(key is not None, has_train) | {'method': method}
+    how = {'train': key is not None} if has_train else {}
     if key is not None:
       streams = (layers.TRAINING,) * (not is_still) + ('dropout',) * has_train
       how['rngs'] = dict.fromkeys(streams, key)
-    return module.apply({'params': params}, x, mask, **how)
+    return module.apply({'params': params}, x, mask, **how, method=method)
 
   return ModuleFunctions(name, begin, apply, norms, batch_norms, has_train)
 
@@ -147,7 +145,7 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
 
   def apply(method, params, key, x, mask, is_still=False):
     del is_still  # there are no running statistics
-    how = _train_is(key is not None, has_train)
+    how = {'train': key is not None} if has_train else {}
     key = jax.random.key(0) if key is None else key
     given = flatten_dict(params)
     tree = {path: given[_words(path)] for path in flatten_dict(shapes)}
@@ -224,11 +222,6 @@ def _outputs_of(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
   """Return the features and the logits of one forward pass."""
   features = _features_of(module, x, mask, **how)
   return Outputs(features, module.head(features))
-
-
-def _train_is(value: bool, has_train: bool) -> dict[str, bool]:
-  """Return the argument of `features`, whatever its default is."""
-  return {'train': value} if has_train else {}
 
 
 def _takes_train(name: str, features: Any) -> bool:

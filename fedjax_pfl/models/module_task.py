@@ -56,11 +56,7 @@ def make_user_task(
   wrap: Callable[[Any], Any] = lambda module: module,
   **how: Any,
 ) -> Task:
-  """Return the Task of code of the user's own, such as net.py:MyNet.
-
-  `module_of` says what it may be; `wrap` is done to the module; `how` is for
-  `task_from_module`.
-  """
+  """Return the Task of code of the user's own, such as net.py:MyNet."""
   sizes = {'image_shape': image_shape, 'num_classes': num_classes}
   module = wrap(checks.module_of(code, **sizes))
   return task_from_module(module, **sizes, **how)
@@ -125,12 +121,10 @@ def task_from_module(
   """
   checks.check_loss(loss, num_classes)
   functions = functions_of(module)
-  functions = functions._replace(
-    is_still=running_statistics == norm_stats.FROZEN
-  )
-  example = jax.ShapeDtypeStruct(
-    (2, *image_shape), jnp.result_type(input_dtype)
-  )
+  is_still = running_statistics == norm_stats.FROZEN
+  functions = functions._replace(is_still=is_still)
+  dtype = jnp.result_type(input_dtype)
+  example = jax.ShapeDtypeStruct((2, *image_shape), dtype)
 
   @jax.jit  # traced once: for the check, for shapes, for initialisation
   def begin(key: Key) -> tuple[Outputs, Params]:
@@ -155,9 +149,8 @@ def task_from_module(
     logits = train_outputs(params, batch, key).logits
     return batch_loss(logits, batch, loss)
 
-  params, num_labels = checks.check_module(
-    functions, begin, num_classes, example
-  )
+  checked = checks.check_module(functions, begin, num_classes, example)
+  params, num_labels = checked
   if running_statistics:
     checks.check_batch_norms(functions.name, functions.batch_norms)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
@@ -221,11 +214,9 @@ def _in_precision(fn: Callable, precision: str) -> Callable:
 
   Its results are float32 again in mixed precision.
   """
-  one_of(
-    PRECISIONS,
-    'a known precision of products',
-    'bfloat16, which is "mixed": parameters stay float32',
-  ).check('precision', precision)
+  cause = 'bfloat16, which is "mixed": parameters stay float32'
+  known = one_of(PRECISIONS, 'a known precision of products', cause)
+  known.check('precision', precision)
 
   @functools.wraps(fn)
   def run(params: PyTree, *args: PyTree) -> Any:

@@ -38,18 +38,14 @@ class Model(NamedTuple):
     return getattr(module, name)(num_classes=num_classes, **size)
 
 
+ROWS = {'batch_independent': True}
 MODELS = {
-  'char_lstm': Model('char_lstm.CharLSTM', batch_independent=True, tokens=100),
-  'char_transformer': Model(
-    'transformer.CharTransformer',
-    batch_independent=True,
-    tokens=1,  # below Y
-  ),
+  'char_lstm': Model('char_lstm.CharLSTM', **ROWS, tokens=100),
+  # Its tokens are below Y.
+  'char_transformer': Model('transformer.CharTransformer', **ROWS, tokens=1),
   'convnet3': Model('convnets.convnet3', 2**3),
   'convnet4': Model('convnets.convnet4', 2**4, on_gpu='gemm'),
-  'fedavg_cnn': Model(
-    'convnets.fedavg_cnn', 16, batch_independent=True, on_gpu='gemm'
-  ),
+  'fedavg_cnn': Model('convnets.fedavg_cnn', 16, **ROWS, on_gpu='gemm'),
   'mobilenet': Model('mobilenet.MobileNet', on_gpu='gemm'),
   'resnet10': Model('resnet.resnet10'),
   'resnet18': Model('resnet.resnet18'),
@@ -57,19 +53,14 @@ MODELS = {
   'resnet50_he': Model('resnet.resnet50_he'),
   'resnet18_imagenet': Model('resnet.resnet18_imagenet'),
   'resnet50_imagenet': Model('resnet.resnet50_imagenet'),
-  'simple_cnn': Model(
-    'convnets.SimpleCNN', 16, batch_independent=True, on_gpu='gemm'
-  ),
+  'simple_cnn': Model('convnets.SimpleCNN', 16, **ROWS, on_gpu='gemm'),
   'superfed_cnn': Model(
-    'convnets.SuperFedCNN',
-    sides=(28, 32, 64),
-    batch_independent=True,
-    on_gpu='gemm',
+    'convnets.SuperFedCNN', sides=(28, 32, 64), **ROWS, on_gpu='gemm'
   ),
-  'vgg9': Model('convnets.VGG9', 8, batch_independent=True),
-  'vit_b16': Model('transformer.vit_b16', patch=16, batch_independent=True),
-  'vit_ti16': Model('transformer.vit_ti16', patch=16, batch_independent=True),
-  'vit_tiny': Model('transformer.ViT', patch=4, batch_independent=True),
+  'vgg9': Model('convnets.VGG9', 8, **ROWS),
+  'vit_b16': Model('transformer.vit_b16', patch=16, **ROWS),
+  'vit_ti16': Model('transformer.vit_ti16', patch=16, **ROWS),
+  'vit_tiny': Model('transformer.ViT', patch=4, **ROWS),
 }
 
 
@@ -190,9 +181,8 @@ def _check_images(name: str, model: Model, image_shape) -> None:
 def outline(task: Task) -> Task:
   """Return the task with a model of the same leaves whose outputs are 0.
 
-  To get shapes and names quickly: to trace a deep model takes longer than all
-  else before a run's first round, and the views of a method, for example, are
-  the same for any model with the same leaves.
+  For shapes and names: to trace a deep model takes longer than all else before
+  a run's first round.
   """
   params = jax.eval_shape(lambda: task.init(jax.random.key(0)))
   dtype = params['head']['kernel'].dtype

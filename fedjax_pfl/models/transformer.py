@@ -28,8 +28,7 @@ from fedjax_pfl.models.ops import layers
 class Block(nn.Module):
   """Return x [B, L, F] after attention and a perceptron.
 
-  Dense layers read rows [B L, F]: their gradients would read transposed copies
-  of arrays with more axes.
+  Dense layers read rows [B L, F], whose gradients need no transposed copies.
   """
 
   heads: int

@@ -53,12 +53,10 @@ def semantic(
     f'numbers of classes that sum up to {sizes.num_classes}, or () for all',
     CAUSE,
   ).check('class_families', class_families)
-  interval(f'[1, {min(families)}]', CAUSE, 'clusters').check(
-    'class_clusters', class_clusters
-  )
-  interval(f'[1, {max_client_size})', CAUSE, 'a size').check(
-    'min_client_size', min_client_size
-  )
+  number = interval(f'[1, {min(families)}]', CAUSE, 'clusters')
+  number.check('class_clusters', class_clusters)
+  size = interval(f'[1, {max_client_size})', CAUSE, 'a size')
+  size.check('min_client_size', min_client_size)
   classes = _draw_classes(families, class_clusters, rng)
   limits = min_client_size, max_client_size
   clusters = _draw_clusters(sizes, classes, *limits, rng)

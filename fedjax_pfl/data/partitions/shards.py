@@ -53,10 +53,7 @@ def pathological(
 def shard_assignment(
   rng: Rng, num_clients: int, shards: int, num_classes: int, **words: str
 ) -> np.ndarray:
-  """Return A [K, s]: the classes of every client's shards.
-
-  The words are those of the error message.
-  """
+  """Return A [K, s]: the classes of every client's shards."""
   check_shards(num_clients, shards, num_classes, **words)
   each = shards * num_clients // num_classes  # q
   deck = rng.permutation(np.repeat(np.arange(num_classes), each))

@@ -39,8 +39,9 @@ def _read_table() -> dict[str, tuple[Archive, ...]]:
   archives: dict[str, tuple[Archive, ...]] = {}
   text = pathlib.Path(__file__).with_name('archives.tsv').read_text()
   for row in csv.DictReader(text.splitlines(), delimiter='\t'):
-    one = Archive(row['url'], int(row['size']), row['sha256'], row['name'])
-    archives[row['set']] = (*archives.get(row['set'], ()), one)
+    name = row.pop('set')
+    one = Archive(**{**row, 'size': int(row['size'])})
+    archives[name] = (*archives.get(name, ()), one)
   return archives
 
 
@@ -48,10 +49,7 @@ ARCHIVES = _read_table()
 
 
 def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
-  """Return the file in the folder, downloaded unless it is there.
-
-  Raises BadInput without a network, and for another file than expected.
-  """
+  """Return the file in the folder, downloaded unless it is there."""
   place, part = folder / archive.name, folder / f'{archive.name}.part'
   if place.exists():
     _check(archive, place)

@@ -93,10 +93,7 @@ def read_svhn(files: Files) -> Splits:
 
 
 def read_tiny_imagenet(files: Files) -> Splits:
-  """Return (train, val): by class and name, and by name; tests lack labels.
-
-  Classes are numbered in the order of their names.
-  """
+  """Return (train, val): by class and name, and by name; tests lack labels."""
   from PIL import Image
 
   with zipfile.ZipFile(files[0]) as archive:
@@ -194,11 +191,8 @@ def find_files(folder: pathlib.Path, shape: Shape) -> list[pathlib.Path]:
 
 
 def _find(folder: pathlib.Path, split: str, kind: str) -> pathlib.Path:
-  names = [
-    f'{split}-{kind}{mark}idx{RANKS[kind]}-ubyte{end}'
-    for mark in '-.'
-    for end in ('', '.gz')
-  ]
+  ends = [f'{mark}idx{RANKS[kind]}-ubyte' for mark in '-.']
+  names = [f'{split}-{kind}{one}{gz}' for one in ends for gz in ('', '.gz')]
   for name in names:
     if (folder / name).is_file():
       return folder / name

@@ -64,16 +64,11 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
         f'{file}: {error!r}', 'a copy that was cut short, or edited'
       ) from error
     for user, size in listed:
-      if user not in data:
-        raise _refusal(
-          f'{file} with the user {user}, of whom it has no data',
-          'a file that was put together from several',
-        )
-      if user in users:
-        raise _refusal(
-          f'{file} with the user {user}, who was listed before',
-          'files of two runs of preprocess.sh in one folder, or in one file',
-        )
+      if user not in data or user in users:
+        twice, none = 'who was listed before', 'of whom it has no data'
+        what = twice if user in data else none
+        cause = 'files of two runs of preprocess.sh in one folder or file'
+        raise _refusal(f'{file} with the user {user}, {what}', cause)
       users[user] = _read_user(name, data[user], size, f'{file}, user {user}')
   if not users:
     cause = "too large a number of examples for -k of LEAF's preprocess.sh"
@@ -91,12 +86,12 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
       np.array([x for x, _ in pairs]).reshape(len(pairs), *shape),
       np.array([y for _, y in pairs], np.int32),
     )
-    if len(pairs) != size or not size:
-      raise ValueError(f'{len(pairs)} examples, by num_samples {size}')
+    if len(pairs) == size and size:
+      return images
+    raise ValueError(f'{len(pairs)} examples, by num_samples {size}')
   except (LookupError, AttributeError, TypeError, ValueError) as error:
     cause = f'files of another set than {name}'
     raise _refusal(f'{place}: {error!r}', cause) from error
-  return images
 
 
 def _character(x: str, y: str) -> tuple[np.ndarray, np.ndarray]:

@@ -111,11 +111,7 @@ def _followed(lag, dy):
 def lags(
   running: Running | None, mean: Array, var: Array, number: Array
 ) -> Running | None:
-  """Return running statistics minus those of a batch: the unbiased variance.
-
-  For `core/norm_stats.py`. The biased variance and the mean are over `number`
-  pixels.
-  """
+  """Return running statistics minus those of a batch: the unbiased variance."""
   if running is None:
     return None
   var = var * (number / jnp.maximum(number - 1, 1))
@@ -263,8 +259,7 @@ def _to_input(x, dz, sums, scale, of, line):
 def _of_gate(x, dz, of, line):
   if line is None:
     return dz
-  a, c = line
-  return _gated(wide(dz) * of.weight, wide(x) * a + c)
+  return _gated(wide(dz) * of.weight, wide(x) * line[0] + line[1])
 
 
 def _gated(g, z) -> Array:

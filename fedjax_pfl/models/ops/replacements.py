@@ -18,19 +18,7 @@ from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import dense, fuse, grouped, pallas_conv, pool
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
-from fedjax_pfl.models.ops.fuse import (
-  Add,
-  Bias,
-  Conv,
-  Fuse,
-  Layer,
-  Norm,
-  Pool,
-  Relu,
-  Value,
-  compute,
-  masked_by,
-)
+from fedjax_pfl.models.ops.fuse import Layer, Value, compute
 
 Rule = Callable[..., Any]
 NHWC = lax.conv_dimension_numbers(
@@ -58,7 +46,7 @@ def convolution(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | None:
   is_line = len(padding) == 1
   if is_line:  # an image of one row
     x, kernel, padding = x[:, None], kernel[None], ((0, 0), *padding)
-  layer = Conv(x, kernel, stride, padding, groups > 1, p['precision'])
+  layer = fuse.Conv(x, kernel, stride, padding, groups > 1, p['precision'])
   back = (*np.argsort((out[0], *out[2:], out[1])),)
   if not is_line and back == (0, 1, 2, 3):
     return layer
@@ -119,18 +107,18 @@ def add(eqn: JaxprEqn, a: Value, b: Value) -> Layer | None:
   """Return images and their bias, or a normalisation and its skip."""
   for x, y in ((a, b), (b, a)):
     is_image = isinstance(x, jax.Array) and x.ndim == 4 and x.shape[0] > 1
-    if is_image or isinstance(x, Conv):
+    if is_image or isinstance(x, fuse.Conv):
       row = (1, 1, 1, x.shape[-1])
       if getattr(y, 'shape', ()) == row and not isinstance(y, Layer):
-        return Bias(x, y.reshape(-1))
-    if isinstance(x, Norm) and masked_by(y) is x.mask:
-      return Add(x, y) if x.shape == y.shape else None
+        return fuse.Bias(x, y.reshape(-1))
+    if isinstance(x, fuse.Norm) and fuse.masked_by(y) is x.mask:
+      return fuse.Add(x, y) if x.shape == y.shape else None
   return None
 
 
 def relu(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
   """Return a deferred ReLU: jax has it as a function with a derivative."""
-  return Relu(*inputs) if _origin(eqn) == _origin_of_relu() else None
+  return fuse.Relu(*inputs) if _origin(eqn) == _origin_of_relu() else None
 
 
 def norm(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
@@ -147,11 +135,11 @@ def norm(eqn: JaxprEqn, *inputs: Value) -> Layer | None:
     return None
   x, *rest = inputs
   scale, bias, mask, *running = map(compute, rest)
-  if isinstance(x, Bias):
+  if isinstance(x, fuse.Bias):
     if running:
       running[0] -= lax.stop_gradient(x.bias)
     x = x.of
-  return Norm(x, scale, bias, mask, tuple(running) or None)
+  return fuse.Norm(x, scale, bias, mask, tuple(running) or None)
 
 
 def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:
@@ -160,7 +148,7 @@ def side_by_side(eqn: JaxprEqn, x: Value) -> Layer | None:
   is_plain = window == p['window_strides'] and not _is_padded(p)
   is_square = window == (1, window[1], window[1], 1)
   if is_plain and is_square and _is_dense(p) and window[1] <= pool.LARGEST:
-    return Pool(x, window[1])
+    return fuse.Pool(x, window[1])
   return None
 
 
@@ -180,7 +168,7 @@ class Way(NamedTuple):
   """How layers are computed: the setting `conv_impl`."""
 
   rules: dict[str, Rule]  # by the name of the primitive
-  fuse: Fuse
+  fuse: fuse.Fuse
 
 
 POINTWISE = {'custom_jvp_call': relu, 'reduce_window_max': side_by_side}

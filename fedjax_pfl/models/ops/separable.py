@@ -17,14 +17,9 @@ from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import batch_norm
+from fedjax_pfl.models.ops import batch_norm, passes
 from fedjax_pfl.models.ops.batch_norm import Running, stored, wide
-from fedjax_pfl.models.ops.passes import (
-  by_hand,
-  taps_of,
-  times_transposed,
-  transposed_times,
-)
+from fedjax_pfl.models.ops.passes import by_hand, taps_of
 
 MARGIN = (0, 0), (1, 1), (1, 1), (0, 0)
 
@@ -39,8 +34,8 @@ def pointwise(x: Array, kernel: Array, precision: PrecisionLike):
 @pointwise.gradient
 def _pointwise(precision, saved, dy):
   x, kernel = saved
-  dk = transposed_times(_pixels(x), _pixels(dy), precision)
-  dx = times_transposed(_pixels(dy), kernel, precision)
+  dk = passes.transposed_times(_pixels(x), _pixels(dy), precision)
+  dx = passes.times_transposed(_pixels(dy), kernel, precision)
   return dx.reshape(x.shape), dk
 
 
@@ -93,12 +88,9 @@ def _activated(x, scale, bias, of, stride) -> list[Array]:
   """Return the taps of relu(norm(x)), which is zero in the margin."""
   a, c = batch_norm.affine(scale, bias, of)
   inside = np.pad(np.ones((1, *x.shape[1:3], 1), np.float32), MARGIN)
-  return [
-    jnp.where(here > 0, jnp.maximum(wide(tap) * a + c, 0) * of.weight, 0)
-    for tap, here in zip(
-      _taps(x, stride), taps_of(inside, (3, 3), stride), strict=True
-    )
-  ]
+  pairs = zip(_taps(x, stride), taps_of(inside, (3, 3), stride), strict=True)
+  relu = lambda tap: jnp.maximum(wide(tap) * a + c, 0) * of.weight
+  return [jnp.where(here > 0, relu(tap), 0) for tap, here in pairs]
 
 
 def _weighted(taps: list[Array], kernel: Array, dtype) -> Array:
@@ -124,10 +116,8 @@ def _image_gradient(dy, kernel, stride: int, shape) -> Array:
   dy, dx = wide(dy), 0
   zero = jnp.zeros((), dy.dtype)
   for t, k in enumerate(wide(kernel.reshape(9, -1))):
-    edges = [(0, 0, 0)]
-    for tap, side, of in zip(
-      divmod(t, 3), shape[1:3], dy.shape[1:3], strict=True
-    ):
+    edges, sides = [(0, 0, 0)], (shape[1:3], dy.shape[1:3])
+    for tap, side, of in zip(divmod(t, 3), *sides, strict=True):
       high = side - (stride * (of - 1) + 1) - tap + 1
       edges.append((tap - 1, high, stride - 1))
     dx = dx + lax.pad(dy * k, zero, [*edges, (0, 0, 0)])
