@@ -6,10 +6,9 @@
   neighbours   what two runs differ in that are to look alike
   theorem      which bound that is
 
-What is protected is all that one client ever sends. Two neighbouring runs
-differ in whether one client takes part at all, or, where a round draws a fixed
-number without replacement, in the data of one client: then a sum moves by two
-clips, so that z counts as z / 2.
+Two neighbouring runs differ in whether one client takes part at all, or, where
+a round draws a fixed number without replacement, in all that one client ever
+sends: then a sum moves by two clips, so that z counts as z / 2.
 
 How rounds count, by `accounting`, with q = size / K (why: privacy_loss.py):
   all                  Gaussian of sqrt(T) / z, exact (Balle and Wang 2018)
@@ -92,7 +91,8 @@ def theorem(plan: Plan) -> str:
 @cache
 def epsilon_of(noise: float, delta: float, plan: Plan) -> float:
   """Return epsilon after these rounds; infinity without noise."""
-  numbers = [_number_of(rounds) for rounds in plan]
+  # In how many rounds a client can take part.
+  numbers = [math.ceil(rounds.number / rounds.bands) for rounds in plan]
   pairs = _pairs_of(noise or 1.0, plan)
   if not any(numbers):
     return 0.0
@@ -162,24 +162,17 @@ def _kind_of(rounds: Rounds) -> str:
   return KNOWN if rounds.has_state else rounds.accounting
 
 
-def _number_of(rounds: Rounds) -> int:
-  """Return in how many rounds a client can take part."""
-  return math.ceil(rounds.number / rounds.bands)
-
-
 def _pairs_of(noise: float, plan: Plan) -> list[list[Pair]]:
   """Return the pair of each stage, for each direction to compose."""
   if neighbours(plan) == 'replace one':
     directions, clips = [REPLACE], 2
   else:
     directions, clips = [REMOVE, ADD], 1
-  pairs = []
-  for direction in directions:
-    pairs.append([])
-    for rounds in plan:
-      kind, rate = _kind_of(rounds), 1.0
-      if kind != 'all':
-        rate = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
-      own = KNOWN if kind == KNOWN else direction
-      pairs[-1].append(Pair(own, clips / noise, rate))
-  return pairs
+
+  def pair_of(direction, rounds):
+    kind, rate = _kind_of(rounds), 1.0
+    if kind != 'all':
+      rate = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
+    return Pair(KNOWN if kind == KNOWN else direction, clips / noise, rate)
+
+  return [[pair_of(one, rounds) for rounds in plan] for one in directions]

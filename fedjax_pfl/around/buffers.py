@@ -10,10 +10,10 @@ compiled rounds are those of any method, with the buffer as their cohort. The
 server keeps the versions from which a client at work, or in the buffer, has
 begun, and hands a client the one that it downloaded.
 
-`buffered` wraps a method of one stage whose upload is (a part of) a model: the
-method aggregates w + d_i / sqrt(1 + tau_i) in the place of w_i, with its own
-weights. eta_g is the `server_learning_rate` of server_optimizer=sgd. If all
-clients finish together and M = C, it is the method itself.
+The method, of one stage, uploads (a part of) a model, and aggregates w + d_i /
+sqrt(1 + tau_i) in the place of w_i, with its own weights. eta_g is the
+`server_learning_rate` of server_optimizer=sgd. If all clients finish together
+and M = C, it is the method itself.
 
 Differs from the paper: no client is twice in a buffer (the next starts in its
 place); a client trains at the learning rate of the version it has; the clients

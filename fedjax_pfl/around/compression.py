@@ -19,10 +19,8 @@ index of 8, 16 or 32 for each of k numbers; one bit a number, 32 a block, and
 the key of D.
 
 Compressed are floats that are changes of a model which both sides know. As it
-is goes all else (control variates, class means, models of other shape,
-integers, running statistics), and a leaf whose message would be no smaller.
-What clients download is not compressed: a client of a cohort does not hold the
-model of the round before, of which it could get a change.
+is goes all else, and a leaf whose message would be no smaller. Downloads are
+not compressed: a client does not hold the model of the round before.
 
 Differs from the papers: QSGD's |b| is the largest |b_j| instead of the 2-norm,
 which is as unbiased and has less variance, and codes have a fixed length

@@ -6,11 +6,9 @@
   aggregate(w + d_i)                as the method aggregates
 
 w is the server's model `params`, of which a leaf counts if clients download it
-as it is and upload a new value of it. Any other leaf of an upload (a control
-variate, class means, a model of another shape) is a change of 0.
-
-We trace `download` to find which leaves of the model it sends unchanged. Their
-names travel with the messages as a part of their structure, which has no bytes.
+as it is and upload a new value of it; any other leaf of an upload is a change
+of 0. We trace `download` to find which leaves of the model it sends unchanged;
+their names travel in the structure of the messages, which has no bytes.
 """
 
 import operator

@@ -7,11 +7,10 @@
   sent_i  &=  loss, state and upload of client i are finite   if these exclude
   rows, uploads <- those of the clients that have sent
 
-A client that has not sent has downloaded the model and done its local work, and
-both are lost: its state stays as before the round, and its row of the upload is
-zeros. The server aggregates as if it had not been drawn. If nobody has sent,
-the server keeps what it has; its clock goes on, and so does a step on examples
-of its own (server_training.py).
+The local work of a client that has not sent is lost: its state stays as before
+the round, and its row of the upload is zeros. The server aggregates as if it
+had not been drawn. If nobody has sent, the server keeps what it has; its clock
+goes on, and so does a step on examples of its own (server_training.py).
 
 Who does not join a Poisson cohort (cohort.py) is there for its fixed shape
 alone, takes no step, and downloads nothing.

@@ -20,10 +20,8 @@ With several bands the noise of a round, in clips, takes back a part of the
 noise before (banded_noise.py). The server keeps that; each stage begins anew.
 The clip may move: it scales what is added, not what is kept.
 
-The noise follows from the key of the round: whoever knows or guesses that can
-remove the noise. A run draws it from a secret (runs/secret.py).
-
-The sum is bounded whatever clients send: a change with NaN or infinity is 0.
+Whoever knows the key of the round can remove the noise: a run draws it from a
+secret (runs/secret.py). A change with NaN or infinity is 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,9 +41,8 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.rules import at_least, count, interval
 from fedjax_pfl.core.types import Array, ClientData, PyTree
-from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.federated.cohort import all_send
-from fedjax_pfl.federated.communication import messages
+from fedjax_pfl.federated.communication import messages, of_first
 from fedjax_pfl.federated.rounds import init_states, stage_shapes
 
 STREAM = 2**31 - 3  # of the server's key; methods use small numbers
@@ -187,9 +184,8 @@ def check(
   it is unfit (its NOT_CLIPPED). Traces, computes nothing.
   """
   if unfit:
-    raise _refused(
-      f'{method}, {unfit}', 'a method whose equations hold for clipped uploads'
-    )
+    instead = 'a method whose equations hold for clipped uploads'
+    raise _refused(f'{method}, {unfit}', instead)
   start, key = partial(init_states, stages[0].algorithm), jax.random.key(0)
   before, whole = jax.eval_shape(start, data, key), []
   for stage, *states in stage_shapes(stages, data):
@@ -200,16 +196,12 @@ def check(
       )
     up = messages(stage, *states, data).up
     if not jax.tree.leaves(up.content):
-      raise _refused(
-        f'{method}, whose clients send nothing',
-        'a method whose clients send something that noise can hide',
-      )
+      instead = 'a method whose clients send something that noise can hide'
+      raise _refused(f'{method}, whose clients send nothing', instead)
     for name, leaf in trees.named(up.content).items():
       if not jnp.issubdtype(leaf.dtype, jnp.floating):
-        raise _refused(
-          f'{method}, whose clients send {name}, whole numbers',
-          'uploads of numbers that a clip can make smaller',
-        )
+        got = f'{method}, whose clients send {name}, whole numbers'
+        raise _refused(got, 'uploads of numbers that a clip can make smaller')
       if MODEL + name.removeprefix(MODEL) not in up.known:
         whole.append(name.split('/')[0] or 'the upload')
     begins = lambda *states, own=stage: own.initialize(*states)[0]
@@ -236,14 +228,7 @@ def uploads_have_state(
   stage: Stage, server: Server, clients: Client, data: ClientData
 ) -> bool:
   """Return whether uploads depend on what clients keep between rounds."""
-
-  def upload(server, clients, data):
-    data = stage.prepare_data(server, data)
-    client, own = trees.gather(clients, 0), client_of(data, 0)
-    down = stage.algorithm.download(server, client)
-    key = jax.random.key(0)
-    return stage.algorithm.local_update(down, client, own, key)[1]
-
+  upload = lambda *args: of_first(stage, *args).up
   return _depends(upload, (server, clients, data), [1])
 
 

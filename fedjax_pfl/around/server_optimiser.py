@@ -12,12 +12,10 @@ m begins at 0, v at tau^2, and neither is corrected for its beginning. `sgd`
 with beta_1 = 0 and eta_s = 1 changes nothing but rounding; with beta_1 > 0 it
 is FedAvgM (Hsu et al. 2019).
 
-It is a wrapper of any method whose server has a model `params`, of which D is 0
-where nothing is uploaded. A method of one stage that never changes `params` has
-no such model, and is refused when its first round is traced. Momentum moves it
-where D is 0, too: also a model of IFCA that nobody chose. A stage begins
-with a new m and v where its model is another one. Running statistics of
-BatchNorm are the mean itself.
+The method's server has a model `params`, of which D is 0 where nothing is
+uploaded; one of one stage that never changes `params` is refused when its first
+round is traced. Momentum moves it where D is 0, too: also a model of IFCA that
+nobody chose. Running statistics of BatchNorm are the mean itself.
 """
 
 import operator

@@ -3,11 +3,10 @@
   w <- aggregate(w_1, ..., w_C)
   w <- SGD_1(w; shared examples)      one epoch on 'full', or on the 'body'
 
-An option of any method whose server has a complete model; also in a round in
-which all clients fail. floor(p P) of the P training examples are shared,
-drawn once from all of them; clients still train on theirs. Batch size,
-momentum, decay and transform are the clients', the learning rate is that of the
-same round, and the momentum buffer is zero in every round.
+Also in a round in which all clients fail. floor(p P) of the P training examples
+are shared, drawn once; clients still train on theirs. Batch size, momentum,
+decay and transform are the clients', the learning rate is that of the round,
+and the momentum buffer is zero in every round.
 """
 
 import math

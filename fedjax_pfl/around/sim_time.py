@@ -14,12 +14,9 @@ it should do. Who would need longer
   partial  does b_i steps, and sends nothing where that is 0
 
 and a round in which any client of the cohort sends nothing lasts D: the server
-cannot know. Speeds do not change, so that `drop` never hears some clients.
-
-Both policies are one number a client, the share `ClientData.work` of its steps,
-which `fit` obeys (client/local_training.py). P_i depends on the number of
-examples alone, so all this is known before a run compiles. Where all clients
-have to take part, the server waits for them.
+cannot know. Both policies are one number a client, the share `ClientData.work`
+of its steps, known before a run compiles. Where all clients have to take part,
+the server waits for them.
 """
 
 import os

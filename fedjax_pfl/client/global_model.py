@@ -3,10 +3,8 @@
 w_i <- local_update(w; data of client i)      for i in the cohort S
 w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
 
-Most methods are that, with another loss, another optimiser, or a part of w:
-`sgd_update` takes these. `averaging_of_part` averages a part of w, and each
-client keeps the rest. The `hp` of all are the hyperparameters of a method, of
-which `train` and `finetune` are read.
+Most methods are that, with another loss, another optimiser, or a part of w. The
+`hp` are hyperparameters of a method, of which `train` and `finetune` are read.
 """
 
 from collections.abc import Callable

@@ -1,9 +1,7 @@
 """A client's own model beside a student, a small model that all share.
 
-The server has the student; a client keeps its own model, and the first own
-models of all clients are one. The view `initial` is the student, the view
-`personal` the own model, so a state of a client has it as `own`. No message has
-the shape of an own model.
+The first own models of all clients are one. The view `initial` is the student,
+the view `personal` the own model, the field `own` of a client's state.
 """
 
 from typing import NamedTuple

@@ -1,9 +1,8 @@
 """The CPU of this machine: its cores as devices, and calls from programs.
 
-With `import fedjax_pfl` a CPU is a device a core, if jax has not started: a
-program of one device uses all cores as before, and a round may run on all
-devices (federated/sharding.py decides). The user's own choice is kept. The
-import is the one place that serves commands and notebooks alike.
+With `import fedjax_pfl` a CPU is a device a core, if jax has not started and
+the user has not chosen: a program of one device uses all cores as before, and a
+round may run on all devices (federated/sharding.py decides).
 """
 
 import os

@@ -1,11 +1,9 @@
 """Make `ClientData` from arrays, or from images and index vectors.
 
-Of the images a device holds one row of bytes each. An accelerator stores an
-array in tiles, whose layout suits the arithmetic of its last axes. For
-`[P, 32, 32, 3]` bytes, XLA copied the whole pool into another layout in every
-round of a TPU's program: 768 MB of traffic, 586 MiB of memory. `[P, 3072]` is
-read as it lies, and a batch is reshaped after it was gathered. A CPU reads
-either.
+An accelerator stores an array in tiles, whose layout suits the arithmetic of
+its last axes: of `[P, 32, 32, 3]` bytes XLA copied the whole pool in every
+round of a TPU's program (768 MB of traffic, 586 MiB of memory). So it holds
+rows `[P, 3072]`, and a batch is reshaped after it was gathered.
 """
 
 import math

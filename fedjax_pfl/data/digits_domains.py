@@ -8,9 +8,7 @@
 
 [8, 8, 3] bytes. A digit for training is in one domain, so that each has about
 288; the 355 for testing are in all five. A domain is a client of
-partition=natural. The layout is that of Digits-five in folders,
-DOMAIN/{train,test}/CLASS/*: a network is the same for all, but their means and
-variances of channels differ, which FedBN keeps apart.
+partition=natural.
 """
 
 import numpy as np

@@ -4,9 +4,8 @@
   hold_out       a share of the training examples, for choosing
   order_clients  clients who come later, and take part in no round
 
-A round, a number of epochs or a hyperparameter that is chosen on held-out
-examples has seen no test example. Each draw has a stream of the seed that
-nothing else reads, so what other draws give is what it is without.
+What is chosen on held-out examples has seen no test. Each draw has a stream of
+the seed that nothing else reads, so that other draws stay what they are.
 """
 
 from collections.abc import Sequence

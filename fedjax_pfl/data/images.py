@@ -1,7 +1,6 @@
 """Image sets in memory, fingerprints of their content, and other sizes.
 
-An example may also be an input of the model as it is, of any shape: floats, or
-whole numbers. It is then called an image all the same.
+An example may also be an input of the model as it is, of any shape.
 """
 
 import hashlib

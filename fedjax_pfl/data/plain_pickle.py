@@ -1,8 +1,7 @@
 """Read a pickle of dicts, lists, numbers, texts and arrays; run no code.
 
 A pickle names functions, and its reader calls them. Here each name that NumPy
-writes stands for a function of this file, which makes an array of bytes; any
-other name is refused before something is called.
+writes stands for one of this file; any other is refused before it is called.
 """
 
 import pickle  # names are looked up in `find_class` alone

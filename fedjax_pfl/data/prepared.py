@@ -3,9 +3,8 @@
   <data_dir>/<name>/arrays-v1/   prepare.py: the download as arrays
   <data_dir>/<name>/3.0.2/       tfds: decoded once, then a stored copy is read
 
-Of a folder of tfds, array_record reads the records alone, without TensorFlow.
-`tfds.builder_from_directory` would import the modules that `features.json` and
-`dataset_info.json` name, and so run a stranger's code.
+Of a folder of tfds, array_record reads the records alone, without TensorFlow:
+`tfds.builder_from_directory` would import what its JSON files name.
 """
 
 import contextlib

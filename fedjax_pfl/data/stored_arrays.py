@@ -2,10 +2,9 @@
 
   <cache>/<name>-<key>-v1/         decoded once, so that later starts need not
 
-An entry is one folder of .npy files and a meta.json, written to a temporary
-folder and moved, so that it is complete or absent; it is mapped into memory.
-Errors of the cache never stop a run: an unreadable entry is built again, and
-without write access there is no cache.
+An entry is a folder of .npy files and a meta.json, whole or absent, mapped into
+memory. Errors of the cache never stop a run: an unreadable entry is built
+again, and without write access there is no cache.
 """
 
 import contextlib

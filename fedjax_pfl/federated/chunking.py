@@ -5,11 +5,9 @@
                           launched by itself (core/target.py); else 1; also 1
                           if a step of one client fills the device
 
-A launch takes as long for one client as for ten: on a GPU a step of one client
-consists of little else, by the number of its kernels. Where one program runs
-all operations, as on a TPU, or one product fills all cores, as on a CPU, a
-client axis gains nothing, and what one client works on stays in fast memory
-(docs/dev/accelerators.md, "Clients side by side").
+A launch takes as long for one client as for ten. Where one program runs all
+operations, as on a TPU, or one product fills all cores, as on a CPU, a client
+axis gains nothing (docs/dev/accelerators.md, "Clients side by side").
 
 A chunk runs as many steps as its longest client has. The cohort is sorted by
 size, so that a chunk holds clients of about one size, and an 'auto' chunk is

@@ -1,10 +1,9 @@
 """Deal clients to the devices of a mesh, and run a function for them.
 
-The clients of a cohort are sorted by size and dealt in turn, so that every
-device has small clients and large ones and all end at about the same time.
-Where all K clients take part, each device runs those whose states it owns, and
-no state moves. All devices have the same number of places. Those that are left
-over are the last ones: clients without examples, whose results are dropped.
+The clients of a cohort are sorted by size and dealt in turn, so that all
+devices end at about the same time. Where all K clients take part, each device
+runs those whose states it owns, and no state moves. Places that are left over
+are the last ones: clients without examples, whose results are dropped.
 
 Who owns the state of a client says placement.py. A round moves the rows of its
 cohort and no others, however many clients are registered:
@@ -12,10 +11,9 @@ cohort and no others, however many clients are registered:
   fetch   reduce-scatter [C, n]: from the owner to the device that trains
   to_all  all-gather [C, n]: to all devices, of which the owner keeps its own
 
-What clients upload stays on the device that ran them. A sum over clients, in
-what a method writes as its `aggregate`, is a sum on each device and then an
-all-reduce: it depends on the number of devices by rounding, and moves a model,
-not C of them.
+What clients upload stays on the device that ran them. A sum over clients is a
+sum on each device and then an all-reduce: it depends on the number of devices
+by rounding, and moves a model, not C of them.
 
 Rows travel as unsigned integers, one array for each width of a number, so that
 a round has one collective for all leaves; to add zeros to bits is exact.

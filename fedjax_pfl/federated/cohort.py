@@ -138,8 +138,7 @@ def end_round(
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
 
-  `results` [C, ...] of the clients are in the order of the cohort, metrics are
-  returned in that of `position` [C], the place where each client is trained.
+  Metrics are in the order of `position` [C], where each client is trained.
   """
   rows, uploads, metrics = results
   for leaf in jax.tree.leaves(uploads):

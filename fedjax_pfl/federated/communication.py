@@ -1,5 +1,6 @@
 """Bytes that cross the network or stay with clients, from the pytrees."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -41,16 +42,18 @@ def messages(
   stage: Stage, server: Server, clients: Client, data: ClientData
 ) -> Messages:
   """Return the messages of a stage; the arguments may be shapes alone."""
+  return jax.eval_shape(partial(of_first, stage), server, clients, data)
 
-  def trees_of(server, clients, data):
-    data = stage.prepare_data(server, data)
-    client = trees.gather(clients, 0)
-    down, own = stage.algorithm.download(server, client), client_of(data, 0)
-    key = jax.random.key(0)
-    _, up, _ = stage.algorithm.local_update(down, client, own, key)
-    return Messages(client, up, down, stage.initial_broadcast(server))
 
-  return jax.eval_shape(trees_of, server, clients, data)
+def of_first(
+  stage: Stage, server: Server, clients: Client, data: ClientData
+) -> Messages:
+  """Return the messages of the first client, computed."""
+  data = stage.prepare_data(server, data)
+  client, key = trees.gather(clients, 0), jax.random.key(0)
+  down, own = stage.algorithm.download(server, client), client_of(data, 0)
+  _, up, _ = stage.algorithm.local_update(down, client, own, key)
+  return Messages(client, up, down, stage.initial_broadcast(server))
 
 
 def sizes_of(shapes: Messages) -> Communication:

@@ -2,10 +2,9 @@
 
   rows on the host -> those of the cohort -> compile_round -> written back
 
-The memory of a device does not grow with the number of registered clients: it
-holds the images, the server, and one cohort. The rows of the next cohort are
-collected while a round runs. The results are those of clients on the device,
-bit for bit.
+A device holds the images, the server, and one cohort, however many clients are
+registered. The rows of the next cohort are collected while a round runs. The
+results are those of clients on the device, bit for bit.
 """
 
 from collections.abc import Callable, Mapping

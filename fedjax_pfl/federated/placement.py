@@ -7,9 +7,8 @@
   OnHost      [K, ...] numpy arrays; a device gets those of a cohort
               (host_offload.py)
 
-States are made where they belong: a device of a mesh holds those of all clients
-only while a stage's `initialize` makes new ones. Its rows from K on are copies
-of the last client, and are never read.
+A device of a mesh holds the states of all clients only while a stage's
+`initialize` makes new ones. Rows from K on are never read.
 """
 
 from collections.abc import Callable

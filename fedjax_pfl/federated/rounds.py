@@ -45,9 +45,7 @@ CLIENTS = 2  # their place among the arguments of compiled rounds
 def init_states(
   algorithm: Algorithm, data: ClientData, key: Key
 ) -> tuple[Server, Client]:
-  """Return the states of server and clients before round 0.
-
-  `begin` adds what the stage makes of them; most stages change nothing.
+  """Return the states of server and clients before round 0; see `begin`.
 
   Args:
     algorithm: the functions of the method.
@@ -307,7 +305,6 @@ def _loop_rounds(
   algorithm, watch, name, numbers, server, clients, ids, data, key
 ):
   """Return rounds client after client in Python, without compilation."""
-  del numbers  # those of the algorithm
 
   def loop(update, cohort):
     results = []

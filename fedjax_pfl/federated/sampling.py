@@ -6,9 +6,9 @@
   everyone  all K clients
   scheduled as a simulation of buffers has found (around/buffers.py)
 
-A cohort has a fixed number of places, because a compiled round has fixed
-shapes. Where clients join at random, `draw` fills the places with those most
-likely to join, and `joins` decides in the round (failures.py).
+A compiled round has a fixed number of places. Where clients join at random,
+`draw` fills them with those most likely to join, and `joins` decides in the
+round (failures.py).
 """
 
 from collections.abc import Callable
@@ -242,9 +242,7 @@ def poisson_cohorts(
   """Return the ids [T, C] of those among whom `joins` chooses in each round.
 
   Every client joins with probability q, independently, by a number u < q of its
-  key. The C clients with the least u are all that join, if these are at most C;
-  `key` is that of the rounds, and `first` the clock of the server.
-
+  key. The C clients with the least u are all that join, if these are at most C.
   Groups, of equal size and drawn from the key, take turns.
   """
   if num_groups > 1:

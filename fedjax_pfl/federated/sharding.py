@@ -1,9 +1,8 @@
 """Meshes of devices: how many a round uses, and functions that run on them.
 
 Divided over a mesh are the work for each client and its state (client_map.py).
-Server, images and tables of indices, which are small beside these, are copied
-to every device, and what does not depend on a single client is computed alike
-on all of them. Processes of several hosts: training/multihost.py.
+Server, images and tables of indices are copied to every device. Processes of
+several hosts: training/multihost.py.
 
 On a CPU a round runs on a device a core, or on one device whose threads divide
 the work of each client, whichever is faster. Of C clients on D devices

@@ -10,11 +10,8 @@ the model begins as the one without adapters, to the bit.
 Differs from the paper: W' is computed once a step, and x W' takes the place of
 x W + (alpha / r) x A B, the same function but for rounding: in mixed precision
 W' is bfloat16, and a change of an entry by less than 1/512 of it is lost. A
-step takes as long as one of full training; the transformer's took as long by
-the paper's products, which skip the gradient of W, but which a CPU computes
-slowly for their r columns.
-
-What is trained and what is sent are masks: see algorithms/partial.py.
+step takes as long as one of full training, and as one by the paper's products,
+which a CPU computes slowly for their r columns.
 """
 
 import math

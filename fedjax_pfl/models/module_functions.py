@@ -1,10 +1,9 @@
 """A module of the user's as functions of its parameters.
 
-A module of flax.linen is a record of sizes already. One of flax.nnx holds its
-parameters: `nnx.split` divides it into its structure, which is static, its
-parameters, and the streams of random numbers of its dropout. Parameters become
-a nested dict of words, as those of flax.linen: {'blocks': {'0': {'bias': ..}},
-..}; the streams hold no state, because a step gives them its key.
+A module of flax.nnx holds its parameters: `nnx.split` divides it into its
+static structure, its parameters, and the streams of random numbers of its
+dropout. Parameters become a nested dict of words, as those of flax.linen:
+{'blocks': {'0': {'bias': ..}}, ..}; a step gives the streams its key.
 """
 
 import inspect

@@ -183,12 +183,9 @@ def unit_range(x: Array, key: Key) -> Array:
 
 def _norm_mask(params: Params, norms: set[tuple[str, ...]]) -> PyTree:
   """Return which leaves belong to the layers at these paths."""
-
-  def is_norm(path, _) -> bool:
-    names = tuple(key.key for key in path)
-    return any(names[:n] in norms for n in range(len(names)))
-
-  return jax.tree_util.tree_map_with_path(is_norm, params)
+  names_of = lambda path: tuple(key.key for key in path)
+  is_in = lambda names: any(names[:n] in norms for n in range(len(names)))
+  return jax.tree.map_with_path(lambda path, _: is_in(names_of(path)), params)
 
 
 def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:

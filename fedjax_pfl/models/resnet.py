@@ -7,9 +7,8 @@
           halves the image
   head    linear, on the mean over the remaining pixels (4x4 of 32x32)
 
-BatchNorm uses the statistics of the batch, like all models here. The released
-code keeps running statistics for these networks (and averages them like
-weights): norm_statistics 'running'.
+The released code keeps running statistics (and averages them like weights):
+norm_statistics 'running'.
 
 `inits` are the initialisers of all convolutions: PyTorch's in FedBABU, He's
 (normal, by fan_out) in FedConcat. The head has PyTorch's in both, BatchNorm

@@ -2,10 +2,9 @@
 
 A partition is a function (sizes, rng, *, settings): it draws what the clients
 are (their classes, their shares), and returns two functions (labels, rng) ->
-the rows of every client, one for the training set and one for the test set.
-Mostly both are the same function: a client has the same classes in both. Where
-authors published code, the first one replays it, bit by bit: it draws from the
-random generators of that code, with the plain seed.
+the rows of every client, for the training set and for the test set, mostly the
+same one. Where authors published code, the first one replays it, bit by bit,
+with the random generators of that code and the plain seed.
 """
 
 from collections.abc import Callable

@@ -3,21 +3,19 @@
   dirichlet          p_c ~ Dir(beta 1_K)    for every class c
 
 The shuffled rows of class c are cut at round(|c| cumsum(p_c)); the same p_c
-cut the test set. The smaller beta, the more uneven; a client may get few rows,
-or none. Every row is dealt exactly once. The generator of the FedBABU paper's
+cut the test set. A client may get no row. The generator of the FedBABU paper's
 Table 18 is not public: this is the usual one.
 
   dirichlet_capped   p_c as before, for c = 1 .. Y, one by one;
                      p_c[k] = 0 where |D_k| >= P / K so far;  p_c /= sum p_c
 
 Rows are cut at floor(|c| cumsum(p_c)), and all classes are drawn again until
-the smallest client has `dirichlet_min_size` examples. That is the rule of
-NIID-Bench, which FedConcat and other papers divide by. The rows for training
-are bit by bit those of that code for the same seed: NumPy's legacy generator
-continues from draw to draw, and shuffles every client's rows at the end. That
-code may never end; here BadInput is raised after TRIES draws. The test set is
-cut by the resulting shares of training; a class without training examples is
-divided equally.
+the smallest client has `dirichlet_min_size` examples: the rule of NIID-Bench.
+The rows for training are bit by bit those of that code for the same seed:
+NumPy's legacy generator continues from draw to draw, and shuffles every
+client's rows at the end. That code may never end; here BadInput is raised after
+TRIES draws. The test set is cut by the resulting shares of training; a class
+without training examples is divided equally.
 """
 
 import functools

@@ -1,9 +1,8 @@
 """Download an archive, and check it by its SHA-256.
 
-archives.tsv has the address, size and digest of each. Those of all sets but
-Tiny-ImageNet are the ones that TensorFlow Datasets checks (4.9.10), so that its
-sets and ours are made of the same bytes. The address of Tiny-ImageNet is that
-of its authors' course, the digest the one that users of it publish.
+archives.tsv has the address, size and digest of each: those that TensorFlow
+Datasets checks (4.9.10); of Tiny-ImageNet the address of its authors' course,
+and the digest that users of it publish.
 
 What arrives is in NAME.part; NAME appears when it is whole and has its digest.
 """

@@ -1,10 +1,9 @@
 """From the bytes of the official archives to (train, test).
 
 Their digests were compared before: whatever does not fit here is a mistake of
-ours. Everything is read as numbers; CIFAR's `python version`, a pickle, is not
-used. Sets whose release numbers no image come in the order in which TensorFlow
-Datasets stores them (`tfds_order`): a partition draws rows, so the same client
-has the same images only in the same order.
+ours. CIFAR's `python version`, a pickle, is not used. Sets whose release
+numbers no image come in the order of TensorFlow Datasets (`tfds_order`): a
+client has the same images only in the same order.
 """
 
 import gzip

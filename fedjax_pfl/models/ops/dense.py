@@ -4,9 +4,8 @@
 
 A step of SGD on a kernel that does not fit in cache takes as long as its memory
 traffic. Of few rows, dK is a sum of B terms that XLA computes inside of the
-optimiser's pass; a product is written and read again. And dK waits for dx: in a
-loop XLA writes the new kernel over the old one only if nothing may read the old
-one later, and copies the old one in each step otherwise.
+optimiser's pass; a product is written and read again. And dK waits for dx: XLA
+writes the new kernel over the old one only if nothing may read that later.
 """
 
 import jax

@@ -1,11 +1,10 @@
 """Layers that wait for their readers, and which group goes to which function.
 
 A convolution is a `Layer`; a bias, a ReLU, a pooling that follow are others,
-made of it. Whoever needs numbers calls `compute`. Then a function takes the
-largest group of layers for which there is one: `anywhere`, for 'fused' and
-'lax', one of few passes over memory; `on_cpu`, for 'gemm', matrix products
-before these. In half precision there are no tiles: their numbers are larger
-than the result's, and rounding them costs three bits.
+made of it. `compute` takes the largest group of layers for which there is a
+function: `anywhere`, for 'fused' and 'lax', one of few passes over memory;
+`on_cpu`, for 'gemm', matrix products before these. In half precision there are
+no tiles, whose numbers are larger: rounding them costs three bits.
 """
 
 import dataclasses

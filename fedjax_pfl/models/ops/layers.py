@@ -1,10 +1,8 @@
 """The layers of the models: convolutions, batch-statistic BatchNorm, Dense.
 
-Plain flax modules, by the definition: `replace_layers` makes them fast. Images
-are [B, H, W, C]. By default initialisers are PyTorch's: kernels and biases are
-U(-b, b) with b = 1/sqrt(fan_in), which flax's own layers cannot have: there, an
-initialiser of the bias does not know fan_in. Parameters have JAX's default
-float dtype.
+Plain flax modules, by the definition: `replace_layers` makes them fast. By
+default initialisers are PyTorch's: kernels and biases are U(-b, b) with b =
+1/sqrt(fan_in), which an initialiser of the bias in flax's layers does not know.
 """
 
 import functools

@@ -6,9 +6,8 @@ keeps which pixel of a window won, one byte a window:
 
   z = max_k x_k,   won = the first k with x_k = z,   dx_k = dz where won = k
 
-So the gradient reads neither x nor z. Comparing them again would also be wrong
-where XLA computes x twice and rounds it differently. Lines that fill no window
-are left out; their gradient is zero.
+So the gradient reads neither x nor z, which XLA may compute twice and round
+differently. Lines that fill no window are left out; their gradient is zero.
 """
 
 import functools

@@ -3,13 +3,10 @@
 The function is traced, and its jaxpr is evaluated equation by equation. An
 equation that has a rule gives a deferred `Layer` in place of an array; what
 reads one extends it (a bias, a ReLU, a pooling), and all other equations
-compute it first. So a module of plain `nn.Conv`, `nn.relu` and `nn.max_pool`
-runs as the fused passes of this folder, whoever wrote it: flax.linen,
-flax.nnx, haiku, or lax alone.
+compute it first. What has no rule stays as it is, and is named once in the log.
 
 Differentiate the result, not the argument: the layers have gradients of their
-own. These are for reverse mode (jax.grad, jax.vjp); jax.jvp refuses functions
-that have one. What has no rule stays as it is, and is named once in the log.
+own, for reverse mode; jax.jvp refuses functions that have one.
 """
 
 import functools

@@ -4,10 +4,8 @@
   depthwise    y = sum_t x_t k_t: 9 shifted images, times a number a channel
 
 Under a client axis XLA turns both into grouped convolutions, whose gradients
-copy the images into other layouts. A batched product and shifted sums need no
-copy: nine multiplications a number cost less than to read it once more.
-`norm_depthwise` computes BatchNorm and ReLU inside of the shifted images, so
-that their result is never written to memory.
+copy the images into other layouts; these need no copy. `norm_depthwise` has
+BatchNorm and ReLU inside of the shifted images: their result is never written.
 """
 
 import jax.numpy as jnp

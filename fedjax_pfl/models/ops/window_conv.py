@@ -5,8 +5,7 @@
 The s^2 pixels of a window read the same (k + s - 1)^2 pixels of x, so y_i is
 output i of ONE convolution of stride s; its kernel is K at s^2 places among
 zeros. With 5x5 kernels and 2x2 windows that is 1.44 times the FLOPs, from 36
-instead of 100 patches for a window, and the pixels of a window are s^2 arrays
-side by side: pooling and its gradient have no strides.
+instead of 100 patches for a window, and pooling has no strides.
 """
 
 import functools
