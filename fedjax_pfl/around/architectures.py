@@ -169,13 +169,7 @@ class Server(NamedTuple):
 def mixed(
   stages: Sequence[Stage], of_client: np.ndarray, forms: Sequence[Forms]
 ) -> Stage:
-  """Return the stages of the groups, one of each, as one stage.
-
-  Args:
-    stages: one stage, built for the model of each group.
-    of_client: [K] the group of each client.
-    forms: those of `message_forms`.
-  """
+  """Return the stages of the groups of clients [K], one of each, as one."""
   first, methods = stages[0], [stage.algorithm for stage in stages]
 
   def joined(servers):
@@ -292,11 +286,8 @@ def message_forms(
 ) -> list[Forms]:
   """Return the forms; refuse messages that depend on the architecture.
 
-  Args:
-    stages: one stage, built for the model of each group, or its outline.
-    names: of these models, without digests.
-    data: examples of clients; shapes are enough.
-    works: the methods that work, for the sentence.
+  `stages` may have outlines of models, of these `names`, and `data` be shapes;
+  `works` are the methods that work, for the sentence.
   """
 
   def messages(stage: Stage, data: ClientData) -> tuple[PyTree, ...]:

@@ -52,8 +52,8 @@ def make_schedule(
   """Return the schedule of buffers of `size`, with M clients at work.
 
   durations: [K] seconds that clients train. orders: for each version, the order
-  [K] in which clients begin to work on it, unless they are at work or in the
-  buffer. Who finish at the same time do so before others begin.
+  [K] in which clients who are free begin to work on it. Who finish at the same
+  time do so before others begin.
   """
   working, downloaded = [], {}  # a heap of (end, client); {client: version}
   now, rows = 0.0, []

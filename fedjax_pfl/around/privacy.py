@@ -179,9 +179,8 @@ def check(
 ) -> list[str]:
   """Return the parts of uploads that are no change of a model, by name.
 
-  They are clipped as they are, together with the rest. Refused is what reaches
-  the server, or other clients, past the noised sum, and a method that says why
-  it is unfit (its NOT_CLIPPED). Traces, computes nothing.
+  They are clipped with the rest. Refused is what reaches the server, or other
+  clients, past the noised sum, and a method that is `unfit` (its NOT_CLIPPED).
   """
   if unfit:
     instead = 'a method whose equations hold for clipped uploads'

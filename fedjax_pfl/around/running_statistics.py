@@ -25,9 +25,8 @@ class Keeper(NamedTuple):
 def kept_by_clients(stage: Stage, task: Task) -> Stage:
   """Return the stage without running statistics in its messages.
 
-  A client begins with mean 0 and variance 1. Those of the server stay so, and
-  its model is no model to evaluate. Where a method keeps models of its own,
-  these have their own statistics.
+  A client begins with mean 0 and variance 1. Those of the server stay so: its
+  model is not evaluated. Models that a method keeps have their own.
   """
   method, put = stage.algorithm, norm_stats.put_into
   names = norm_stats.names_of(task.is_head)

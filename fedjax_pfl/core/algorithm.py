@@ -32,9 +32,8 @@ def private_names(leaves: tuple[str, ...], task: Task) -> list[str]:
 class Senders(NamedTuple):
   """Who sent the uploads [C, ...] of a round, for `Algorithm.aggregate`.
 
-  A client that fails has sent nothing: its row of the uploads is zeros, its
-  count is 0, and the sums of this record leave it out. `jnp.mean` over the rows
-  would not.
+  The row and the count of a client that fails are 0, and the sums of this
+  record leave it out. `jnp.mean` over the rows would not.
   """
 
   ids: Array  # [C] from 0 to K - 1

@@ -55,15 +55,10 @@ def prepare() -> None:
 def call_on_host(fn: Callable, result: Any, *arrays: Array) -> Any:
   """Return fn(*arrays), which the host computes from numpy arrays.
 
-  JAX copies arguments of a callback of more than 100 KiB in a thread of its
-  own, and all threads of a CPU that is divided into devices may be waiting for
-  the callback's result: the program never ends. Blocks of rows are copied at
-  once.
-
-  Args:
-    fn: a pure function of numpy arrays.
-    result: its shapes and types, as those of `jax.pure_callback`.
-    *arrays: of at least one dimension.
+  `result`: shapes and types, as those of `jax.pure_callback`. JAX copies
+  arguments of a callback of more than 100 KiB in a thread of its own, and all
+  threads of a CPU that is divided into devices may be waiting for the result:
+  the program never ends. Blocks of rows are copied at once.
   """
 
   def on_host(*arguments):

@@ -6,10 +6,9 @@
     momentum: float = field(0.9, momentum(), EVALUATES)
     shuffle: bool = True
 
-The sections of the settings are these records, and rooms are handed one each. A
-field of a config is called by its name, or else by the prefix of its record and
-its attribute. A plain field is in no config: a run, or a user of the package,
-fills it in. A record is frozen, and refuses bad values when it is made.
+A field of a config is called by its name, or else by the prefix of its record
+and its attribute. A plain field is in no config. A record is frozen, and
+refuses bad values when it is made; `_replace` returns another.
 """
 
 import dataclasses

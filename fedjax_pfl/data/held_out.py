@@ -25,9 +25,8 @@ EXAMPLES, CLIENTS = 4, 5
 def halves(data: ClientData) -> tuple[ClientData, ClientData]:
   """Return every other example of every client [K, N], and the others.
 
-  Alternating, because clients hold their examples sorted by class: the first
-  and the second half would have different classes. With an odd number of
-  examples the second result has one more.
+  Alternating, because clients hold their examples sorted by class. With an odd
+  number of examples the second result has one more.
   """
   width = data.index.shape[1]
   half = data.count // 2  # [K]
@@ -41,8 +40,7 @@ def order_clients(num_clients: int, number: int, seed: int) -> np.ndarray:
   """Return all clients [K]: those who take part, then `number` drawn ones.
 
   Both in increasing order. The place in this order is a client's id from then
-  on: the clients who come later have the last ids. They are drawn because
-  partitions may order clients by size or by class.
+  on. They are drawn because partitions may order clients by size or by class.
 
   >>> order_clients(5, 2, seed=0).tolist()
   [0, 3, 4, 1, 2]
@@ -60,9 +58,8 @@ def hold_out(
     m_i = max(1, round(fraction n_i)),  half up,  for a client of n_i >= 2
 
   drawn at random, whatever their classes; both parts keep the order of the
-  rows. A client with one example trains on it, and has none for validation.
-  Refused are a share of all examples of a client, and clients of which none
-  has two.
+  rows. A client with one example trains on it. Refused are a share of all
+  examples of a client, and clients of which none has two.
 
   >>> train, validation = hold_out([np.arange(10), np.arange(10, 11)], 0.2, 0)
   >>> [len(rows) for rows in train], [len(rows) for rows in validation]

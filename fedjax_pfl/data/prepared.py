@@ -164,9 +164,8 @@ def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:
 def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
   """Return (train, test), decoded: about 0.2 ms an image.
 
-  Examples with an `id` (train_00017 in CIFAR) are sorted by it: that is the
-  order of the original release, whichever way tfds shuffled them. EMNIST is
-  transposed back.
+  Examples with an `id` (train_00017 in CIFAR) are sorted by it, which is the
+  order of the original release. EMNIST is transposed back.
   """
   for package in ('array_record', 'tensorflow_datasets'):
     check_installed('dataset', package)

@@ -147,9 +147,8 @@ def map_on_mesh(
   fn: shared -> the function of one client: row -> (state, upload, metrics).
 
   A state that is returned as None stays as it was. `rows` are those of every
-  place of the deal, without the states; `shared` is on all devices.
-  Uploads [C, ...] are in the order of the deal and stay divided; metrics
-  [C, ...] are in the order of the cohort, on all devices.
+  place, without the states. Uploads [C, ...] are in the order of the deal and
+  stay divided; metrics [C, ...] are in that of the cohort, on all devices.
   """
 
   def run_share(shared, share, ids, own_ids, rows):

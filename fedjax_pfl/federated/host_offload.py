@@ -34,10 +34,8 @@ def host_rounds(
 ) -> tuple[Server, Client, Metrics]:
   """Return what rounds of cohorts [T, C] return, of clients on the host.
 
-  round_fn: that of `compiled_round` for a chunk.
-
-  The given arrays of client states are updated in place: to copy those of all
-  clients would take longer than the round.
+  round_fn: that of `compile_round` for a chunk. The given arrays of client
+  states are updated in place: to copy all would take longer than the round.
   """
   del numbers  # each setting has its own algorithm
   metrics, cohorts = [], np.asarray(cohorts)
@@ -62,9 +60,9 @@ def compile_round(
 ) -> jax.stages.Wrapped:
   """Return the round of one cohort: one program for every cohort.
 
-  (shape, server, cohort, position, x, y, key) -> (server, rows in the order of
-  training, metrics in that of ids). `shape` [K, N] is that of the indices of
-  all clients; `position` [C] is where each id of the cohort is trained.
+  (shape, server, cohort, position, x, y, key) -> (server, rows, metrics in the
+  order of ids). `shape` [K, N] is that of all indices; `position` [C] is where
+  each id of the cohort is trained.
   """
   integers = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
 

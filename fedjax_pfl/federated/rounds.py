@@ -242,9 +242,8 @@ def compile_side_by_side(
   """Return [arguments of a run, ..] -> [(server, clients, metrics), ..].
 
   The runs are at any rounds [T, C] of one stage, on one device, on the images
-  of the first. A call trains `width` of them, the first twice if there are
-  fewer, and half as many where memory does not hold them. `alone` is the
-  function of `compile_rounds` for one run, called with the other arguments.
+  of the first. A call trains `width` of them, half as many where memory does
+  not hold them; one `alone`, by the function of `compile_rounds`.
   """
 
   def one(x, y, numbers, server, clients, ids, rows, key):

@@ -101,9 +101,8 @@ def replicate(
 ) -> Callable:
   """Return fn, compiled for the devices of a mesh, on arrays of this process.
 
-  Arguments are copied to all devices, once as long as they live (the images
-  are not moved again); results are the copies of this process. What is divided
-  over the devices, as the states of clients are (placement.py), stays so; the
+  Arguments are copied to all devices, once as long as they live; results are
+  the copies of this process. What is divided over the devices stays so; the
   argument in place `divided` is made so where its rows can be dealt equally.
   Every process has to call it, with the same values.
   """

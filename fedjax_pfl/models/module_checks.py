@@ -91,8 +91,7 @@ def check_module(
 ) -> tuple[Params, int]:
   """Return the shapes of the parameters, and how many labels an example has.
 
-  Refused is a module that has no task. Its logits must be head(features):
-  training would end in it otherwise.
+  Refused is a module that has no task: its logits must be head(features).
   """
 
   def run() -> tuple[Outputs, Params]:

@@ -191,9 +191,8 @@ def _norm_mask(params: Params, norms: set[tuple[str, ...]]) -> PyTree:
 def _compiled(init: Callable[[Key], Params]) -> Callable[[Key], Params]:
   """Return init, compiled without the forward pass that flax needs for shapes.
 
-  The program runs once. On a CPU, compiling it for the 4convNet took 6 s with
-  full optimisation and takes 1.4 s with little; the bits are the same. Inside
-  another program the options of that program apply.
+  On a CPU, compiling it for the 4convNet took 6 s with full optimisation and
+  takes 1.4 s with little; the bits are the same.
   """
   inner = jax.jit(init)
   outer = jax.jit(inner, compiler_options=FAST_COMPILE)

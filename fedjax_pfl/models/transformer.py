@@ -101,12 +101,11 @@ def rotated(x: Array) -> Array:
 class ViT(layers.Network):
   """Patches of 4x4 pixels, learned positions, 6 blocks of 192, 3 heads.
 
-  A vision transformer (Dosovitskiy et al. 2021) for small images. The features
-  are the mean over patches after a last LayerNorm; there is no class token and
-  no dropout. 2,693,194 parameters on 32x32x3 images of 10 classes, which are 64
-  patches. With `class_token` it is that of the paper and of public checkpoints:
-  a learned token before the patches, whose position the features are; exact
-  gelu.
+  A vision transformer (Dosovitskiy et al. 2021) for small images, without
+  dropout. The features are the mean over patches after a last LayerNorm.
+  2,693,194 parameters on 32x32x3 images of 10 classes, which are 64 patches.
+  With `class_token` it is that of the paper and of public checkpoints: a
+  learned token before the patches has the features; exact gelu.
   """
 
   patch: int = 4

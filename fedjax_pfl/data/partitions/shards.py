@@ -9,11 +9,10 @@ of them for each class in row A[i], a random one or, if pathological, the next.
 Training and testing share A. Where classes differ in size, so do blocks and
 clients.
 
-By shards, a class may stand twice in a row: a client has at most s distinct
-classes. Pathological is the division of the SuPerFed paper: CIFAR-10, K = 100
-and s = 2 are 5 disjoint pairs of classes, each with 20 clients. It differs from
-the authors' code where classes differ in size: there, blocks are of one size
-and straddle classes.
+By shards, a class may stand twice in a row. Pathological is the division of the
+SuPerFed paper: CIFAR-10, K = 100 and s = 2 are 5 disjoint pairs of classes,
+each with 20 clients. It differs from the authors' code where classes differ in
+size: there, blocks are of one size and straddle classes.
 """
 
 import functools

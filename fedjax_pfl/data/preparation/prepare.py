@@ -47,9 +47,8 @@ def prepare(
 
   A set that is there is left as it is. Archives are kept in data_dir/downloads;
   one that lies there already is not downloaded. One set in MNIST's format may
-  be made of the IDX files of a folder instead: the same images, the same data.
-  One may be made of LEAF's JSON files in a folder, and `shakespeare` of the
-  file of another play.
+  be made of the IDX files of a folder instead, one of LEAF's JSON files in a
+  folder, and `shakespeare` of the file of another play.
   """
   sets = [SHORT_NAMES.get(name, name) for name in names]
   known = one_of(

@@ -198,8 +198,7 @@ def norm_pool(
   """Return the maximum of every size x size pixels of relu(norm(x)).
 
   The largest pixel of a window is that with the largest x, or, where scale is
-  negative, with the smallest. Both sums of the gradient are over these pixels
-  alone; on a GPU the gradient of the pooling is never written to memory.
+  negative, with the smallest. Both sums of the gradient are over these alone.
   """
   of = moments(x, mask)
   a, c = affine(scale, bias, of)

@@ -5,9 +5,8 @@ and few products need a copy of an operand (passes.py):
 
   y = K^T P,  dK = P dy^T,  dP = K dy,  P = patches [k l C, h w B] of x
 
-For layers whose neighbours have images so: before a 2x2 pooling or between
-separable layers; fuse.py has all others. Sums of shifted arrays are in
-at least float32, whatever is stored.
+For layers before a 2x2 pooling or between separable layers; fuse.py has all
+others. Sums of shifted arrays are in at least float32, whatever is stored.
 
 dy^T is a copy (passes.py) for patches of stride 1: without it a step of the
 4convNet takes 1.03 times as long. All others are faster without.
