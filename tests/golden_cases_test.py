@@ -30,8 +30,7 @@ SHORT = (
   *('fedrs_single_batch', 'moon_single_batch', 'pfedme', 'scaffold_partial'),
   *('fedconcat_id_distribution', 'kmeans_clusters', 'partition_noniid'),
   *('partition_classes', 'partition_dirichlet', 'apfl_single_step'),
-  *('per_fedavg', 'ditto_intended_partial', 'without_head_accuracy'),
-  'superfed_eval',
+  *('without_head_accuracy', 'superfed_eval'),
 )
 
 

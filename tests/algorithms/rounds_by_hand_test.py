@@ -101,25 +101,34 @@ def test_frozen_head_moves_neither_by_gradient_nor_by_decay():
   assert after == {'body': -0.125, 'head': 2.0}
 
 
-# ---- Per-FedAvg; its first order is in golden cases --------------------------
+# ---- Per-FedAvg --------------------------------------------------------------
 
 
-def test_the_second_order_goes_through_the_inner_step():
+@pytest.mark.parametrize(
+  ('second_order', 'w', 'losses', 'loss', 'steps'),
+  [(False, 8.0, [128, 32, 0, 8], 20, 4), (True, 4.5, [32, 18], 25, 8)],
+)
+def test_per_fedavg_looks_ahead(second_order, w, losses, loss, steps):
   """alpha = 1/4, beta = 1/2, mu = 1/2; one batch, x = 16: J = 1/1 + 1 = 2.
 
-  Body and head move alike, their sum s to s' = s - 2 alpha (s - x), and
-  g = (1 - 2 alpha) (s' - x).
+  Body and head move alike; s is their sum. First order, m of both steps:
+
+  s = 0    m = -16            s' = 8    m = -16/2 - 8 = -16   8
+  s = 16   m = -16/2 + 0 = -8 s' = 20   m = -8/2 + 4 = 0      8
+
+  Second order: s' = s - 2 alpha (s - x), and g = (1 - 2 alpha) (s' - x).
 
   s = 0   s' = 8     g = -8/2 = -4   m = -4            2      loss 32
   s = 4   s' = 10    g = -6/2 = -3   m = -4/2 - 3 = -5 4.5    loss 18
   """
-  train, hp = training(0.25, momentum=0.5), {'beta': 0.5, 'second_order': True}
+  hp = {'beta': 0.5, 'second_order': second_order}
+  train = training(0.25, momentum=0.5)
   (stage,) = build('per_fedavg', make_task(), train=train, **hp)
   server = stage.algorithm.init_server(KEY(0))
   data = client_of(from_lists([[16.0]]), 0)
   _, params, metrics = jax.jit(stage.algorithm.local_update)(
     server, (), data, KEY(0)
   )
-  assert params == {'body': 4.5, 'head': 4.5}
-  assert metrics['losses'].tolist() == [32.0, 18.0]
-  assert (metrics['loss'], metrics['num_steps']) == (25, 2 * 4)
+  assert params == {'body': w, 'head': w}
+  assert metrics['losses'].tolist() == losses
+  assert (metrics['loss'], metrics['num_steps']) == (loss, steps)
