@@ -92,45 +92,38 @@ def test_every_notebook_has_a_short_form_and_is_run():
     assert sizes and max(sizes) < LARGEST, name
 
 
-@pytest.mark.long
-def test_first_run(tmp_path, monkeypatch, drawing):
-  scope, figures = execute('first_run', tmp_path, monkeypatch)
-  assert len(figures) == 2
-  assert (tmp_path / 'runs' / 'first_1_rounds' / 'fedavg').is_dir()
-  accuracy = scope['wide']['fedbabu', 'finetuned']  # of load_results
-  mean = scope['result']['views']['finetuned']['mean']
-  assert accuracy.mean() == pytest.approx(mean)
+# Of each notebook: its figures, and what its variables have to be.
+ENDS = {
+  'first_run': (2, lambda own: mean_of(own) == pytest.approx(result_of(own))),
+  'your_own_method': (
+    2,
+    lambda own: {(*rounds,) for rounds in own['scores'].values()} == {(1, 2)},
+  ),
+  'your_own_data': (1, lambda own: sizes_of(own['experiment']) == held(own)),
+  'comparison': (1, lambda own: own['means'].shape == (2, 2)),
+  'adapters': (1, lambda own: 5 * own['sent']['LoRA'] < own['sent']['FedAvg']),
+}
+
+
+def mean_of(own):
+  return own['wide']['fedbabu', 'finetuned'].mean()  # of load_results
+
+
+def result_of(own):
+  return own['result']['views']['finetuned']['mean']
+
+
+def sizes_of(experiment):
+  return (experiment.train.count + experiment.test.count).tolist()
+
+
+def held(own):
+  return np.bincount(own['clients']).tolist()
 
 
 @pytest.mark.long
-def test_your_own_method(tmp_path, monkeypatch, capsys, drawing):
-  scope, figures = execute('your_own_method', tmp_path, monkeypatch)
-  assert len(figures) == 2
-  assert len(capsys.readouterr().out.splitlines()) == 2  # methods
-  for rounds in scope['scores'].values():
-    assert list(rounds) == [1, 2]
-
-
-@pytest.mark.long
-def test_your_own_data(tmp_path, monkeypatch, capsys, drawing):
-  scope, figures = execute('your_own_data', tmp_path, monkeypatch)
-  assert len(figures) == 1
-  experiment = scope['experiment']
-  sizes = experiment.train.count + experiment.test.count
-  assert sizes.tolist() == np.bincount(scope['clients']).tolist()
-  assert capsys.readouterr().out.count('clinic') == 10
-
-
-@pytest.mark.long
-def test_comparison(tmp_path, monkeypatch, capsys, drawing):
-  scope, figures = execute('comparison', tmp_path, monkeypatch)
-  assert len(figures) == 1 and scope['means'].shape == (2, 2)
-  assert capsys.readouterr().out.count('fedper') == 3  # rate and both tables
-
-
-@pytest.mark.long
-def test_adapters(tmp_path, monkeypatch, drawing):
-  scope, figures = execute('adapters', tmp_path, monkeypatch)
-  assert len(figures) == 1
-  assert scope['sent']['LoRA'] < scope['sent']['FedAvg'] / 5
-  assert np.isfinite([*scope['result'].values()]).all()
+@pytest.mark.parametrize('name', SHORT)
+def test_a_notebook(name, tmp_path, monkeypatch, drawing):
+  own, figures = execute(name, tmp_path, monkeypatch)
+  number, is_right = ENDS[name]
+  assert len(figures) == number and is_right(own)

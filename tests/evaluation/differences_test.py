@@ -89,7 +89,7 @@ TESTED = [(50, 25, 0.57), (90, 3, 0.97), (20, 17, 0.99)]
 BOARDS, METHODS, SEEDS = 200, 35, 3
 
 
-@pytest.mark.parametrize('ratio', [0, 0.5, 1])
+@pytest.mark.parametrize('ratio', [0, 1])
 @pytest.mark.parametrize(('clients', 'tests', 'accuracy'), TESTED)
 def test_boards_of_equal_methods_have_no_star(clients, tests, accuracy, ratio):
   """`ratio` of variances: of the seeds to that of the tested images.
