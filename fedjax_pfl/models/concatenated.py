@@ -32,10 +32,8 @@ def widen(task: Task, number: int) -> Task:
   def init(key: Key) -> Params:
     encoders_key, head_key = jax.random.split(key)
     models = jax.vmap(task.init)(jax.random.split(encoders_key, number))
-    return {
-      'encoders': encoders_of(task, models),
-      'head': fresh_head(task, number, head_key),
-    }
+    head = fresh_head(task, number, head_key)
+    return {'encoders': encoders_of(task, models), 'head': head}
 
   def classify(params: Params, rows: Array) -> Array:
     return task.classify({'head': params['head']}, rows)
@@ -102,11 +100,9 @@ def fresh_head(task: Task, number: int, key: Key) -> Params:
 
 def warm_head(models: Params) -> Params:
   """Return the head whose logits are the sum of those of models [M, ...]."""
-  kernels = models['head']['kernel']  # [M, F, Y]
-  return {
-    'kernel': kernels.reshape(-1, kernels.shape[-1]),
-    'bias': models['head']['bias'].sum(0),
-  }
+  kernels, biases = models['head']['kernel'], models['head']['bias']
+  kernel = kernels.reshape(-1, kernels.shape[-1])  # of [M, F, Y]
+  return {'kernel': kernel, 'bias': biases.sum(0)}
 
 
 def _shapes(task: Task) -> PyTree:

@@ -27,9 +27,8 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
   """Return how rows are dealt: blocks of one class each."""
-  assignment = shard_assignment(
-    rng, sizes.num_clients, shards_per_client, sizes.num_classes
-  )
+  among = sizes.num_clients, shards_per_client, sizes.num_classes
+  assignment = shard_assignment(rng, *among)
   deal = functools.partial(deal_at_random, assignment)
   return deal, deal
 

@@ -99,9 +99,8 @@ def read_tiny_imagenet(files: Files) -> Splits:
     names = sorted(one for one in archive.namelist() if one.endswith('.JPEG'))
     notes = archive.read(f'{TINY}val/val_annotations.txt').decode()
     class_of = dict(line.split()[:2] for line in notes.splitlines())
-    train, test = (
-      [n for n in names if n.startswith(TINY + s)] for s in ('train/', 'val/')
-    )
+    of = lambda folder: [n for n in names if n.startswith(TINY + folder)]
+    train, test = of('train/'), of('val/')
     y_train = [name.split('/')[2] for name in train]
     y_test = [class_of[name.split('/')[-1]] for name in test]
     classes = sorted({*y_train})

@@ -90,9 +90,7 @@ def pad(x: Array, rows: tuple[int, int], columns: tuple[int, int]) -> Array:
 
 def taps_of(x: Array, size: tuple[int, int], stride: int = 1) -> list[Array]:
   """Return padded images as each tap of a kernel sees them, on axes 1 and 2."""
-  high, broad = (
-    side - k + 1 for side, k in zip(x.shape[1:3], size, strict=True)
-  )
+  high, broad = x.shape[1] - size[0] + 1, x.shape[2] - size[1] + 1
   return [
     x[:, u : u + high : stride, v : v + broad : stride]
     for u in range(size[0]) for v in range(size[1])

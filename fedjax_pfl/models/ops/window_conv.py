@@ -84,9 +84,8 @@ def _relu_max_gradient(saved, dz):
 
 @one_pass
 def _largest(y, bias):
-  top, won = pool.largest(
-    [lax.index_in_dim(y, i, keepdims=False) for i in range(len(y))]
-  )
+  pixels = [lax.index_in_dim(y, i, keepdims=False) for i in range(len(y))]
+  top, won = pool.largest(pixels)
   return pool.relu(top, lax.expand_dims(bias, (1,)), won)
 
 

@@ -59,9 +59,8 @@ def is_worth(x: tuple[int, ...], kernel: tuple[int, ...], edge: int) -> bool:
   h, w = (side + 2 * edge - r + 1 for side in x[1:3])
   m = SIZE + 1 - r
   is_filled = h % m == w % m == 0 and x[0] * h * w >= LEAST_TILES * m**2
-  return min(channels, outputs) >= LEAST_CHANNELS and (
-    h * w >= LEAST_PIXELS or is_filled
-  )
+  is_large = h * w >= LEAST_PIXELS or is_filled
+  return is_large and min(channels, outputs) >= LEAST_CHANNELS
 
 
 @by_hand(3, 4, 5)
