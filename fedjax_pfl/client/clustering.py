@@ -66,6 +66,7 @@ def capped(
   centres: np.ndarray,
   cap: int,
   rng: np.random.Generator,
+  iterations: int = CAPPED_ITERATIONS,
 ) -> np.ndarray:
   """Return the clusters [K] of a K-means in which none exceeds the cap.
 
@@ -75,7 +76,7 @@ def capped(
   room; centres become means.
   """
   centres = np.array(centres, np.float64)
-  for _ in range(CAPPED_ITERATIONS):
+  for _ in range(iterations):
     distance = np.linalg.norm(shares[:, None] - centres, axis=-1)  # [K, M]
     labels = distance.argmin(1)
     for empty in np.setdiff1d(np.arange(len(centres)), labels):
