@@ -77,7 +77,7 @@ ended "$job" && check preempted whole 1
 
 # A limit is whole minutes: more work, beside an unbroken run of it. Half of the
 # time is before SIGTERM, the other half lets a slow machine compile.
-longer='s/rounds=40/rounds=40 --config.local_epochs=48/'
+longer='s/rounds=40/rounds=40 --config.local_epochs=96/'
 ended "$(submit long '' "$longer")" && check long long
 job=$(submit limit '' "s/--time=12:00:00/--time=3/; s/TERM@20/TERM@90/; $longer")
 ended "$job" && check limit long 1
