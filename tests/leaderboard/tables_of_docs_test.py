@@ -2,15 +2,17 @@
 
 from pathlib import Path
 
+import pytest
 from helpers import read_rows
 
 from fedjax_pfl.leaderboard import stored_counts
-from fedjax_pfl.leaderboard.board import OPEN, make_board
+from fedjax_pfl.leaderboard.board import OPEN, WITHIN, make_board
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import decimal
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results' / 'leaderboard'
+MIXED = {'architectures_counts': True, 'architectures_cifar10_counts': False}
 
 
 def load(name):
@@ -54,24 +56,50 @@ def test_the_page_has_the_numbers_of_the_files():
   expected = {' | '.join([display_name(name), *cells]) for name, *cells in rows}
   names = {line.split(' | ')[0] for line in expected}
   page = (ROOT / 'docs' / 'leaderboard.md').read_text()
-  page = page.partition('## All methods')[2]
+  page = page.partition('## All methods')[2].partition('## Protocol')[0]
   lines = (line.strip('| ') for line in page.splitlines())
   assert {one for one in lines if one.split(' | ')[0] in names} == expected
 
 
-def test_the_table_of_clients_with_different_models_is_that_of_its_counts():
-  about, found = stored_counts.read([RESULTS / 'architectures_counts.csv'])
-  ((partition, entries),) = found.items()
-  board = make_board(about, partition, entries)
+@pytest.mark.parametrize('name, has_rate', MIXED.items())
+def test_the_table_of_clients_with_different_models_is_that_of_its_counts(
+  name, has_rate
+):
   page = (ROOT / 'docs' / 'howto' / 'architectures.md').read_text()
-  for row in board.rows:
-    gap = row['vs_local_only_mean']
+  for row in board_of(name).rows:
     cells = [decimal(row[name]) for name in ('before', 'after')]
-    ends = (row[f'vs_local_only_{name}'] for name in ('low', 'high'))
-    words = '-' if gap is None else '{:+.1f} ({:+.1f} to {:+.1f})'
-    cells.append(words.format(gap, *ends))
+    cells += [gap(row, 'local_only', '.1f')]
     cells += [decimal(row['after_lowest_client'])]
     cells += [decimal(row['worse_than_alone'], '.0f')]
-    rate = str(row['learning_rate'])
-    line = ' | '.join([display_name(row['method']), *cells, rate])
+    cells += [str(row['learning_rate'])] * has_rate
+    line = ' | '.join([display_name(row['method']), *cells])
     assert f'| {line} |' in page
+
+
+def test_the_table_of_lite_is_that_of_its_counts():
+  page = (ROOT / 'docs' / 'leaderboard.md').read_text()
+  board = board_of('lite_digits_counts')
+  for row in board.rows:
+    cells = [decimal(row[name]) for name in ('before', 'after')]
+    cells += [decimal(row['after_lowest_client'])]
+    cells += [gap(row, base, '.2f') for base in ('fedavg', 'local_only')]
+    line = ' | '.join([display_name(row['method']), *cells])
+    assert f'| {line} | {row["gradients"]:,.0f} |' in page
+  for base in 'fedavg', 'local_only':
+    verdicts = {row[f'vs_{base}_verdict'] for row in board.rows}
+    assert verdicts == {None, WITHIN}
+
+
+def board_of(name):
+  about, found = stored_counts.read([RESULTS / f'{name}.csv'])
+  ((partition, entries),) = found.items()
+  return make_board(about, partition, entries)
+
+
+def gap(row, base, form):
+  """Return a difference with its interval."""
+  words = [row[f'vs_{base}_{end}'] for end in ('mean', 'low', 'high')]
+  if words[0] is None:
+    return '-'
+  mean, low, high = (format(number, '+' + form) for number in words)
+  return f'{mean} ({low} to {high})'
