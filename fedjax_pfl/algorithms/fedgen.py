@@ -92,9 +92,8 @@ class Server(NamedTuple):
   generator: dict  # G
   opt_state: optax.OptState | tuple[()]  # of G
   shares: Array  # [Y] of the labels; 0 before the first round
-  moments: tuple[
-    Array, ...
-  ] = ()  # released: running mean and variance [H] in G
+  # released: running mean and variance [H] of BatchNorm in G
+  moments: tuple[Array, ...] = ()
 
 
 class Up(NamedTuple):
@@ -130,7 +129,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       'last': layers.dense(last, hp.hidden, width),
     }
     clock, state = jnp.zeros((), jnp.int32), tx.init(generator)
-    moments = (jnp.zeros(hp.hidden), jnp.ones(hp.hidden)) * is_released
+    moments = ()
+    if is_released:
+      moments = jnp.zeros(hp.hidden), jnp.ones(hp.hidden)
     return Server(clock, params, generator, state, jnp.zeros(classes), moments)
 
   def outputs(head, z):
@@ -161,9 +162,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     """Return mean KL of the outputs for G of the labels of the batch."""
     _, noise = drawn(rng, down.shares, len(batch.y), hp.noise)
     z, _ = generate(down.generator, batch.y, noise, down.moments)
-    log_q = jax.nn.log_softmax(lax.stop_gradient(outputs(head, z)))
-    apart = log_q - jax.nn.log_softmax(logits)
-    return losses.masked_mean(jnp.sum(jnp.exp(log_q) * apart, axis=1), batch)
+    return losses.divergence(outputs(head, z), logits, batch)
 
   def whole(server, client):
     return trees.combine(client, server.params)
@@ -176,7 +175,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
         value = jnp.maximum(value * DECAY**down.round, 1e-4)
       return jnp.where(is_taught, value, 0)
 
-    lam, distil = weight(hp.lam), weight(hp.distil)
+    lam = weight(hp.lam)
 
     def loss(params, batch, rng):
       logits = task.train_outputs(params, batch, rng).logits
@@ -186,7 +185,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       total = cross_entropy + lam * generated_loss(*args, down.moments)
       if is_released:
         args = down, params['head'], logits, batch, third
-        total += distil * distilled_loss(*args)
+        total += weight(hp.distil) * distilled_loss(*args)
       return total, {'cross_entropies': cross_entropy}
 
     start = whole(down, client)

@@ -22,15 +22,13 @@ the authors' code that of w_i goes on.
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import optax
-from jax import lax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.types import Array, Batch, Params, Task
+from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.models.registry import student_of
 
 
@@ -72,8 +70,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       cross_entropies = [
         losses.batch_loss(z, batch, task.example_loss) for z in (w, m)
       ]
-      from_meme = divergence(m, w, batch)
-      from_own = divergence(w, m, batch)
+      from_meme = losses.divergence(m, w, batch)
+      from_own = losses.divergence(w, m, batch)
       of_own = hp.alpha * cross_entropies[0] + (1 - hp.alpha) * from_meme
       of_meme = hp.beta * cross_entropies[1] + (1 - hp.beta) * from_own
       reports = {'own_losses': of_own, 'meme_losses': of_meme}
@@ -90,10 +88,3 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   algorithm = with_student(averaging, task, meme_task)
   algorithm = algorithm._replace(init_client=init_client)
   return (Stage('fml', hp.train.rounds, algorithm),)
-
-
-def divergence(teacher: Array, pupil: Array, batch: Batch) -> Array:
-  """Return the mean KL(sg(softmax(teacher)) || softmax(pupil)) of logits."""
-  q = jax.nn.log_softmax(lax.stop_gradient(teacher))
-  p = jax.nn.log_softmax(pupil)
-  return losses.masked_mean(jnp.sum(jnp.exp(q) * (q - p), axis=1), batch)

@@ -1,4 +1,4 @@
-"""The terms of objectives: the loss of a batch, distances, a squared cosine.
+"""The terms of objectives: losses of a batch, distances, a squared cosine.
 
 Functions of parameter trees are compiled by themselves: where local training
 runs step by step in Python, they are one call and not one for every tensor.
@@ -35,6 +35,13 @@ def masked_cross_entropy(logits: Array, batch: Batch) -> Array:
 def masked_mean(values: Array, batch: Batch) -> Array:
   """Return sum_b mask_b values_b / max(sum_b mask_b, 1) of values [B]."""
   return (batch.mask * values).sum() / jnp.maximum(batch.mask.sum(), 1)
+
+
+def divergence(teacher: Array, pupil: Array, batch: Batch) -> Array:
+  """Return the mean KL(sg(softmax(teacher)) || softmax(pupil)) of logits."""
+  q = jax.nn.log_softmax(lax.stop_gradient(teacher))
+  p = jax.nn.log_softmax(pupil)
+  return masked_mean(jnp.sum(jnp.exp(q) * (q - p), axis=1), batch)
 
 
 def norm(rows: Array, axis: int | None = -1, keepdims: bool = False) -> Array:
