@@ -24,11 +24,12 @@ def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
       how = {'expected': expected, 'choices': choices, 'cause': cause}
       raise bad_input(name, got=flat[name] if got is None else got, **how)
 
-  for check in (
-    *(_of_rounds, _of_evaluation, _of_buffers, _of_privacy),
-    *(_of_clients, _of_models),
-  ):
-    check(settings, refuse)
+  _of_rounds(settings, refuse)
+  _of_evaluation(settings, refuse)
+  _of_buffers(settings, refuse)
+  _of_privacy(settings, refuse)
+  _of_clients(settings, refuse)
+  _of_models(settings, refuse)
 
 
 def _of_rounds(settings: Settings, refuse: Callable) -> None:

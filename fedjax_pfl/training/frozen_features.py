@@ -119,14 +119,21 @@ def with_features(
   train, test = (split._replace(x=x) for split, x in pairs)
   dataset = data.dataset._replace(train=train, test=test)
   pools = [stack_clients(split, [()]).x for split in (train, test)]
-  train, test = pools[0], pools[settings.data.test_partition not in OF_OWN]
-  move = lambda clients, x: clients and clients._replace(x=x)
-  unseen = data.unseen and map(move, data.unseen, (train, test))
-  return ExperimentData(
-    dataset,
-    *map(move, data[1:4], (train, test, train)),
-    unseen and UnseenClients(*unseen),
-    data.data_id,
+  is_own = settings.data.test_partition in OF_OWN  # tests are training images
+  of_train, of_test = pools[0], pools[0 if is_own else 1]
+
+  def moved(clients, x):
+    return clients and clients._replace(x=x)
+
+  return data._replace(
+    dataset=dataset,
+    train=moved(data.train, of_train),
+    test=moved(data.test, of_test),
+    validation=moved(data.validation, of_train),
+    unseen=data.unseen
+    and UnseenClients(
+      moved(data.unseen.train, of_train), moved(data.unseen.test, of_test)
+    ),
   )
 
 
