@@ -150,10 +150,18 @@ def require(name: str) -> None:
     raise _bad_flag(f'no --{name}', f'--{name}=..., {text}')
 
 
-def refuse_fields(overrides: Overrides) -> None:
-  """Refuse fields of a config beside a form, which is frozen."""
-  for name in overrides:
-    raise _bad_flag(f'--config.{name} with --form', 'a frozen form as it is')
+def refuse_beside_form(
+  overrides: Overrides, given: Sequence[flags.FlagHolder] = ()
+) -> None:
+  """Refuse fields of a config and flags beside a form, which is frozen."""
+  words = [f'config.{name}' for name in overrides]
+  for name in words + [flag.name for flag in given if flag.value]:
+    raise _bad_flag(f'--{name} with --form', 'a frozen form as it is')
+
+
+def refuse_without_form(flag: flags.FlagHolder) -> None:
+  if flag.value:
+    raise _bad_flag(f'--{flag.name} without --form', 'the form that has it')
 
 
 # ---- configs

@@ -15,8 +15,9 @@ method alone: --grid fml:hp.student=convnet3, as many values for each.
   python experiments/compare.py --form=digits    (make leaderboard)
 
 This is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite or
-full; --methods are yours beside its baselines. Writes a page, a table (CSV,
-Markdown, LaTeX), a figure, and the counts of every client, from which
+full; --methods are yours beside its baselines, and --partition='digits s=4' is
+one of its partitions alone, in a --workdir of its own. Writes a page, a table
+(CSV, Markdown, LaTeX), a figure, and the counts of every client, from which
 --again=FOLDER computes all of them again. The same command continues;
 --shard=2/8 is the second of eight jobs that share --workdir; --dry-run prints
 the price alone.
@@ -27,6 +28,7 @@ from absl import flags
 
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 FORM = flags.DEFINE_string('form', None, 'a frozen form instead of a config')
+PARTITION = flags.DEFINE_string('partition', None, 'of the form; all of them')
 METHODS = flags.DEFINE_list('methods', [], 'names of methods, or FILE.py:NAME')
 BASELINE = flags.DEFINE_list(
   'baseline', [], 'with which others are compared; the first of --methods'
@@ -54,6 +56,9 @@ DRY_RUN = flags.DEFINE_bool('dry-run', False, 'print the price, and stop')
 AGAIN = flags.DEFINE_string(
   'again', None, 'a file of counts, or a folder: all tables from it alone'
 )
+
+# What a form states, for itself.
+OF_CONFIG = CONFIG, BASELINE, GRID, RANGE, RANDOM, TUNING
 
 
 def main(overrides):
@@ -98,8 +103,10 @@ def read_form(overrides):
     methods = commandline.load_methods(METHODS.value)
     form = load_form(FORM.value, seeds, methods)
     where = {own: overrides[own] for own in overrides if own == 'data_dir'}
-    commandline.refuse_fields(overrides.keys() - where)
-    return form._replace(base=form.base | where)
+    commandline.refuse_beside_form(overrides.keys() - where, OF_CONFIG)
+    form = form._replace(base=form.base | where)
+    return form.only(PARTITION.value) if PARTITION.value else form
+  commandline.refuse_without_form(PARTITION)
   commandline.require('config')
   commandline.require('methods')
   base = commandline.read_settings(CONFIG.value, overrides)

@@ -25,9 +25,10 @@ OUT = flags.DEFINE_string('out', None, 'a new file, or a new folder')
 
 def main(overrides):
   if FORM.value:
-    commandline.refuse_fields(overrides)
+    commandline.refuse_beside_form(overrides, (CONFIG,))
     export_form()
     return
+  commandline.refuse_without_form(PARTITION)
   commandline.require('config')
   config = commandline.read_settings(CONFIG.value, overrides)
   from fedjax_pfl.core import progress

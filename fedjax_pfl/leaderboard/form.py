@@ -42,6 +42,12 @@ class Form(NamedTuple):
       for method in self.methods:
         yield partition, method
 
+  def only(self, partition: str) -> 'Form':
+    """Return the form of one of its partitions."""
+    known = one_of([*self.partitions], f'a partition of the form {self.name}')
+    known.check('partition', partition)
+    return self._replace(partitions={partition: self.partitions[partition]})
+
   @property
   def trainings(self) -> int:
     """Return how many trainings a method has, if none diverges."""

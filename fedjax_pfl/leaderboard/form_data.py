@@ -5,7 +5,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core import atomic_files, progress
-from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data import partition_files
 from fedjax_pfl.data.images import Dataset
@@ -49,9 +48,7 @@ class FormData(NamedTuple):
 
 def load(form: Form, partition: str) -> FormData:
   """Return the partition, divided again."""
-  known = one_of([*form.partitions], f'a partition of the form {form.name}')
-  known.check('partition', partition)
-  method = form.methods[0]
+  form, method = form.only(partition), form.methods[0]
   which = form, method, partition, form.candidates[method][0]
   settings = tuple(settings_of(*which, seed) for seed in form.seeds)
   dataset = build_data.load_images(settings[0].data, False, progress.log)

@@ -19,8 +19,9 @@ def form(monkeypatch):
   """Return flags -> the form."""
 
   def make(*words):
+    given = () if words[0].startswith('--form') else WORDS
     main, file = user_commands.load_command(monkeypatch, 'compare.py')
-    overrides, _ = commandline.parse_words([file, *WORDS, *words])
+    overrides, _ = commandline.parse_words([file, *given, *words])
     return main.__globals__['read_form'](overrides)
 
   return make
@@ -74,6 +75,11 @@ def test_a_grid_is_of_typed_values(form):
   assert ('model', 'convnet3') in price.about(made).facts
 
 
+def test_a_form_may_be_one_of_its_partitions(form):
+  made = form('--form=lite', '--partition=digits s=4')
+  assert [*made.partitions] == ['digits s=4']
+
+
 def test_the_page_names_the_models_of_groups_of_clients(form):
   words = '--methods=local_only,fd', '--grid=local_epochs=1'
   about = price.about(form(*words, '--config.models=convnet3,vit_tiny'))
@@ -92,7 +98,9 @@ def test_the_page_names_the_models_of_groups_of_clients(form):
     ('--methods=fedavg,moon --grid=mon:hp.mu=1', 'mean moon'),
     ('--methods=fedavg,moon --random=9 --range=rounds=1..9', None),
     ('--form=litte', 'did you mean lite?'),
-    ('--form=demo', 'a frozen form as it is'),
+    ('--form=demo --config=configs/digits.py', '--config with --form'),
+    ('--form=demo --random=3', '--random with --form'),
+    ('--methods=fedavg,moon --partition=s=4', '--partition without --form'),
   ],
 )
 def test_what_cannot_be_compared_is_a_sentence(form, words, sentence):

@@ -101,6 +101,14 @@ def test_lite_draws_as_many_settings_for_each_method_apart_from_the_tests():
     assert one.finetune.epochs == (1, 5)
 
 
+def test_one_partition_is_a_form_of_its_own():
+  form = load_form('lite').only('digits s=4')
+  assert {one for one, _ in form.units()} == {'digits s=4'}
+  assert form.only('digits s=4') == form
+  message = refused(form.only, 'CIFAR-10 Dir(0.1)')
+  assert 'a partition of the form lite' in message
+
+
 def test_methods_of_the_user_stand_beside_the_baselines(tmp_path):
   (tmp_path / 'mine.py').write_text(
     'from fedjax_pfl.algorithms.fedavg import *'
