@@ -73,20 +73,23 @@ def combine(
   >>> combine({'hp.mu': ['0.1', '1']}, {}, 0)
   [{'hp.mu': '0.1'}, {'hp.mu': '1'}]
 
-  The draws are the first of one sequence: a larger number adds to them. Each is
+  The draws of a range are the first of one sequence: a larger number adds to
+  them, and a range more leaves those before it as they are. Each combination is
   there once: of few whole numbers there are fewer draws.
   """
   products = itertools.product(*grid.values())
   rows = [dict(zip(grid, values, strict=True)) for values in products]
   if not ranges:
     return rows
-  shares = np.random.default_rng(0).random((number, len(ranges)))
+  shares = [
+    np.random.default_rng(at).random(number) for at in range(len(ranges))
+  ]
   draws = [
     {
       name: one.at(float(share))
       for (name, one), share in zip(ranges.items(), drawn, strict=True)
     }
-    for drawn in shares
+    for drawn in zip(*shares, strict=True)
   ]
   each_once = [one for at, one in enumerate(draws) if one not in draws[:at]]
   return [row | drawn for row in rows for drawn in each_once]
@@ -100,7 +103,10 @@ def make_candidates(
   own_ranges: Mapping[str, Mapping[str, Range]],
   number: int,
 ) -> dict[str, tuple[dict[str, Any], ...]]:
-  """Return {method: settings}: of all grids, with `number` draws of ranges."""
+  """Return {method: settings}: of all grids, with `number` draws of ranges.
+
+  Draws of the ranges of all methods are the same for each method.
+  """
   return {
     name: tuple(
       {field: _typed(text, where.get(field)) for field, text in one.items()}

@@ -88,7 +88,10 @@ def test_lite_draws_as_many_settings_for_each_method_apart_from_the_tests():
   form = load_form('lite')
   assert len(form.methods) == 10 and {*form.tuning_seeds}.isdisjoint(form.seeds)
   assert {len({*map(repr, own)}) for own in form.candidates.values()} == {6}
-  rates = [one['learning_rate'] for one in form.candidates['fedavg']]
+  rates, *others = (
+    [one['learning_rate'] for one in own] for own in form.candidates.values()
+  )
+  assert all(own == rates for own in others)
   assert 0.001 <= min(rates) < max(rates) <= 0.3
   assert all('hp.lam' in one for one in form.candidates['ditto'])
   for partition in form.partitions:

@@ -33,6 +33,9 @@ def test_random_numbers_lie_in_their_ranges():
   assert ranges['local_epochs'] == Range(1, 8, True)
   rows = combine({}, ranges, 400)
   assert rows == combine({}, ranges, 500)[:400]  # a larger number adds to them
+  first = {'learning_rate': ranges['learning_rate']}
+  alone = [row['learning_rate'] for row in combine({}, first, 20)]
+  assert alone == [row['learning_rate'] for row in rows[:20]]
   rates = [math.log10(float(row['learning_rate'])) for row in rows]
   assert min(rates) >= -3 and max(rates) <= 0
   assert sum(rates) / 400 == pytest.approx(-1.5, abs=0.15)
