@@ -205,12 +205,6 @@ def sentences(board: Board) -> list[str]:
   return found + _ends(board.rows)
 
 
-def baseline_name(method: str) -> str:
-  """Return how a baseline is called: FedAvg is fine-tuned."""
-  name = display_name(method)
-  return f'{name} + fine-tuning' if method == 'fedavg' else name
-
-
 def _against(baseline: str, rows: Sequence[Row]) -> str:
   """Return who is above a baseline, below it, and neither."""
   found = {verdict: [] for verdict in VERDICTS}
@@ -226,7 +220,7 @@ def _against(baseline: str, rows: Sequence[Row]) -> str:
   close = _names(row['method'] for row in found[WITHIN])
   equal = f'within one point of it: {close}; ' if found[WITHIN] else ''
   return (
-    f'Against {baseline_name(baseline)}, above: {above or "none"}; '
+    f'Against {display_name(baseline)}, above: {above or "none"}; '
     f'below: {below or "none"}; {equal}not distinguishable from it: '
     f'{_names(row["method"] for row in found[OPEN])}.'
   )

@@ -141,7 +141,7 @@ def save_figure(
   panels = []
   for one in boards:
     for base in one.baselines:
-      title = f'{one.partition}: minus {board.baseline_name(base)}'
+      title = f'{one.partition}: minus {display_name(base)}'
       panels.append(Panel(title, page.plot(base, one.rows, css)))
   colours = {css[method]: style_of(method).colour for method in about.methods}
   notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']

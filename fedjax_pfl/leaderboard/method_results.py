@@ -13,11 +13,12 @@ from fedjax_pfl.report import finished_runs
 from fedjax_pfl.report.finished_runs import FinishedRun
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.views import candidate_views
+from fedjax_pfl.training.views import FINETUNED, candidate_views
 from fedjax_pfl.tuning.train_all import is_diverged
 
 Paths = Sequence[AnyPath]
 METHOD, REFERENCE = 'method', 'reference'  # the second has other clients
+EPOCHS = 'finetune.epochs'
 
 
 class Tuned(NamedTuple):
@@ -85,10 +86,12 @@ def choose(
       continue
     lines = [run_dir.load_metrics(path)[-1] for path in paths]
     config = run_dir.load_config(paths[0])['config']
-    for view in candidate_views(parse_config(config)):
+    ends = tuple(name for name in fields if _is_end(name, fields, candidates))
+    views = candidate_views(parse_config(config))
+    for view in views:
       accuracy = np.mean([line[f'validation/{view}'] for line in lines])
-      ends = tuple(name for name in fields if _is_end(name, fields, candidates))
-      found.append(Tuned(fields, view, float(accuracy), ends))
+      own = (*ends, *[EPOCHS] * _is_end_of_epochs(view, views))
+      found.append(Tuned(fields, view, float(accuracy), own))
   return max(found, key=lambda one: one.accuracy, default=None)
 
 
@@ -96,6 +99,12 @@ def _is_end(name: str, fields: Fields, candidates: Sequence[Fields]) -> bool:
   values: set[Any] = {own[name] for own in candidates}
   are_numbers = len(values) > 1 and all(map(is_number, values))
   return are_numbers and fields[name] in (min(values), max(values))
+
+
+def _is_end_of_epochs(view: str, views: Sequence[str]) -> bool:
+  """Return whether it has most epochs, or least: no number is below 0."""
+  ends = {views[0], views[-1]} - {INITIAL}
+  return views[-1] == FINETUNED and len(views) > 1 and view in ends
 
 
 def read_entry(

@@ -17,7 +17,6 @@ from fedjax_pfl.leaderboard.board import (
   WITHIN,
   Board,
   Row,
-  baseline_name,
   compared_with,
   not_finished,
   sentences,
@@ -105,7 +104,7 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
     'accuracy': _accuracy(board, css),
     'costs': _costs(board.rows, css),
     'charts': [
-      Panel(f'Minus {baseline_name(base)}', plot(base, board.rows, css))
+      Panel(f'Minus {display_name(base)}', plot(base, board.rows, css))
       for base in board.baselines
     ],
   }
@@ -147,7 +146,7 @@ def _accuracy(board: Board, css: Css) -> Table:
       alone = Column('Worse than alone', 'of the clients', best='min')
       cells[alone] = number(row['worse_than_alone'], '{:.0f} %')
     for base in board.baselines:
-      cells[Column(f'− {baseline_name(base)}', 'points')] = _gap(row, base)
+      cells[Column(f'− {display_name(base)}', 'points')] = _gap(row, base)
     shown.append(cells)
   return table_of('Accuracy, %', shown, notes)
 
@@ -176,8 +175,7 @@ def _gap(row: Row, baseline: str) -> Cell:
 
 
 def _name(row: Row, css: Css) -> Cell:
-  name_of = baseline_name if row['kind'] == BASELINE else display_name
-  name = name_of(row['method'])
+  name = display_name(row['method'])
   return Cell(name, name, css=css[row['method']])
 
 

@@ -58,7 +58,8 @@ def _protocol(form: Form) -> list[str]:
     f'{base["validation_fraction"]:.0%} of the training examples of each '
     f'client are kept for the choice of the setting, of {epochs} epochs of '
     'fine-tuning and of mixtures. No test reaches a choice, and nothing is '
-    'trained again with these examples.',
+    'trained again with these examples. All are compared after '
+    'personalisation: FedAvg after the epochs that validation chose.',
   ]
 
 

@@ -5,7 +5,7 @@ The best mean and those that are not distinguishable from it are bold.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fedjax_pfl.leaderboard.board import Board, Row, baseline_name
+from fedjax_pfl.leaderboard.board import Board, Row
 from fedjax_pfl.leaderboard.method_results import REFERENCE
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import decimal, markdown
@@ -14,7 +14,7 @@ LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$'}
 
 
 def head(board: Board) -> list[str]:
-  gaps = [f'minus {baseline_name(base)}' for base in board.baselines]
+  gaps = [f'minus {display_name(base)}' for base in board.baselines]
   words = ['method', 'before', 'after', 'worst tenth', 'lowest client', *gaps]
   alone = ['worse than alone, %'] * has_alone(board)
   return [*words, *alone, 'gradients', 'MB up', 'MB down']

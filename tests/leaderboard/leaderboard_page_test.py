@@ -86,7 +86,7 @@ def test_sentences_name_who_is_where(boards):
     'not distinguishable from it: FedRep, Ditto.'
   )
   assert fedavg == (
-    'Against FedAvg + fine-tuning, above: FedBABU (+4.1), FedRep (+4.0); '
+    'Against FedAvg, above: FedBABU (+4.1), FedRep (+4.0); '
     'below: Local only (-2.0), Per-FedAvg (-20.0); not distinguishable from '
     'it: Ditto.'
   )
@@ -107,7 +107,7 @@ def test_page_is_whole_and_says_what_the_numbers_say(about, boards, html):
     f'Not finished: s=2 has 8 of {all_} methods. Not finished: s=5 has 8 of '
     f'{all_} methods. Not finished: Dir(0.1) has 0 of {all_} methods.',
     'Highest: FedBABU, 84.1 %',
-    'FedAvg + fine-tuning',
+    'Minus FedAvg',
     'Minus Local only',
     'learning_rate: an end of the grid',
     'one client has all data; 97.5 %',

@@ -53,9 +53,11 @@ def test_the_choice_is_the_best_mean_on_validation(make):
     [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
   ]
   own = [{'learning_rate': rate, 'hp.mu': 1} for rate in (0.01, 0.03, 0.1)]
-  assert choose(own, runs) == Tuned(own[1], 'finetuned', 92.5, ())
+  assert choose(own, runs) == Tuned(
+    own[1], 'finetuned', 92.5, ('finetune.epochs',)
+  )
   # Equal: the first setting, then the fewest epochs.
-  ends = ('learning_rate',)
+  ends = 'learning_rate', 'finetune.epochs'
   first = Tuned(own[0], 'finetuned_1', 92.0, ends)
   assert choose(own[::2], runs[::2]) == first
   assert choose(own[2:], runs[2:]) is None
