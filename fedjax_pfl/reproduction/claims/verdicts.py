@@ -3,7 +3,8 @@
   shown         above 0, and Holm's adjusted p over all comparisons of the file
                 is below 0.05
   suggested     its own 95 % interval is above 0, but p is not
-  contradicted  its own interval is below 0
+  contradicted  below 0, and p is below 0.05
+  doubted       its own interval is below 0, but p is not below 0.05
   not shown     the interval contains 0, or there is none: of one seed
   half run      some of the cells have a number, not all with one seed
   not run       no cell has a number
@@ -31,10 +32,11 @@ from fedjax_pfl.reproduction.compare import (
 from fedjax_pfl.reproduction.results import Results
 
 SHOWN, SUGGESTED, NOT_SHOWN = 'shown', 'suggested', 'not shown'
-CONTRADICTED, HALF_RUN, NOT_RUN = 'contradicted', 'half run', 'not run'
+CONTRADICTED, DOUBTED = 'contradicted', 'doubted'
+HALF_RUN, NOT_RUN = 'half run', 'not run'
 NOT_STORED = 'not stored'
 VERDICTS = (
-  *(SHOWN, SUGGESTED, NOT_SHOWN, CONTRADICTED),
+  *(SHOWN, SUGGESTED, NOT_SHOWN, CONTRADICTED, DOUBTED),
   *(HALF_RUN, NOT_RUN, NOT_STORED),
 )
 
@@ -107,10 +109,9 @@ def decide(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def _word(one: Judged, p: float) -> str:
-  sign = one.difference.sign
-  if sign > 0:
-    return SHOWN if p < LEVEL else SUGGESTED
-  return CONTRADICTED if sign else NOT_SHOWN
+  holds = SHOWN, NOT_SHOWN, CONTRADICTED
+  alone = SUGGESTED, NOT_SHOWN, DOUBTED
+  return (holds if p < LEVEL else alone)[1 - one.difference.sign]
 
 
 def judge(stated: Comparison, results: Results) -> Judged:
