@@ -5,13 +5,12 @@
   make compare    every method by the same protocol (compare.py)
 
 90 clients have 16 images each, of which 3 are kept for the choice of learning
-rates (results/leaderboard/demo.csv).
+rates (results/leaderboard/demo_counts.csv).
 
 Trains, continuing what was broken off, then prints a table and the paths of a
 figure and of a report page. No download.
 """
 
-import csv
 from pathlib import Path
 
 import commandline
@@ -23,7 +22,7 @@ WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 SEEDS = flags.DEFINE_string(
   'seeds', '1', 'number of seeds, from 0 on; or 3:6 for the seeds 3, 4, 5'
 )
-RATES = Path(__file__).parents[1] / 'results' / 'leaderboard' / 'demo.csv'
+BOARD = Path(__file__).parents[1] / 'results' / 'leaderboard'
 METHODS = 'local_only', 'fedavg', 'fedbabu'
 PARTITION = 's=5'
 EPOCHS = (1, 2)  # of fine-tuning, after which clients are evaluated, too
@@ -32,12 +31,14 @@ INITIAL, FINETUNED = 'initial', 'finetuned'
 
 def load_choices():
   """Return learning rate and views of each method, as chosen on validation."""
-  with RATES.open(newline='') as stream:
-    rows = {row['method']: row for row in csv.DictReader(stream)}
+  from fedjax_pfl.leaderboard import stored_counts
+
+  _, found = stored_counts.read([BOARD / 'demo_counts.csv'])
+  entries = {entry.method: entry for entry in found[PARTITION]}
   return {
     method: (
-      float(rows[method]['learning_rate']),
-      (*[INITIAL] * bool(rows[method]['before']), rows[method]['view']),
+      entries[method].choice.fields['learning_rate'],
+      (*[INITIAL] * bool(entries[method].before), entries[method].choice.view),
     )
     for method in METHODS
   }

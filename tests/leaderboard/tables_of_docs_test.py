@@ -10,45 +10,34 @@ from fedjax_pfl.leaderboard.board import OPEN, WITHIN, make_board
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import decimal
 
+VIEWS, WORST = ('before', 'after'), 'after_worst_tenth'
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results' / 'leaderboard'
 MIXED = {'architectures_counts': True, 'architectures_cifar10_counts': False}
 
 
-def load(name):
-  """Return {method: its rows, one for each partition} of a form."""
-  found = {}
-  for row in read_rows(RESULTS / f'{name}.csv'):
-    found.setdefault(row['method'], []).append(row)
-  return {method: rows for method, rows in found.items() if is_ranked(rows[0])}
-
-
-def is_ranked(row):
-  return row['kind'] != 'reference' and row['after']
-
-
-def after(row):
-  star = '' if row['vs_fedavg_verdict'] in ('', OPEN) else ' *'
-  return f'{float(row["after"]):.1f}{star}'
-
-
-def accuracies(row):
-  """Return before and after, and the worst tenth of enough tests."""
-  if not row:
-    return ['-'] * 3
-  before = f'{float(row["before"]):.1f}' if row['before'] else '-'
-  worst = row['after_worst_tenth']
-  return [before, after(row), *([f'{float(worst):.0f}'] if worst else [])]
-
-
 def all_methods():
-  cifar10, demo = load('cifar10'), load('demo')
-  unit = float(demo['fedavg'][0]['gradients'])
-  for method, (row,) in demo.items():
-    cost = f'{float(row["gradients"]) / unit:.2f}'
-    sent = f'{float(row["bytes_up"]) / 1e6:.0f}'
-    (other,) = cifar10.get(method, [None])
-    yield [method, *accuracies(other), *accuracies(row), cost, sent]
+  """Yield the cells of each method, of both data sets."""
+  rows = read_rows(RESULTS / 'cifar10.csv')
+  cifar10 = {row['method']: row for row in rows}
+  demo = {row['method']: row for row in board_of('demo_counts').rows}
+  unit = demo['fedavg']['gradients']
+  for method, row in demo.items():
+    if row['kind'] == 'reference':
+      continue
+    other = cifar10.get(method) or dict.fromkeys(rows[0])
+    older = [float(other[one] or 'nan') for one in (*VIEWS, WORST)]
+    cells = [*map(decimal, older, ('.1f', '.1f', '.0f'))]
+    cells += [decimal(row[one]) for one in VIEWS]
+    costs = row['gradients'] / unit, row['bytes_up'] / 1e6
+    yield [method, *cells, *map(decimal, costs, ('.2f', '.0f'))]
+
+
+def test_no_method_of_the_page_is_distinguishable_from_a_baseline():
+  stored = read_rows(RESULTS / 'cifar10.csv')
+  rows = [*stored, *board_of('demo_counts').rows]
+  for base in 'fedavg', 'local_only':
+    assert {row[f'vs_{base}_verdict'] or OPEN for row in rows} == {OPEN}
 
 
 def test_the_page_has_the_numbers_of_the_files():
