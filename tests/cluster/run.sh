@@ -1,7 +1,7 @@
 #!/bin/bash
 # The recipe of docs/howto/clusters.md on two SLURM nodes of this machine, and
 # every way in which a job ends early. Each must leave the model of an unbroken
-# run. By hand, as root, in a clone after `make test`; 26 minutes on two cores:
+# run. By hand, as root, in a clone after `make test`; 20 minutes on two cores:
 #
 #   bash tests/cluster/run.sh [FOLDER]
 set -u
