@@ -50,11 +50,8 @@ def finalize(training: Training) -> None:
   result, last = evaluated[select], len(experiment.stages) - 1
   finished = best_models.evaluate_finished(evaluator, training.state.test_best)
   of_server = evaluator.global_model(last, result.states[0])
-  validation = None
-  if len(evaluated) > 1:
-    views = candidate_views(experiment.settings)
-    scores = evaluator.validation(last, result.states, views)
-    validation = scores[result.about['view']]
+  has_choice = len(evaluated) > 1
+  validation = _validation(training, result) if has_choice else None
   forget_noise(training)
   if multihost.is_first():
     with atomic_files.writing(training.run.path):
@@ -97,6 +94,17 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
     states = best_models.chosen_states(experiment, chosen)
     own = evaluate(states, number, about['view'])
   return {**evaluated, 'validation': own._replace(about=about)}
+
+
+def _validation(training: Training, result: Evaluated) -> Scores:
+  """Return the scores on the validation examples, known or found again."""
+  number, view = result.about['round'], result.about['view']
+  if number == training.done and training.validation:
+    return training.validation[f'validation/{view}']
+  experiment = training.experiment
+  own = len(experiment.stages) - 1, result.states
+  views = candidate_views(experiment.settings)
+  return training.evaluator.validation(*own, views)[view]
 
 
 class Models:

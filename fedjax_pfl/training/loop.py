@@ -300,7 +300,8 @@ def after_rounds(
     so_far = timing.advance(so_far, stop, cohorts, steps, missing)
     numbers['sim_seconds'] = so_far
     state = state._replace(sim_seconds=np.array(so_far))
-  return training._replace(state=state, done=stop), numbers
+  training = training._replace(state=state, done=stop, validation={})
+  return training, numbers
 
 
 def record(
@@ -363,4 +364,4 @@ def evaluate(
   training.run.write_scores(name, scores | validation)
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, test_best=kept, chosen=chosen)
-  return training._replace(state=state), numbers
+  return training._replace(state=state, validation=validation), numbers

@@ -16,7 +16,7 @@ from fedjax_pfl.around import privacy
 from fedjax_pfl.around.privacy import Privacy
 from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
-from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
@@ -50,6 +50,8 @@ class Training(NamedTuple):
   state: State
   done: int  # rounds
   data: ClientData  # what the present stage trains on
+  # {validation/VIEW: scores} of round `done`; {} until it is evaluated.
+  validation: dict[str, Scores]
 
   @property
   def states(self) -> States:
@@ -122,7 +124,8 @@ def start_training(
     done, state = 0, _state_of(experiment, experiment.stages[0], states)
   evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
-  return Training(experiment, run, program, keys, evaluator, state, done, train)
+  own = experiment, run, program, keys, evaluator
+  return Training(*own, state, done, train, validation={})
 
 
 def start_stage(training: Training, place: Place) -> Training:

@@ -23,6 +23,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import checkpoint, run_dir, score_files
 from fedjax_pfl.training.best_models import choose
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.program import Evaluator
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -133,6 +134,17 @@ def test_the_choice_is_the_best_mean_on_validation(chosen):
   # A choice that is neither end of the run, nor the one by the tests.
   assert 1 < number < 6 and view != 'finetuned'
   assert number != max(range(1, 7), key=lambda n: means[n, 'finetuned'][1])
+
+
+def test_clients_adapt_once_for_the_scores_of_the_last_round(
+  monkeypatch, tmp_path
+):
+  calls, validation = [], Evaluator.validation
+  monkeypatch.setattr(
+    Evaluator, 'validation', lambda *args: calls.append(1) or validation(*args)
+  )
+  train(validating(rounds=1, select='last'), tmp_path)
+  assert len(calls) == 1
 
 
 def test_of_equal_rounds_and_views_the_first_is_chosen(chosen):
