@@ -13,7 +13,7 @@ from fedjax_pfl.report.text_table import decimal
 VIEWS, WORST = ('before', 'after'), 'after_worst_tenth'
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results' / 'leaderboard'
-LITE = ['lite_digits_counts']
+LITE = ['lite_digits_counts', 'lite_cifar10_counts']
 MIXED = {'architectures_counts': True, 'architectures_cifar10_counts': False}
 
 
