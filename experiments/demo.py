@@ -22,7 +22,8 @@ WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
 SEEDS = flags.DEFINE_string(
   'seeds', '1', 'number of seeds, from 0 on; or 3:6 for the seeds 3, 4, 5'
 )
-BOARD = Path(__file__).parents[1] / 'results' / 'leaderboard'
+RESULTS = Path(__file__).parents[1] / 'results'
+COUNTS = RESULTS / 'leaderboard' / 'demo_counts.csv'
 METHODS = 'local_only', 'fedavg', 'fedbabu'
 PARTITION = 's=5'
 EPOCHS = (1, 2)  # of fine-tuning, after which clients are evaluated, too
@@ -33,7 +34,7 @@ def load_choices():
   """Return learning rate and views of each method, as chosen on validation."""
   from fedjax_pfl.leaderboard import stored_counts
 
-  _, found = stored_counts.read([BOARD / 'demo_counts.csv'])
+  _, found = stored_counts.read([COUNTS])
   entries = {entry.method: entry for entry in found[PARTITION]}
   return {
     method: (

@@ -109,9 +109,12 @@ def decide(judged: Sequence[Judged]) -> list[Judged]:
 
 
 def _word(one: Judged, p: float) -> str:
-  holds = SHOWN, NOT_SHOWN, CONTRADICTED
-  alone = SUGGESTED, NOT_SHOWN, DOUBTED
-  return (holds if p < LEVEL else alone)[1 - one.difference.sign]
+  sign = one.difference.sign
+  if not sign:
+    return NOT_SHOWN
+  if p < LEVEL:
+    return SHOWN if sign > 0 else CONTRADICTED
+  return SUGGESTED if sign > 0 else DOUBTED
 
 
 def judge(stated: Comparison, results: Results) -> Judged:
