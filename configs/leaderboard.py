@@ -10,8 +10,9 @@ For every partition and method: a training for each candidate and each tuning
 seed; the candidate with the best accuracy on validation examples; a training
 with it for the other seeds. Candidates are the learning rates of `rates`, or
 `random` settings that are drawn. All methods have the same rounds, cohorts and
-local epochs; some train more in them, as FedPAC its head. `second_budgets` is
-for methods that do not count so.
+local epochs; some train more in them, as FedPAC its head: lite and full have
+each partition again with `equal_gradients`. `second_budgets` is for methods
+that do not count so.
 """
 
 import math
@@ -78,6 +79,18 @@ def second_budgets(base, examples):
       'local_epochs': 1,
     },
   }
+
+
+def equal_gradients(own, base):
+  """Return `own`, with as many rounds as have the gradients of FedAvg.
+
+  FedAS stays as it is: what it aligns depends on who takes part.
+  """
+  rounds, epochs = base['rounds'], base['local_epochs']
+  times = {'apfl': 2, 'ditto': 2, 'pfedme': 5}  # two models; five inner steps
+  times |= dict.fromkeys(('fedpac', 'partial'), 1 + 1 / epochs)  # of the head
+  fewer = {name: {'rounds': round(rounds / x)} for name, x in times.items()}
+  return own | fewer
 
 
 # Of every run of every form.
@@ -248,10 +261,14 @@ def load_form(name, seeds=(), methods=()):
   others = [one for one in chosen if one not in left_out]
   methods = (*BASELINES, *others)
   base = PROTOCOL | form['base']
-  own = {
-    partition: second_budgets(base | fields, form['examples'])
-    for partition, fields in form['partitions'].items()
-  }
+  partitions, own = {**form['partitions']}, {}
+  for partition, fields in form['partitions'].items():
+    whole = base | fields
+    own[partition] = second_budgets(whole, form['examples'])
+    if 'random' in form:
+      again = f'{partition}, equal gradients'
+      partitions[again] = fields
+      own[again] = equal_gradients(own[partition], whole)
   seeds = tuple(seeds or SEEDS.get(name, range(3)))
   if number := form.get('random'):
     tuning = (TUNING_SEED,)
@@ -263,7 +280,7 @@ def load_form(name, seeds=(), methods=()):
   return make_form(
     name=name,
     base=base,
-    partitions=form['partitions'],
+    partitions=partitions,
     methods=methods,
     baselines=BASELINES,
     own=own,

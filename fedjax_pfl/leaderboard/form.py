@@ -138,6 +138,18 @@ def settings_of(
   return parse_config({**fields, 'algorithm': method, 'hp': hp, 'seed': seed})
 
 
+def count_trainings(form: Form) -> dict[str, int]:
+  """Return {partition: trainings}; those of two are counted in the first."""
+  seen: set[str] = set()
+  found = dict.fromkeys(form.partitions, 0)
+  for partition, method in form.units():
+    candidate, seed = form.candidates[method][0], form.seeds[0]
+    settings = settings_of(form, method, partition, candidate, seed)
+    found[partition] += form.trainings * (repr(settings) not in seen)
+    seen.add(repr(settings))
+  return found
+
+
 def views_of(form: Form, method: str, partition: str) -> tuple[str, ...]:
   """Return the views in which a method is shown: before, then after.
 

@@ -4,14 +4,20 @@ import numpy as np
 
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.federated.sampling import cohort_size
-from fedjax_pfl.leaderboard.form import Form, outline, settings_of, views_of
+from fedjax_pfl.leaderboard.form import (
+  Form,
+  count_trainings,
+  outline,
+  settings_of,
+  views_of,
+)
 from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, duration
 from fedjax_pfl.runs.identity import provenance
 from fedjax_pfl.training.blank import build_blank
 
-SPEED = 5000  # images a second: small models on two cores, docs/leaderboard.md
+SPEED = 10_000  # images a second: small models on two cores
 
 
 def about(form: Form) -> About:
@@ -31,7 +37,7 @@ def about(form: Form) -> About:
     facts[0] = 'models', ', '.join(map(without_digest, models))
   facts += [
     ('seeds', ', '.join(map(str, form.seeds))),
-    ('trainings', sum(form.trainings for _ in form.units())),
+    ('trainings', sum(count_trainings(form).values())),
   ]
   compared = form.methods, tuple(form.partitions), form.baselines, form.seeds
   words = tuple(facts), tuple(_protocol(form))
@@ -51,6 +57,7 @@ def _protocol(form: Form) -> list[str]:
   return [
     'Every method has the same rounds, cohorts and local epochs. One with two '
     'models trains each, so gradients are not equal: the table has them.',
+    *_own_rounds(form),
     f'Every method is tuned with the same number of trainings: {len(first)} '
     f'settings with seed {seeds}, {"not" * apart}{"also" * (not apart)} in the '
     f'numbers. Of {display_name(form.methods[0])}: {tried}; the learning rate '
@@ -63,14 +70,30 @@ def _protocol(form: Form) -> list[str]:
   ]
 
 
+def _own_rounds(form: Form) -> list[str]:
+  """Return a sentence on the methods that have other rounds, if any."""
+  found: dict[str, list[str]] = {}
+  for partition in form.partitions:
+    own = form.own.get(partition, {})
+    words = ', '.join(
+      f'{display_name(method)} {own[method]["rounds"]}'
+      for method in form.methods
+      if 'rounds' in own.get(method, {})
+    )
+    if words:
+      found.setdefault(words, []).append(partition)
+  parts = [f'{words} ({", ".join(where)})' for words, where in found.items()]
+  return [f'Rounds of their own: {"; ".join(parts)}.'] if parts else []
+
+
 def price(form: Form) -> str:
   """Return what is trained, in images of local training, as text.
 
   A training is counted as one of the first baseline.
   """
-  name, number = form.baselines[0], form.trainings * len(form.methods)
-  rows, total = [('', 'trainings', 'images of one', 'images')], 0.0
-  for partition in form.partitions:
+  name, total = form.baselines[0], 0.0
+  rows = [('', 'trainings', 'images of one', 'images')]
+  for partition, number in count_trainings(form).items():
     settings, stages = outline(form, name, partition)
     share = settings.training.client_fraction
     cohort = cohort_size(settings.data.num_clients, share)

@@ -1,14 +1,21 @@
 """The budget of the leaderboard, and the settings that follow from it."""
 
+from pathlib import Path
+
 import pytest
 from helpers import refused
 
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.user_code import load_code
-from fedjax_pfl.leaderboard import price
+from fedjax_pfl.leaderboard import price, stored_counts
 from fedjax_pfl.leaderboard.fill_form import kind_of
-from fedjax_pfl.leaderboard.form import INITIAL, settings_of, views_of
+from fedjax_pfl.leaderboard.form import (
+  INITIAL,
+  count_trainings,
+  settings_of,
+  views_of,
+)
 from fedjax_pfl.leaderboard.method_results import METHOD, REFERENCE
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.training.build_method import (
@@ -18,6 +25,8 @@ from fedjax_pfl.training.build_method import (
 )
 from fedjax_pfl.training.views import candidate_views
 
+ROOT = Path(__file__).parents[2]
+DEMO = ROOT / 'results' / 'leaderboard' / 'demo_counts.csv'
 BATCHES = {'digits': 4, 'cifar10': 12, 'demo': 2}  # of a pass of a client
 
 
@@ -134,3 +143,26 @@ def test_a_method_with_the_clients_of_a_folder_is_no_reference():
 def test_a_baseline_without_a_common_model_has_a_price():
   form = load_form('demo')._replace(baselines=('local_only',))
   assert 'were all methods like Local only' in price.price(form)
+
+
+def test_equal_gradients_are_those_of_fedavg():
+  """By the steps that trainings of the demo made, of as many local epochs."""
+  _, found = stored_counts.read([DEMO])
+  steps = {one.method: one.costs[0].gradients for one in found['s=5']}
+  form, shared = load_form('full'), 'digits s=4'
+  for method in form.methods:
+    times = steps[method] / steps['fedavg']
+    before, after = (
+      settings_of(form, method, name, {}, 0)
+      for name in (shared, f'{shared}, equal gradients')
+    )
+    if times < 1.2 or method == 'local_only':  # it has FedAvg's fine-tuning
+      assert before == after, method
+    else:
+      assert abs(after.num_rounds * times - before.num_rounds) <= times / 2
+
+
+def test_a_training_of_two_partitions_is_counted_once():
+  found = count_trainings(load_form('lite'))
+  assert [*found.values()] == [110, 110, 22, 22]
+  assert count_trainings(load_form('digits'))['s=5'] == 396  # Centralized
