@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import signal
 import socket
 import sys
@@ -262,10 +263,13 @@ def _broadcast(own: bytes, size: int) -> bytes:
   return np.asarray(_utils().broadcast_one_to_all(content)).tobytes()[:size]
 
 
-def _of_lost_process(error: Exception) -> str:
+def _of_lost_process(error: BaseException) -> str:
   """Return a sentence for an error of the network; '' for any other."""
   reason = str(error).partition('\n')[0]
-  if not any(word in reason for word in NETWORK):
+  # Some reach Python as a ValueError, which begins with XLA's status.
+  is_of_jax = isinstance(error, jax.errors.JaxRuntimeError)
+  is_of_jax |= re.match('[A-Z_]+: ', reason) is not None
+  if not is_of_jax or not any(word in reason for word in NETWORK):
     return ''
   return (
     f'Process {jax.process_index()} ends with status 1: another process of the '
@@ -296,10 +300,8 @@ def ending() -> Iterator[None]:
     status = getattr(stop, 'status', 128 + signal.SIGINT)
   except SystemExit as error:
     status = error.code if isinstance(error.code, int) else 1
-  except jax.errors.JaxRuntimeError as error:
+  except BaseException as error:
     text = _of_lost_process(error) or traceback.format_exc()
-  except BaseException:
-    text = traceback.format_exc()
   with contextlib.suppress(Exception):
     sys.stdout.flush()
   os.write(2, f'{text}\n'.encode() if text else b'')

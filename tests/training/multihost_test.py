@@ -9,6 +9,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from compiler import QUICK
@@ -176,3 +177,30 @@ def test_auto_without_a_batch_system_names_srun(monkeypatch):
   message = refused(multihost.connect, multihost.AUTO)
   assert message.startswith("coordinator: got 'auto', expected")
   assert 'srun python' in message
+
+
+GLOO = 'UNKNOWN: Gloo AllGather failed: [pair.cc:538] Read error: peer'
+
+
+@pytest.mark.parametrize(
+  'error, is_lost',
+  [
+    (ValueError(GLOO), True),
+    (jax.errors.JaxRuntimeError(GLOO), True),
+    (ValueError('a connection of the layers'), False),
+    (jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: Out of memory'), False),
+  ],
+)
+def test_the_error_of_a_lost_process_is_one_sentence(
+  monkeypatch, error, is_lost
+):
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  written, statuses = [], []
+  monkeypatch.setattr(os, 'write', lambda _, text: written.append(text))
+  monkeypatch.setattr(os, '_exit', statuses.append)
+  with multihost.ending():
+    raise error
+  (text,) = written
+  assert statuses == [1]
+  assert (b'Traceback' in text) != is_lost
+  assert (b'another process of the run was lost' in text) == is_lost
