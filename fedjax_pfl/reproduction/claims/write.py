@@ -41,7 +41,7 @@ FOREST_SIZE = {'width': 1000, 'margins': (300, 96), 'height': 29}
 CLIENTS_SIZE = {'width': 1000, 'margins': (170, 265), 'height': 80}
 FOREST_NOTE = (
   'Filled: ours, like with like, with its 95 % interval over seeds. Hollow: '
-  'published, with the 95 % interval from its deviations.'
+  'published, of the same views, with the 95 % interval from its deviations.'
 )
 CLIENTS_NOTE = (
   'Every client of every seed: accuracy with the first method less that with '
@@ -174,7 +174,8 @@ def _rows(verdict: Verdict) -> Iterator[Row]:
       ours, low, high = one.difference[:3]
       ends = (low, high) if one.difference.has_interval else (ours, ours)
       marks.append(Mark(ours, *ends, OURS, shift=-5, size=3.5))
-    marks += _printed(published, 5)
+    if not one.stated.unlike:
+      marks += _printed(published, 5)
     yield Row(one.stated.sentence, marks, (one.verdict,))
 
 
