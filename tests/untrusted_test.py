@@ -20,6 +20,7 @@ from helpers import refused
 
 from experiments import commandline
 from fedjax_pfl.analysis import open_run
+from fedjax_pfl.analysis.export import export
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.data import datasets, plain_pickle
 from fedjax_pfl.report import page
@@ -247,10 +248,25 @@ def change(run, file, **fields):
   (run / file).write_text(json.dumps(content))
 
 
+def report(run):
+  page.render([run])
+
+
+def export_server(run):
+  export(run, 'server', '', run.parent / 'model.npz', print, None)
+
+
 @pytest.mark.parametrize(
-  'file', ['config.json', 'result.json', 'metrics.jsonl']
+  ('file', 'use'),
+  [
+    ('config.json', report),
+    ('result.json', report),
+    ('metrics.jsonl', report),
+    ('config.json', export_server),
+    ('result.json', export_server),
+  ],
 )
-def test_files_that_may_not_be_read(tmp_path, monkeypatch, file):
+def test_files_that_may_not_be_read(tmp_path, monkeypatch, file, use):
   run, read = (
     finished_runs.make_run(tmp_path / 'theirs'),
     pathlib.Path.read_bytes,
@@ -262,12 +278,12 @@ def test_files_that_may_not_be_read(tmp_path, monkeypatch, file):
     return read(path)
 
   monkeypatch.setattr(pathlib.Path, 'read_bytes', read_bytes)
-  message = refused(page.render, [run])
+  message = refused(use, run)
   assert f'{file}, which this account may not read' in message
   monkeypatch.undo()
   (run / file).unlink()
   (run / file).mkdir()
-  assert f'run directory that holds {file}' in refused(page.render, [run])
+  assert f'run directory that holds {file}' in refused(use, run)
 
 
 def test_checkpoints_that_may_not_be_read(tmp_path, monkeypatch):

@@ -85,28 +85,35 @@ def test_holm_by_hand():
   assert holm([*family, None]) == pytest.approx([0.06, 0.04, 0.06, 1])
 
 
-# Clients, the tests of each and their accuracy: as on CIFAR-10, and on digits.
-TESTED = [(50, 25, 0.57), (90, 3, 0.97), (20, 17, 0.99)]
-BOARDS, METHODS, SEEDS = 200, 35, 3
+# Clients, the tests of each, their accuracy, seeds: as CIFAR-10, the demo, the
+# digits, and the two of lite.
+TESTED = [(50, 25, 0.57, 3), (90, 3, 0.97, 3), (20, 17, 0.99, 3)]
+TESTED += [(20, 500, 0.85, 5), (5, 71, 0.99, 5)]
+BOARDS, METHODS = 200, 35
 
 
 @pytest.mark.parametrize('ratio', [0, 1, 10])
-@pytest.mark.parametrize(('clients', 'tests', 'accuracy'), TESTED)
-def test_boards_of_equal_methods_have_no_star(clients, tests, accuracy, ratio):
+@pytest.mark.parametrize(('clients', 'tests', 'accuracy', 'seeds'), TESTED)
+def test_boards_of_equal_methods_have_no_star(
+  clients, tests, accuracy, seeds, ratio
+):
   """`ratio` of variances: of the seeds to that of the tested images.
 
   By the spread over seeds alone 10 to 45 of 100 boards of the digits have one.
   """
   rng = np.random.default_rng(1)
   share = accuracy * (1 - accuracy) / (clients * tests)
-  own = rng.normal(size=(BOARDS, METHODS, SEEDS, 1)) * np.sqrt(ratio * share)
+  own = rng.normal(size=(BOARDS, METHODS, seeds, 1)) * np.sqrt(ratio * share)
   chance = np.clip(accuracy + own, 0, 1)
-  correct = rng.binomial(tests, chance, (BOARDS, METHODS, SEEDS, clients))
+  correct = rng.binomial(tests, chance, (BOARDS, METHODS, seeds, clients))
   gaps = (correct[:, 1:] - correct[:, :1]) * (100 / tests)
-  ps = [
-    [over_seeds(x.mean(1), error_of_clients(x)).p for x in board]
+  every = [
+    [over_seeds(x.mean(1), error_of_clients(x)) for x in board]
     for board in gaps
   ]
+  covers = [[x.low <= 0 <= x.high for x in board] for board in every]
+  assert np.mean(covers) >= 0.95  # of 6,800 intervals
+  ps = [[x.p for x in board] for board in every]
   families = [[Difference(0.0, p=p) for p in board] for board in ps]
   found = np.mean([min(holm(one)) < LEVEL for one in families])
   assert found <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / BOARDS)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from fedjax_pfl.training import compile_cache
+from fedjax_pfl.training import compile_cache, loop
 
 NAMES = (
   'jax_compilation_cache_dir',
@@ -114,3 +114,15 @@ def test_a_program_of_the_users_own_chooses_its_folder(cache, tmp_path):
   jax.config.update('jax_compilation_cache_dir', None)
   compile_cache.cache_unless_set()
   assert jax.config.jax_compilation_cache_dir.startswith(str(cache))
+
+
+def test_a_training_of_the_users_own_program_stores_its_programs(monkeypatch):
+  class Asked(Exception):
+    pass
+
+  def ask():
+    raise Asked
+
+  monkeypatch.setattr(compile_cache, 'cache_unless_set', ask)
+  with pytest.raises(Asked):
+    loop.train(None, 'run')
