@@ -70,6 +70,9 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
         cause = 'files of two runs of preprocess.sh in one folder or file'
         raise _refusal(f'{file} with the user {user}, {what}', cause)
       users[user] = _read_user(name, data[user], size, f'{file}, user {user}')
+    if lone := sorted({*data} - {user for user, _ in listed}):
+      got = f'{file} with data of the user {lone[0]}, who is not listed'
+      raise _refusal(got, 'a list of users that was edited')
   if not users:
     cause = "too large a number of examples for -k of LEAF's preprocess.sh"
     raise _refusal(f'{folder}, whose files list no user', cause)

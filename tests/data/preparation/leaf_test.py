@@ -106,8 +106,9 @@ def test_json_of_another_form_is_refused(tmp_path, text):
 @pytest.mark.parametrize(
   ('change', 'words'),
   [
-    ({'users': ()}, 'whose files list no user'),
+    ({'users': (), 'kept': ()}, 'whose files list no user'),
     ({'kept': ('ann',)}, 'the user bob, of whom it has no data'),
+    ({'kept': ('ann', 'bob', 'eve')}, 'data of the user eve, who is not'),
     ({'name': 'sent140'}, 'files of another set than femnist'),
   ],
 )
