@@ -13,16 +13,18 @@ export SCRATCH=$folder
 trap stop_slurm EXIT
 start_slurm "$folder/slurm" || exit 1
 
-# The page's job, with a task and no GPU on each node, and a short training.
-recipe() {  # NAME [PATTERN]: job.sh of the page, in runs/NAME
-  sed -n '/^```bash/,/^```/p;' docs/howto/clusters.md | sed '/^```/d' |
-    sed '/^gcloud/,$d' | sed \
+# The page's jobs, with a task and no GPU on each node, and a short training.
+recipe() {  # NAME PATTERN [BLOCK]: a job of the page, in runs/NAME
+  awk -v block="${3:-1}" '/^```bash/ { at++; on = 1; next } /^```/ { on = 0 }
+    on && at == block' docs/howto/clusters.md | sed \
       -e 's/--ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=4/--ntasks-per-node=1/' \
-      -e 's/--signal=TERM@[0-9]*/--signal=TERM@20/' \
+      -e 's/--gpus=1 --cpus-per-task=4//; s/--signal=TERM@[0-9]*/--signal=TERM@20/' \
       -e "s#configs/fedbabu_cifar100.py#configs/digits.py:fedavg --config.rounds=40 --config.log_every=1#" \
       -e "s#runs/fedbabu_seed0#runs/$1#" -e "${2:-}"
 }
-submit() { recipe "$1" "${3:-}" | sbatch --parsable --output="$folder/$1.log" $2; }
+submit() {  # NAME [PATTERN]
+  recipe "$1" "${2:-}" | sbatch --parsable --output="$folder/$1.log" --open-mode=append
+}
 middle() {  # NAME: wait until it has trained a few rounds
   for _ in $(seq 180); do
     [ "$(cat "$folder/runs/$1/metrics.jsonl" 2> /dev/null | wc -l)" -ge 5 ] && return
@@ -39,14 +41,16 @@ digest() {
   .venv/bin/python -c 'import json, sys
 print(json.load(open(sys.argv[1] + "/result.json"))["model"])' "$folder/runs/$1"
 }
-check() {  # NAME [UNBROKEN [STOPS]]: its model is that of the unbroken run
+check() {  # NAME [UNBROKEN STOPS]: it went on, to the model of the unbroken run
   stops=$(grep -c 'the same command continues' "$folder/$1.log")
+  resumed=$(grep -c 'Continuing after round' "$folder/$1.log")
   model=$(digest "$1")
-  if [ "$model" ] && [ "$model" = "$(digest "${2:-whole}")" ] &&
-    [ "$stops" -ge "${3:-0}" ]; then
-    echo "ok    $1, stopped with a checkpoint $stops times, after $SECONDS s"
+  if [ "$model" ] && [ "$model" = "$(digest "${2:-$1}")" ] &&
+    [ "$stops" -ge "${3:-0}" ] && [ "$resumed" -ge $(($# > 1)) ] &&
+    ! grep -q Traceback "$folder/$1.log"; then
+    echo "ok    $1, stopped with a checkpoint $stops times, resumed $resumed times, after $SECONDS s"
   else
-    echo "FAIL  $1, stopped with a checkpoint $stops times"
+    echo "FAIL  $1, stopped with a checkpoint $stops times, resumed $resumed times"
     tail -n 20 "$folder/$1.log"
     failed=1
   fi
@@ -63,47 +67,57 @@ count() {  # NUMBER NAME FILES...: there are as many, and all models differ
 }
 failed=0
 
-ended "$(submit whole '')" && check whole
+ended "$(submit whole)" && check whole
 
-job=$(submit requeue '')
-middle requeue && scontrol requeue "$job" && ended "$job" && check requeue
+job=$(submit requeue)
+middle requeue && scontrol requeue "$job" && ended "$job" && check requeue whole 0
 
-job=$(submit term '')
+job=$(submit term)
 middle term && scancel --signal=TERM "$job" && ended "$job" && check term whole 1
 
-job=$(submit preempted '')
+job=$(submit preempted)
 middle preempted && srun -N2 -p urgent sleep 1
 ended "$job" && check preempted whole 1
 
 # A limit is whole minutes: more work, beside an unbroken run of it. Half of the
 # time is before SIGTERM, the other half lets a slow machine compile.
 longer='s/rounds=40/rounds=40 --config.local_epochs=96/'
-ended "$(submit long '' "$longer")" && check long long
-job=$(submit limit '' "s/--time=12:00:00/--time=3/; s/TERM@20/TERM@90/; $longer")
+ended "$(submit long "$longer")" && check long
+job=$(submit limit "s/--time=12:00:00/--time=3/; s/TERM@20/TERM@90/; $longer")
 ended "$job" && check limit long 1
 
-# Without requeue: the job fails, says so in a line, and is submitted again.
-job=$(submit killed --no-requeue)
+# The other task ends with one sentence, the job fails and is not requeued; it
+# is submitted again.
+job=$(submit killed)
 middle killed  # the second of its two tasks
 for pid in $(pgrep -f "^[^ ]*/python .*workdir=$folder/runs/killed"); do
   grep -qz '^SLURM_PROCID=1' "/proc/$pid/environ" && kill -9 "$pid"
 done
 ended "$job"
-tail -n 4 "$folder/killed.log"
-ended "$(submit killed '')" && check killed
+state=$(scontrol show job "$job")
+if grep -q 'JobState=FAILED' <<< "$state" && grep -q 'Restarts=0' <<< "$state" &&
+  grep -q 'another process of the run was lost' "$folder/killed.log"; then
+  ended "$(submit killed)" && check killed whole 0
+else
+  echo "FAIL  killed: $state" && tail -n 20 "$folder/killed.log"
+  failed=1
+fi
 
-job=$(submit cancelled '')
+job=$(submit cancelled)
 middle cancelled && scancel "$job" && ended "$job"
-ended "$(submit cancelled '')" && check cancelled
+ended "$(submit cancelled)" && check cancelled whole 0
 
-# An array of seeds, a task each; and two jobs that share a sweep: both have
-# the seed 3, which one of them trains.
+# The page's array of seeds; one of its tasks is stopped and requeued.
+job=$(recipe array '' 2 | sbatch --parsable --output="$folder/array%a.log")
+middle seed1 && scancel --signal=TERM "${job}_1" && ended "$job"
+if ! grep -q 'Continuing after round' "$folder/array1.log"; then
+  echo "FAIL  array: the stopped task was not resumed" && failed=1
+fi
+count 3 array "$folder"/runs/seed*/result.json
+
+# Two jobs share a sweep: both have the seed 3, which one of them trains.
 quick="--config=configs/digits.py:fedavg,quick"
 one="--wrap=.venv/bin/python experiments"
-ended "$(sbatch --parsable --array=0-2 --output="$folder/array%a.log" \
-  "$one/main.py $quick --config.seed=\$SLURM_ARRAY_TASK_ID \
-  --workdir=$folder/runs/seed\$SLURM_ARRAY_TASK_ID")"
-count 3 array "$folder"/runs/seed*/result.json
 jobs=$(for seeds in 0:4 3:6; do
   sbatch --parsable --output="$folder/sweep%j.log" \
     "$one/sweep.py $quick --grid=learning_rate=0.02 --seeds=$seeds --workdir=$folder/sweep"
