@@ -6,14 +6,14 @@ import pytest
 from helpers import read_rows
 
 from fedjax_pfl.leaderboard import stored_counts
-from fedjax_pfl.leaderboard.board import OPEN, WITHIN, make_board
+from fedjax_pfl.leaderboard.board import BELOW, OPEN, WITHIN, make_board
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import decimal
 
-VIEWS, WORST = ('before', 'after'), 'after_worst_tenth'
+VIEWS = 'before', 'after'
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results' / 'leaderboard'
-LITE = ['lite_digits_counts', 'lite_cifar10_counts']
+LITE, EQUAL = 'lite_counts', ', equal gradients'
 MIXED = {'architectures_counts': True, 'architectures_cifar10_counts': False}
 
 
@@ -27,8 +27,7 @@ def all_methods():
     if row['kind'] == 'reference':
       continue
     other = cifar10.get(method) or dict.fromkeys(rows[0])
-    older = [float(other[one] or 'nan') for one in (*VIEWS, WORST)]
-    cells = [*map(decimal, older, ('.1f', '.1f', '.0f'))]
+    cells = [decimal(float(other[one] or 'nan')) for one in VIEWS]
     cells += [decimal(row[one]) for one in VIEWS]
     costs = row['gradients'] / unit, row['bytes_up'] / 1e6
     yield [method, *cells, *map(decimal, costs, ('.2f', '.0f'))]
@@ -66,15 +65,31 @@ def test_the_table_of_clients_with_different_models_is_that_of_its_counts(
     assert f'| {line} |' in page
 
 
-@pytest.mark.parametrize('name', LITE)
-def test_the_table_of_lite_is_that_of_its_counts(name):
+def test_the_tables_of_lite_are_those_of_its_counts():
   page = (ROOT / 'docs' / 'leaderboard.md').read_text()
-  for row in board_of(name).rows:
-    assert f'| {lite_line(row)} |' in page
+  for line in lite_lines():
+    assert f'| {line} |' in page
+
+
+def test_a_client_of_lite_has_fifty_tests():
+  _, found = stored_counts.read([RESULTS / f'{LITE}.csv'])
+  entries = [one for own in found.values() for one in own if one.after]
+  assert min(one.after.total.min() for one in entries) >= 50
+
+
+def test_lite_finds_ditto_below_both_baselines_on_cifar10():
+  found = {
+    (row['method'], base): row[f'vs_{base}_verdict']
+    for row in boards_of(LITE)['CIFAR-10 Dir(0.1)'].rows
+    for base in ('fedavg', 'local_only')
+  }
+  below = {pair for pair, verdict in found.items() if verdict == BELOW}
+  assert below == {('ditto', 'fedavg'), ('ditto', 'local_only')}
+  assert {*found.values()} == {None, OPEN, BELOW}
 
 
 def test_lite_finds_seven_methods_within_one_point_on_the_digits():
-  rows, found = board_of('lite_digits_counts').rows, {}
+  rows, found = boards_of(LITE)['digits s=4'].rows, {}
   for base in 'fedavg', 'local_only':
     words = [row[f'vs_{base}_verdict'] for row in rows]
     assert {*words} == {None, WITHIN, OPEN}
@@ -82,20 +97,38 @@ def test_lite_finds_seven_methods_within_one_point_on_the_digits():
   assert found == {'fedavg': 7, 'local_only': 6}
 
 
-def lite_line(row):
+def lite_lines():
+  """Yield the rows of each partition; of equal gradients what is trained anew."""
+  boards = boards_of(LITE)
+  for partition, board in boards.items():
+    shared = boards[partition.removesuffix(EQUAL)]
+    gradients = {row['method']: row['gradients'] for row in shared.rows}
+    for row in board.rows:
+      is_new = row['gradients'] != gradients[row['method']]
+      if board is shared or is_new:
+        yield lite_line(row, EQUAL * is_new)
+
+
+def lite_line(row, suffix):
   """Return the cells of a row: numbers, gradients, and what was chosen."""
-  names = 'before', 'after', 'after_lowest_client'
-  cells = [display_name(row['method']), *(decimal(row[one]) for one in names)]
+  cells = [display_name(row['method']) + suffix]
+  cells += [decimal(row[one]) for one in (*VIEWS, 'after_worst_tenth')]
   cells += [gap(row, base, '.2f') for base in ('fedavg', 'local_only')]
+  cells += [decimal(row['gradients'], ',.0f')]
   chosen = [row['settings'].replace('learning_rate=', '', 1), row['view']]
   chosen += [f'at an end: {row["ends"]}'] * bool(row['ends'])
-  return ' | '.join([*cells, f'{row["gradients"]:,.0f}', ', '.join(chosen)])
+  chosen += [row['obstacle']] * bool(row['obstacle'])
+  return ' | '.join([*cells, ', '.join(chosen)])
+
+
+def boards_of(name):
+  about, found = stored_counts.read([RESULTS / f'{name}.csv'])
+  return {one: make_board(about, one, own) for one, own in found.items()}
 
 
 def board_of(name):
-  about, found = stored_counts.read([RESULTS / f'{name}.csv'])
-  ((partition, entries),) = found.items()
-  return make_board(about, partition, entries)
+  (board,) = boards_of(name).values()
+  return board
 
 
 def gap(row, base, form):
