@@ -77,14 +77,24 @@ def test_a_client_of_lite_has_fifty_tests():
   assert min(one.after.total.min() for one in entries) >= 50
 
 
-def test_lite_finds_ditto_below_both_baselines_on_cifar10():
+@pytest.mark.parametrize(
+  ('suffix', 'expected'),
+  [
+    ('', {('ditto', 'fedavg'), ('ditto', 'local_only')}),
+    (
+      EQUAL,
+      {('ditto', 'fedavg'), ('apfl', 'fedavg'), ('apfl', 'local_only')},
+    ),
+  ],
+)
+def test_lite_finds_methods_below_a_baseline_on_cifar10(suffix, expected):
   found = {
     (row['method'], base): row[f'vs_{base}_verdict']
-    for row in boards_of(LITE)['CIFAR-10 Dir(0.1)'].rows
+    for row in boards_of(LITE)['CIFAR-10 Dir(0.1)' + suffix].rows
     for base in ('fedavg', 'local_only')
   }
   below = {pair for pair, verdict in found.items() if verdict == BELOW}
-  assert below == {('ditto', 'fedavg'), ('ditto', 'local_only')}
+  assert below == expected
   assert {*found.values()} == {None, OPEN, BELOW}
 
 
@@ -98,7 +108,7 @@ def test_lite_finds_seven_methods_within_one_point_on_the_digits():
 
 
 def lite_lines():
-  """Yield the rows of each partition; of equal gradients what is trained anew."""
+  """Yield the rows of each partition; of equal gradients the new ones."""
   boards = boards_of(LITE)
   for partition, board in boards.items():
     shared = boards[partition.removesuffix(EQUAL)]
