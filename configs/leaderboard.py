@@ -82,9 +82,9 @@ def second_budgets(base, examples):
 
 
 def equal_gradients(own, base):
-  """Return `own`, with as many rounds as have the gradients of FedAvg.
+  """Return `own`, with rounds in which these methods train as much as FedAvg.
 
-  FedAS stays as it is: what it aligns depends on who takes part.
+  FedAS keeps its rounds: how much it aligns depends on who takes part.
   """
   rounds, epochs = base['rounds'], base['local_epochs']
   times = {'apfl': 2, 'ditto': 2, 'pfedme': 5}  # two models; five inner steps

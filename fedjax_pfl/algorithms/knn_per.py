@@ -13,8 +13,8 @@ Views: those of a global model, and 'neighbours' with p.
 
 New client: it needs no training, its examples alone.
 
-Differs from the paper: s_j is that of the public code, with which it agrees;
-by what is cited of the paper, whose text was not at hand, it has exp(-d) of a
+Differs from the paper: s_j is that of the public code, as golden cases show.
+The paper's text was not at hand; as others cite it, it has exp(-d) of a
 distance d, not of its square. lam is one number for all clients, to be chosen
 on validation; the public code chooses it for each client, on its tests.
 Examples are not augmented for their features.

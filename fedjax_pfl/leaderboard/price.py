@@ -55,9 +55,9 @@ def _protocol(form: Form) -> list[str]:
   )
   epochs = ' or '.join(map(str, base.get('finetune', {}).get('epochs', ())))
   return [
-    'Every method has the same rounds, cohorts and local epochs. One with two '
-    'models trains each, so gradients are not equal: the table has them.',
-    *_own_rounds(form),
+    'Every method has the same rounds, cohorts and local epochs'
+    f'{_other_rounds(form)}. One with two models trains each, so at equal '
+    'rounds gradients are not equal: the table has them.',
     f'Every method is tuned with the same number of trainings: {len(first)} '
     f'settings with seed {seeds}, {"not" * apart}{"also" * (not apart)} in the '
     f'numbers. Of {display_name(form.methods[0])}: {tried}; the learning rate '
@@ -70,8 +70,8 @@ def _protocol(form: Form) -> list[str]:
   ]
 
 
-def _own_rounds(form: Form) -> list[str]:
-  """Return a sentence on the methods that have other rounds, if any."""
+def _other_rounds(form: Form) -> str:
+  """Return ', but for these rounds: ..' of methods with others, or ''."""
   found: dict[str, list[str]] = {}
   for partition in form.partitions:
     own = form.own.get(partition, {})
@@ -83,7 +83,7 @@ def _own_rounds(form: Form) -> list[str]:
     if words:
       found.setdefault(words, []).append(partition)
   parts = [f'{words} ({", ".join(where)})' for words, where in found.items()]
-  return [f'Rounds of their own: {"; ".join(parts)}.'] if parts else []
+  return f', but for these rounds: {"; ".join(parts)}' if parts else ''
 
 
 def price(form: Form) -> str:
