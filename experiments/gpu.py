@@ -166,7 +166,7 @@ def bars(is_small: bool) -> Iterator[Item]:
     yield plain._replace(name=name, command=(python, '-c', TUNED, *script))
     name = f'check while in CUDA graphs, {plain.name}'
     yield plain._replace(name=name, environ=WHILE)
-    for how in ('gemm', 'fused', 'pallas'):  # by layers, beside each other
+    for how in ('gemm', 'fused'):  # by layers, beside each other
       more = (*first, 'float32', how)
       yield of_case('ours', 'as_typed.py', more, limit)
   much = (1, 1) if is_small else (80, 3)

@@ -52,8 +52,8 @@ from fedjax_pfl.federated.sampling import (
   sample_cohorts,
 )
 from fedjax_pfl.models.module_task import task_from_module
-from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.registry import make_task
+from fedjax_pfl.models.replace_layers import replace_layers
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train

@@ -45,6 +45,7 @@ LATE |= {'wandb', 'mlflow', 'dp_accounting'}  # optional
 
 ALGORITHMS = f'{PACKAGE}.algorithms.'
 FOUND_BY = 'available', 'load', 'paper_name'
+KERNELS, TARGET = f'{PACKAGE}.models.ops', f'{PACKAGE}.core.target'
 
 
 def imports_of(file, top_level=False):
@@ -88,6 +89,21 @@ def test_imports_go_one_way_and_heavy_ones_wait(room):
       assert named <= {f'{ALGORITHMS}{name}' for name in FOUND_BY}, file
     assert not {layer_of(name) for name in names} & NEVER, file
     assert not {layer_of(name) for name in imports_of(file, True)} & LATE, file
+
+
+def test_kernels_are_behind_one_door():
+  """They know jax and the target alone; two files of models/ know them."""
+  models = ROOT / PACKAGE / 'models'
+  doors = {models / 'layers.py', models / 'replace_layers.py'}
+  libraries = {'jax', 'numpy', *sys.stdlib_module_names}
+  for file in (ROOT / PACKAGE).rglob('*.py'):
+    names = {*imports_of(file)}
+    kernels = {name for name in names if name.startswith(KERNELS)}
+    if file.parent == models / 'ops':
+      others = {n for n in names - kernels if not n.startswith(TARGET)}
+      assert {*map(layer_of, others)} <= libraries, file
+    else:
+      assert not kernels or file in doors, file
 
 
 def test_package_loads_nothing_heavy():

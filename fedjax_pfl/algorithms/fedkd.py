@@ -37,7 +37,7 @@ from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Params, Task, matmul
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 from fedjax_pfl.models.registry import student_of
 
 

@@ -45,7 +45,7 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Senders, Stage
 from fedjax_pfl.core.types import Array, Key, Params, Task, matmul
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 
 class HParams(NamedTuple):

@@ -38,7 +38,7 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Array, Task, matmul
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 
 class HParams(NamedTuple):

@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import layers
-from fedjax_pfl.models.ops.passes import by_hand
+from fedjax_pfl.models import layers
 
 VOCABULARY = 100  # the symbols of data/preparation/texts.py
 
@@ -70,9 +69,14 @@ class LSTM(nn.Module):
     return x
 
 
-@by_hand()
-def recur(drive: Array, kernel: Array):
+@jax.custom_vjp
+def recur(drive: Array, kernel: Array) -> Array:
   """Return h_t [L, B, F] of x_t W [L, B, 4 F] and U [F, 4 F]."""
+  return _forward(drive, kernel)[0]
+
+
+def _forward(drive: Array, kernel: Array) -> tuple[Array, tuple]:
+  """Return h_t, and what the gradients read."""
 
   def step(state, drive):
     h, c = state
@@ -88,8 +92,7 @@ def recur(drive: Array, kernel: Array):
   return h, (kernel, h, c, gates)
 
 
-@recur.gradient
-def _recur(saved: tuple, dh: Array) -> tuple[Array, Array]:
+def _backward(saved: tuple, dh: Array) -> tuple[Array, Array]:
   """Return the gradients by `drive`, dz_t, and by U: sum_t h_{t-1}' dz_t."""
   kernel, h, c, gates = saved
 
@@ -113,3 +116,6 @@ def _recur(saved: tuple, dh: Array) -> tuple[Array, Array]:
   rows = dh, c, before(c), gates
   _, dz = lax.scan(step, (zeros, zeros), rows, reverse=True)
   return dz, jnp.einsum('lbf,lbg->fg', before(h), dz)
+
+
+recur.defvjp(_forward, _backward)

@@ -9,7 +9,7 @@ import functools
 import flax.linen as nn
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 
 class ConvNet(layers.Network):

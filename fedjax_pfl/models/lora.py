@@ -26,8 +26,8 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Key, Params
+from fedjax_pfl.models import layers
 from fedjax_pfl.models.module_functions import ModuleFunctions, functions_of
-from fedjax_pfl.models.ops import layers
 
 A, B = 'lora_a', 'lora_b'
 STREAM = 0x10A  # of the key of a model's first parameters, for the adapters

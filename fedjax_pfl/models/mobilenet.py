@@ -9,7 +9,7 @@ head   linear, on the mean over the remaining pixels (2x2 of 32x32)
 import flax.linen as nn
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 # Of block0 to block12.
 CHANNELS = 64, 128, 128, 256, 256, *[512] * 6, 1024, 1024

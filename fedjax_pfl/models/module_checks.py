@@ -159,7 +159,7 @@ def check_batch_norms(name: str, batch_norms: set) -> None:
     raise bad_input(
       'norm_statistics',
       got=f'running statistics, and {name} without a BatchNorm',
-      expected='a model with models.ops.layers.BatchNorm, or none to keep',
+      expected='a model with models.layers.BatchNorm, or none to keep',
       choices=['norm_statistics=batch'],
       cause='a model without normalisation, or with LayerNorm or GroupNorm',
     )

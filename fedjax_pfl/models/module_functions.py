@@ -18,7 +18,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Array, Batch, Key, Outputs, Params, PyTree
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 NORMS = ('BatchNorm', 'GroupNorm', 'InstanceNorm', 'LayerNorm', 'RMSNorm')
 NORMS_OF_LINEN = (layers.BatchNorm, *(getattr(nn, name) for name in NORMS))

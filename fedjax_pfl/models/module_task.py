@@ -40,7 +40,7 @@ from fedjax_pfl.core.types import (
 )
 from fedjax_pfl.models import module_checks as checks
 from fedjax_pfl.models.module_functions import functions_of, with_statistics
-from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.replace_layers import replace_layers
 
 PRECISIONS = ('float32', 'tf32', 'mixed')
 JAX_NAMES = {'float32': 'float32', 'tf32': 'tensorfloat32'}
@@ -87,7 +87,7 @@ def task_from_module(
       not used. Of tokens x [B, L] they may be [B, L, F]: each has a label. If
       `features` has an argument `train`, it is True in training,
       for dropout, and False in testing.
-      BatchNorm must be that of `models.ops.layers`: there are no collections
+      BatchNorm must be that of `models.layers`: there are no collections
       besides parameters.
     image_shape: the shape of an example: (H, W, ch), or any other.
     num_classes: Y.

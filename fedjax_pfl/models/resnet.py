@@ -20,7 +20,7 @@ import functools
 import flax.linen as nn
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 WIDTHS = (64, 128, 256, 512)
 

@@ -22,7 +22,7 @@ import numpy as np
 from jax.nn import initializers
 
 from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import layers
+from fedjax_pfl.models import layers
 
 
 class Block(nn.Module):

@@ -41,8 +41,8 @@ from fedjax_pfl.federated.sampling import (
 )
 from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
-from fedjax_pfl.models.ops.replace_layers import CONV_IMPLS
 from fedjax_pfl.models.registry import MODELS
+from fedjax_pfl.models.replace_layers import CONV_IMPLS
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
 from fedjax_pfl.settings.data_fields import DataSettings
 

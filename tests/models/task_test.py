@@ -13,8 +13,8 @@ from helpers import KEY, assert_same_bits, long, refused
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.models import mobilenet, resnet
-from fedjax_pfl.models.ops.replace_layers import replace_layers
 from fedjax_pfl.models.registry import make_task
+from fedjax_pfl.models.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DIGITS = {'image_shape': (8, 8, 1), 'num_classes': 10}

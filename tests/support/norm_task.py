@@ -3,8 +3,8 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
+from fedjax_pfl.models import layers
 from fedjax_pfl.models.module_task import task_from_module
-from fedjax_pfl.models.ops import layers
 
 
 class Net(layers.Network):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.replace_layers import replace_layers
 
 
 def derivatives(fn, number):

@@ -1,6 +1,6 @@
 """Layers that are faster than XLA's, and which shape goes to which.
 
-replace_layers.py traces any function and puts these layers in its place,
+models/replace_layers.py traces any function and puts these layers in its place,
 equation by equation (replacements.py); a layer waits for its readers, so that a
 convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The setting
 `conv_impl` chooses:
@@ -10,7 +10,6 @@ convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The setting
   fused   XLA's convolutions with few passes over memory around them, for
           accelerators; a TPU has XLA's separable ones, too
   lax     XLA's convolutions, and max-pooling by comparisons
-  pallas  for a GPU: pallas_conv.py for k x k of stride 1, else as gemm
 
 On a CPU, images [B, H, W, C] unless C is named first:
 
@@ -29,8 +28,8 @@ On a CPU, images [B, H, W, C] unless C is named first:
 
 On an accelerator there are no blocks and no [C, H, W, B], separable.py has
 pointwise and depthwise convolutions, batch_norm.py and pool.py are the same; on
-a GPU grouped.py has the others' kernel gradients. layers.py has the layers of
-our models by their definition. blocks.py keeps arrays in cache, passes.py keeps
+a GPU grouped.py has the others' kernel gradients. models/layers.py has the layers
+of our models by their definition. blocks.py keeps arrays in cache, passes.py keeps
 passes apart. What each is worth: docs/dev/optimizations.md, "What each pass is
 worth".
 """

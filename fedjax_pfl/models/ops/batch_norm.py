@@ -29,11 +29,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.typing import DTypeLike
 
 from fedjax_pfl.core.target import one_pass, target
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
 from fedjax_pfl.models.ops.passes import add_some, by_hand
 

@@ -6,15 +6,16 @@ of a core. A sum over blocks differs from that over the batch by rounding.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.models.ops.passes import by_hand
 
+PyTree = Any
 CACHE = 7 * 2**18  # bytes: most of the 2 MiB beside a core
 
 

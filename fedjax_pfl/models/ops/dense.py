@@ -9,11 +9,10 @@ writes the new kernel over the old one only if nothing may read that later.
 """
 
 import jax
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import one_pass
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.passes import times_transposed, transposed_times
 
 MOST_ROWS = 16  # of more rows the product is faster

@@ -13,11 +13,10 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import (
   batch_norm,
   norm_depthwise,

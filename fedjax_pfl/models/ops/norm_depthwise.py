@@ -26,10 +26,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from fedjax_pfl.core.target import one_pass
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, patches_chwb, separable
 from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags, wide
 from fedjax_pfl.models.ops.blocks import block_size, in_turn

@@ -10,10 +10,8 @@ import operator
 from collections.abc import Callable, Iterable
 
 import jax
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
-
-from fedjax_pfl.core.types import Array
 
 SOME = 8  # lines at most, that are added up where they are read
 
@@ -34,40 +32,6 @@ def by_hand(*static: int) -> Callable:
     return value
 
   return decorate
-
-
-def convolution(
-  convolve: Callable, to_input: Callable, to_kernel: Callable
-) -> Callable:
-  """Return conv(x, kernel, how) with these gradients, which have theirs.
-
-  The three are derivatives of one number, T(x, k, dy) = sum conv(x, k) dy:
-
-    y = T_dy = convolve(how, x, k)
-    dx = T_x = to_input(how, x, k, dy), itself differentiable
-    dk = T_k = to_kernel(how, shape of k, x, dy)
-  """
-
-  @by_hand(2)
-  def conv(x, kernel, how):
-    return convolve(how, x, kernel), (x, kernel)
-
-  @conv.gradient
-  def _(how, saved, dy):
-    x, kernel = saved
-    dk = kernel_gradient(x, dy, how, kernel.shape)
-    return to_input(how, x, kernel, dy), dk
-
-  @by_hand(2, 3)
-  def kernel_gradient(x, dy, how, shape):
-    return to_kernel(how, shape, x, dy), (x, dy)
-
-  @kernel_gradient.gradient
-  def _(how, shape, saved, g):
-    x, dy = saved
-    return to_input(how, x, g, dy), conv(x, g, how)
-
-  return conv
 
 
 def add_all(terms: Iterable[Array]) -> Array:

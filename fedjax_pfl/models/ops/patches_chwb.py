@@ -15,11 +15,10 @@ dy^T is a copy (passes.py) for patches of stride 1: without it a step of the
 import functools
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import one_pass
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import wide
 from fedjax_pfl.models.ops.passes import add_all, by_hand, pad, times_transposed
 

@@ -14,9 +14,8 @@ import functools
 from collections.abc import Callable, Sequence
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.passes import by_hand
 
 LARGEST = 11  # pixels a side of a window: 121 winners fit into a byte

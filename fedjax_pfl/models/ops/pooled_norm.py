@@ -12,10 +12,9 @@ batch_norm.py, where g and both sums live on a quarter of the pixels:
 import functools
 
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from fedjax_pfl.core.target import one_pass
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags
 from fedjax_pfl.models.ops.passes import by_hand
 

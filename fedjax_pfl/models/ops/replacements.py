@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.extend.core import JaxprEqn
 
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array
-from fedjax_pfl.models.ops import dense, fuse, grouped, pallas_conv, pool
+from fedjax_pfl.models.ops import dense, fuse, grouped, pool
 from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.fuse import Layer, Value, compute
 
@@ -73,22 +72,6 @@ def separable(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | None:
     how = p['window_strides'][0], p['padding'], p['precision']
     return grouped.conv(compute(x), compute(kernel), how)
   return None
-
-
-def in_pallas(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | None:
-  """Return a convolution as one kernel; by products where there is none."""
-  p, (of, by) = eqn.params, [atom.aval for atom in eqn.invars]
-  is_plain = p['dimension_numbers'] == NHWC and p['feature_group_count'] == 1
-  shapes = by.shape, p['window_strides'][0], p['padding']
-  if (
-    is_plain
-    and of.dtype.itemsize >= 4
-    and _is_usual(p, of.dtype)
-    and pallas_conv.is_worth(*shapes)
-  ):
-    how = p['padding'][0][0], p['precision']
-    return pallas_conv.conv(compute(x), compute(kernel), how)
-  return convolution(eqn, x, kernel)
 
 
 def product(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | None:
@@ -181,7 +164,6 @@ GEMM = FUSED | {
 }
 WAYS = {
   'gemm': Way(GEMM, fuse.on_cpu),
-  'pallas': Way(GEMM | {'conv_general_dilated': in_pallas}, fuse.on_cpu),
   'fused': Way(FUSED, fuse.anywhere),
   'lax': Way(POINTWISE, fuse.anywhere),
 }

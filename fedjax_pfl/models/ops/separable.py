@@ -10,11 +10,10 @@ BatchNorm and ReLU inside of the shifted images: their result is never written.
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import batch_norm, passes
 from fedjax_pfl.models.ops.batch_norm import Running, stored, wide
 from fedjax_pfl.models.ops.passes import by_hand, taps_of

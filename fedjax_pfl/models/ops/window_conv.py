@@ -12,11 +12,10 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import one_pass
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import patches_chwb, pool, winograd
 from fedjax_pfl.models.ops.passes import by_hand
 

@@ -33,11 +33,10 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 from jax.lax import PrecisionLike
 
 from fedjax_pfl.core.target import one_pass
-from fedjax_pfl.core.types import Array
 from fedjax_pfl.models.ops import pool
 from fedjax_pfl.models.ops.blocks import block_size, over_blocks
 from fedjax_pfl.models.ops.passes import add_all, by_hand

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import long, normal
+from helpers import normal
 from jax import lax
-from replaced import check, derivatives
+from replaced import check
 
 from fedjax_pfl.core.target import compiling_for
-from fedjax_pfl.models.ops import blocks, layers
+from fedjax_pfl.models import layers
+from fedjax_pfl.models.ops import blocks
 from fedjax_pfl.models.ops.fuse import plan_of
-from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 
@@ -152,37 +153,6 @@ def test_kernel_gradients_of_clients_on_a_gpu(axes):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
     own = jax.vmap(functools.partial(slopes, ours), axes)
     assert 'batch_group_count=4' in str(jax.make_jaxpr(own)(*args))
-
-
-@pytest.mark.parametrize(
-  ('images', 'window', 'padding'),
-  [
-    ((2, 7, 5, 16), (3, 3, 16, 32), 1),
-    ((1, 9, 9, 32), (5, 5, 32, 16), 0),
-    long((2, 6, 6, 64), (1, 1, 64, 16), 0),
-  ],
-)
-def test_a_kernel_of_pallas(images, window, padding):
-  """Interpreted, of two clients, with gradients."""
-  x, kernel = normal(2, *images), normal(2, *window)
-
-  def clients(conv):
-    return jax.vmap(lambda kernel, x: conv(kernel, x) ** 2)
-
-  fn = convolution(1, padding)
-  ours = clients(replace_layers(fn, 'pallas'))
-  want, got = (derivatives(f, 2)(kernel, x) for f in (clients(fn), ours))
-  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
-  assert 'pallas_call' in str(jax.make_jaxpr(ours)(kernel, x))
-
-
-def test_pallas_leaves_other_convolutions_to_products():
-  x, kernel = normal(2, 6, 6, 16), normal(3, 3, 16, 16)
-  check(convolution(2, 1), kernel, x, conv_impl='pallas')
-  few = kernel[:, :, :3], x[..., :3]
-  program = check(convolution(1, 1), *few, conv_impl='pallas')
-  assert 'pallas_call' not in program and 'conv_general' not in program
 
 
 @pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])

@@ -7,7 +7,7 @@ import pytest
 from helpers import normal
 
 from fedjax_pfl.models.ops import dense
-from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 

@@ -10,8 +10,9 @@ import pytest
 from helpers import long, normal
 
 from fedjax_pfl.core.target import compiling_for
-from fedjax_pfl.models.ops import blocks, layers
-from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models import layers
+from fedjax_pfl.models.ops import blocks
+from fedjax_pfl.models.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 HOW = ('gemm', 'fused')

@@ -23,7 +23,7 @@ from fedjax_pfl.models.ops.batch_norm import MASKED_NORM
 from fedjax_pfl.models.ops.fuse import Layer, compute
 from fedjax_pfl.models.ops.replacements import WAYS, Way
 
-CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm', 'pallas')
+CONV_IMPLS = ('auto', 'lax', 'fused', 'gemm')
 # Equations that run jaxprs of their own, in these parameters.
 INNER = {
   'scan': ('jaxpr',),
@@ -43,8 +43,7 @@ def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:
     fn: a function of pytrees of arrays, without side effects.
     conv_impl: 'gemm': matrix products, for a CPU; 'fused': XLA's convolutions
       with few passes over memory around them, for accelerators; 'lax':
-      max-pooling alone; 'pallas': kernels for a GPU, 'gemm' where there is
-      none; 'auto': as suits the device.
+      max-pooling alone; 'auto': as suits the device.
 
   Returns:
     A function of the same arguments, by place or by name; differentiate it in

@@ -13,9 +13,9 @@ from helpers import KEY, normal
 from jax import lax
 from replaced import check, convolutions, layer
 
-from fedjax_pfl.models.ops import replace_layers as module
+from fedjax_pfl.models import replace_layers as module
 from fedjax_pfl.models.ops.batch_norm import masked_batch_norm
-from fedjax_pfl.models.ops.replace_layers import replace_layers
+from fedjax_pfl.models.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 every_way = pytest.mark.parametrize('conv_impl', ['gemm', 'fused'])
