@@ -18,7 +18,7 @@ from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.reproduction.claims import claims_page, write
 from fedjax_pfl.reproduction.claims.claims_file import load_claims
-from fedjax_pfl.reproduction.claims.verdicts import printed_of
+from fedjax_pfl.reproduction.claims.verdicts import PLANNED, printed_of
 from fedjax_pfl.reproduction.results import read_folder
 from fedjax_pfl.training import divergence
 
@@ -90,6 +90,19 @@ def test_seeds_in_common_are_compared(folder):
   assert len(one.measured) == 1 and one.difference.mean == 4
   words = 'not shown, one seed: diverged with other seeds (FedAvg) |'
   assert words in text
+
+
+def test_seeds_that_were_added_after_a_look_decide_nothing(folder):
+  before, text = judge_one(folder)
+  assert 'added' not in text
+  for seed in (3, 4):
+    make_run(folder, 'fedbabu', FEW + MORE + 5, seed=seed)
+    make_run(folder, 'fedavg', FEW, seed=seed)
+  one, text = judge_one(folder)
+  assert (one.difference, one.p) == (before.difference, before.p)
+  assert one.with_added().difference.mean == pytest.approx(7)  # 4 5 6 10 10
+  assert '| shown (p 0.013), 3 seeds, without 2 added |' in text
+  assert 'seeds 3 and 4 were added' in text and 'is +7.00 (3.' in text
 
 
 def test_unlike_views_are_judged_twice(folder):
@@ -166,6 +179,13 @@ def test_the_page_is_that_of_the_results(verdicts):
   rows = re.findall(r'^\| \((\w+)\) \|.*', page.read_text(), re.M)
   assert rows == [verdict.claim.name for verdict in verdicts]
   assert len(rows) == 8
+
+
+def test_five_seeds_decide_when_every_first_comparison_has_them(verdicts):
+  """The rule of stopping, in results/claims.toml."""
+  firsts = [verdict.like[0] for verdict in verdicts] + [verdicts[5].like[1]]
+  have = [len(one.measured) + len(one.added) for one in firsts]
+  assert verdicts[5].claim.name == 'd' and len(PLANNED) == min(have)
 
 
 def test_lg_fedavg_is_fine_tuned_where_fedbabu_is(verdicts):

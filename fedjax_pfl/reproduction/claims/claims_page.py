@@ -101,6 +101,7 @@ def _section(verdict: Verdict) -> str:
   table = markdown(COMPARED, _comparison_rows(verdict), numbers=(3,))
   parts = [f'### ({claim.name}) {claim.title}', table]
   parts += [f'{x.sentence}: {x.unlike}.' for x in claim.comparisons if x.unlike]
+  parts += [_added_words(one) for one in verdict.like if one.added]
   return '\n\n'.join([*parts, '\n'.join(commands)])
 
 
@@ -124,10 +125,20 @@ def _verdict(judged: Judged) -> str:
     number = len(judged.measured)
     p = '' if math.isnan(judged.difference.p) else f' (p {judged.p:.2g})'
     words += f'{p}, {seeds(number, number)}'
+    words += f', without {len(judged.added)} added' * bool(judged.added)
   if judged.diverged:
     others = ' with other seeds' * (judged.difference is not None)
     words += f': diverged{others} ({", ".join(judged.diverged)})'
   return words
+
+
+def _added_words(judged: Judged) -> str:
+  names = ' and '.join(str(first.seed) for first, *_ in judged.added)
+  return (
+    f'{judged.stated.sentence}: seeds {names} were added after a look at the '
+    'others, so they are not in the verdict. With them the difference is '
+    f'{our_words(judged.with_added())}.'
+  )
 
 
 def seeds(fewest: int, most: int) -> str:

@@ -12,6 +12,7 @@
 
 The file states how many comparisons there are, before any is run: Holm counts
 them all. Every comparison is judged as published, and like with like.
+Seeds that were added after a look at those of `PLANNED` decide nothing.
 A claim of several comparisons counts their verdicts. Nothing is written, and no
 images are needed.
 """
@@ -39,7 +40,7 @@ VERDICTS = (
   *(SHOWN, SUGGESTED, NOT_SHOWN, CONTRADICTED, DOUBTED),
   *(HALF_RUN, NOT_RUN, NOT_STORED),
 )
-
+PLANNED = range(3)  # seeds; results/claims.toml has the rule of stopping
 
 # A cell of a claim, and it with our number beside the printed one.
 Pair = tuple[Term, Compared]
@@ -58,6 +59,7 @@ class Judged(NamedTuple):
   measured: tuple[tuple[Measured, ...], ...] = ()  # by seed, then by term
   diverged: tuple[str, ...] = ()  # methods whose training of a seed diverged
   p: float = math.nan  # Holm's, over all comparisons
+  added: tuple[tuple[Measured, ...], ...] = ()  # of seeds that decide nothing
 
   @property
   def signed(self) -> list[list[Score]]:
@@ -65,6 +67,14 @@ class Judged(NamedTuple):
     signs = [term.sign for term in self.stated.terms]
     seeds = [zip(signs, seed, strict=True) for seed in self.measured]
     return [[x.score._replace(sign=sign) for sign, x in own] for own in seeds]
+
+  def over_seeds(self) -> Difference:
+    sums = [sum(x.sign * x.mean for x in scores) for scores in self.signed]
+    return differences.over_seeds(sums)
+
+  def with_added(self) -> 'Judged':
+    every = self._replace(measured=self.measured + self.added)
+    return every._replace(difference=every.over_seeds())
 
 
 class Verdict(NamedTuple):
@@ -126,16 +136,15 @@ def judge(stated: Comparison, results: Results) -> Judged:
   cells = tuple(zip(stated.terms, compared, strict=True))
   by_term = [{one.seed: one for one in own.measured} for _, own in cells]
   shared = sorted(set.intersection(*map(set, by_term)))
-  measured = tuple(tuple(one[seed] for one in by_term) for seed in shared)
+  every = {seed: tuple(one[seed] for one in by_term) for seed in shared}
+  planned = tuple(every[seed] for seed in shared if seed in PLANNED)
+  added = tuple(every[seed] for seed in shared if seed not in PLANNED)
   verdict = HALF_RUN if any(by_term) else NOT_RUN
   printed = printed_of(stated.terms)
   lost = dict.fromkeys(term.name for term, own in cells if own.diverged)
-  runs = {'measured': measured, 'diverged': tuple(lost)}
+  runs = {'measured': planned, 'diverged': tuple(lost), 'added': added}
   judged = Judged(stated, verdict, printed, cells, **runs)
-  if not shared:
-    return judged
-  sums = [sum(x.sign * x.mean for x in scores) for scores in judged.signed]
-  return judged._replace(difference=differences.over_seeds(sums))
+  return judged._replace(difference=judged.over_seeds()) if planned else judged
 
 
 def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:
