@@ -30,7 +30,7 @@ INNER = {
   'while': ('cond_jaxpr', 'body_jaxpr'),
   'cond': ('branches',),
 }
-LAYERS = {'conv_general_dilated', 'reduce_window_max', 'reduce_window_sum'}
+LAYERS = {'conv_general_dilated', 'reduce_window_max'}
 
 
 def replace_layers(fn: Callable, conv_impl: str = 'auto') -> Callable:

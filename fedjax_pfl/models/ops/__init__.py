@@ -1,9 +1,9 @@
 """Layers that are faster than XLA's, and which shape goes to which.
 
-models/replace_layers.py traces any function and puts these layers in its place,
-equation by equation (replacements.py); a layer waits for its readers, so that a
-convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The setting
-`conv_impl` chooses:
+models/replace_layers.py traces any function and puts these layers in its
+place, equation by equation (replacements.py); a layer waits for its readers, so
+that a convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The
+setting `conv_impl` chooses:
 
   gemm    matrix products, for a CPU, where XLA's convolutions under a client
           axis are 40 times slower, and for most models on a GPU
@@ -24,12 +24,12 @@ On a CPU, images [B, H, W, C] unless C is named first:
   all other convolutions              fuse.py: patches of a block
   all other BatchNorms                batch_norm.py: with ReLU, skip or pooling
   a dense kernel of a MiB and more    dense.py: in the optimiser's pass
-  depthwise, max- and other poolings  separable.py, pool.py
+  depthwise, max-pooling              separable.py, pool.py
 
 On an accelerator there are no blocks and no [C, H, W, B], separable.py has
 pointwise and depthwise convolutions, batch_norm.py and pool.py are the same; on
-a GPU grouped.py has the others' kernel gradients. models/layers.py has the layers
-of our models by their definition. blocks.py keeps arrays in cache, passes.py keeps
-passes apart. What each is worth: docs/dev/optimizations.md, "What each pass is
-worth".
+a GPU grouped.py has the others' kernel gradients. models/layers.py has the
+layers of our models by their definition. blocks.py keeps arrays in cache,
+passes.py keeps passes apart. What each is worth: docs/dev/optimizations.md,
+"What each pass is worth".
 """

@@ -11,7 +11,7 @@ differently. Lines that fill no window are left out; their gradient is zero.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import jax.numpy as jnp
 from jax import Array, lax
@@ -79,13 +79,10 @@ def larger(a: Array, b: Array) -> Array:
   return lax.select((a >= b) | (a != a), a, b)  # NaN is the larger one
 
 
-def by_slices(
-  x: Array,
-  window: Sequence[int],
-  strides: Sequence[int],
-  combine: Callable[[Array, Array], Array],
+def largest_of_windows(
+  x: Array, window: Sequence[int], strides: Sequence[int]
 ) -> Array:
-  """Return the combination of all numbers of a window, axis after axis.
+  """Return the maximum of every window; windows may overlap.
 
   Axis after axis: a + b terms for a window of a x b pixels, not a b. The last
   axis first: the first of equals in it is then in the first line of equals.
@@ -98,5 +95,5 @@ def by_slices(
     offsets = [
       lax.slice_in_dim(x, i, i + last, stride, axis) for i in range(size)
     ]
-    x = functools.reduce(combine, offsets)
+    x = functools.reduce(larger, offsets)
   return x

@@ -139,12 +139,16 @@ def max_window(eqn: JaxprEqn, x: Value) -> Array | Layer | None:
   """Return a max-pooling; one of k x k pixels side by side is deferred."""
   if layer := side_by_side(eqn, x):
     return layer
-  return _by_slices(eqn.params, compute(x), pool.larger, -jnp.inf)
-
-
-def sum_window(eqn: JaxprEqn, x: Value) -> Array | None:
-  """Return the sums of an average pooling."""
-  return _by_slices(eqn.params, compute(x), jnp.add, 0)
+  p, x = eqn.params, compute(x)
+  window = p['window_dimensions']
+  is_float = jnp.issubdtype(x.dtype, jnp.floating)  # which has an infinity
+  slices = sum(window) - len(window)
+  if not (is_float and _is_dense(p)) or slices > MOST_SLICES:
+    return None
+  if _is_padded(p):
+    edges = [(low, high, 0) for low, high in p['padding']]
+    x = lax.pad(x, jnp.asarray(-jnp.inf, x.dtype), edges)
+  return pool.largest_of_windows(x, window, p['window_strides'])
 
 
 class Way(NamedTuple):
@@ -160,7 +164,6 @@ GEMM = FUSED | {
   'conv_general_dilated': convolution,
   'dot_general': product,
   'reduce_window_max': max_window,
-  'reduce_window_sum': sum_window,
 }
 WAYS = {
   'gemm': Way(GEMM, fuse.on_cpu),
@@ -207,15 +210,3 @@ def _is_padded(p: dict) -> bool:
 
 def _is_dense(p: dict) -> bool:
   return {*p['base_dilation'], *p['window_dilation']} == {1}
-
-
-def _by_slices(p: dict, x: Array, combine: Callable, fill: float):
-  window = p['window_dimensions']
-  is_float = jnp.issubdtype(x.dtype, jnp.floating)  # which has an infinity
-  number = sum(window) - len(window)
-  if not (is_float and _is_dense(p)) or number > MOST_SLICES:
-    return None
-  if _is_padded(p):
-    edges = [(low, high, 0) for low, high in p['padding']]
-    x = lax.pad(x, jnp.asarray(fill, x.dtype), edges)
-  return pool.by_slices(x, window, p['window_strides'], combine)
