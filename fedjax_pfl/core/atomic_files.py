@@ -30,8 +30,8 @@ def cache_root() -> pathlib.Path:
   In order: $FEDJAX_PFL_CACHE, $XDG_CACHE_HOME/fedjax_pfl, ~/.cache/fedjax_pfl.
   """
   base = os.environ.get('XDG_CACHE_HOME') or '~/.cache'
-  own = os.environ.get('FEDJAX_PFL_CACHE')
-  root = own or os.path.join(base, 'fedjax_pfl')
+  default = os.path.join(base, 'fedjax_pfl')
+  root = os.environ.get('FEDJAX_PFL_CACHE') or default
   try:
     return pathlib.Path(root).expanduser()
   except RuntimeError as error:  # a user without a home

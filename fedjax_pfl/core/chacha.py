@@ -29,17 +29,16 @@ def blocks(key: Array, nonce: tuple, counters: Array) -> Array:
   """Return the words [n, 16] of these blocks; the key is [8] words."""
   size = counters.shape[0]
 
-  def rows(*words):  # [4, n]
-    columns = [jnp.asarray(word, jnp.uint32) for word in words]
-    return jnp.stack([jnp.broadcast_to(own, size) for own in columns])
+  def rows(four):  # [4, n]
+    columns = [jnp.asarray(word, jnp.uint32) for word in four]
+    return jnp.stack([jnp.broadcast_to(column, size) for column in columns])
 
-  words = CONSTANTS, key[:4], key[4:], (counters, *nonce)
-  start = tuple(rows(*own) for own in words)
+  start = tuple(map(rows, (CONSTANTS, key[:4], key[4:], (counters, *nonce))))
 
   def two_rounds(_, state):  # columns, then diagonals
     a, b, c, d = _quarter_rounds(*state)
-    turned = (a, jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0))
-    a, b, c, d = _quarter_rounds(*turned)
+    b, c, d = jnp.roll(b, -1, 0), jnp.roll(c, -2, 0), jnp.roll(d, -3, 0)
+    a, b, c, d = _quarter_rounds(a, b, c, d)
     return a, jnp.roll(b, 1, 0), jnp.roll(c, 2, 0), jnp.roll(d, 3, 0)
 
   end = lax.fori_loop(0, 10, two_rounds, start)
@@ -62,11 +61,11 @@ def _rotated(x, bits):
 def _random_bits(key, width, shape):
   number = int(np.prod(shape, dtype=np.int64)) * max(1, width // 32)
   counters = jnp.arange(-(-number // 16), dtype=jnp.uint32)
-  words = blocks(key, BITS, counters).ravel()[:number]
+  bits = blocks(key, BITS, counters).ravel()[:number]
   if width == 64:
-    high, low = words.reshape(2, -1).astype(jnp.uint64)
-    words = (high << 32) | low
-  return words.astype(f'uint{width}').reshape(shape)
+    high, low = bits.reshape(2, -1).astype(jnp.uint64)
+    bits = (high << 32) | low
+  return bits.astype(f'uint{width}').reshape(shape)
 
 
 def _fold_in(key, data):
@@ -100,8 +99,8 @@ def new_secret() -> bytes:
 
 def key_of(secret: bytes) -> Key:
   """Return the key of a secret."""
-  words = np.frombuffer(secret, '<u4')
-  return jax.random.wrap_key_data(jnp.asarray(words), impl=IMPL)
+  data = np.frombuffer(secret, '<u4')
+  return jax.random.wrap_key_data(jnp.asarray(data), impl=IMPL)
 
 
 def as_fast(key: Key) -> Key:
@@ -111,5 +110,5 @@ def as_fast(key: Key) -> Key:
   """
   if jax.random.key_impl(key) != IMPL:
     return key
-  words = jax.random.bits(key, (2,), jnp.uint32)
-  return jax.random.wrap_key_data(words, impl='threefry2x32')
+  data = jax.random.bits(key, (2,), jnp.uint32)
+  return jax.random.wrap_key_data(data, impl='threefry2x32')

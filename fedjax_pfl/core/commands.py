@@ -79,5 +79,5 @@ def pip_line(package: str) -> str:
   if package not in EXTRAS:
     return f'pip install {package}'
   is_clone = folder() == PACKAGE.parent
-  flag, place = ('-e ', '.') if is_clone else ('', 'fedjax_pfl')
-  return f"pip install {flag}'{place}[{EXTRAS[package]}]'"
+  flag, source = ('-e ', '.') if is_clone else ('', 'fedjax_pfl')
+  return f"pip install {flag}'{source}[{EXTRAS[package]}]'"

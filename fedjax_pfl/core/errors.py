@@ -45,31 +45,31 @@ def bad_input(
   """
   message = f'{name}: got {_shown(got)}, expected {expected}.'
   if choices is not None:
-    words = [str(choice) for choice in choices]
-    message += f' Choices: {", ".join(words) if words else "none"}'
-    near = nearest(str(got), words, 1)
+    names = [str(choice) for choice in choices]
+    message += f' Choices: {", ".join(names) if names else "none"}'
+    near = nearest(str(got), names, 1)
     message += f' (did you mean {near[0]}?).' if near else '.'
   return BadInput(f'{message} Likely cause: {cause}.' if cause else message)
 
 
-def nearest(word: str, words: Iterable[str], number: int) -> list[str]:
-  """Return up to so many words that are like this one, the nearest first."""
+def nearest(word: str, choices: Iterable[str], number: int) -> list[str]:
+  """Return up to `number` choices that resemble a word, the nearest first."""
   if len(word) > MAX_WORD:
     return []
-  lower = {one.lower(): one for one in words}
-  near = difflib.get_close_matches(word.lower(), lower, n=number)
-  return [lower[one] for one in near]
+  by_lower = {choice.lower(): choice for choice in choices}
+  near = difflib.get_close_matches(word.lower(), by_lower, n=number)
+  return [by_lower[lower] for lower in near]
 
 
-def expand_home(field: str, place: str | os.PathLike) -> pathlib.Path:
-  """Return the path with ~ and ~name replaced; `field` is what it is of."""
-  path = pathlib.Path(place)
+def expand_home(field: str, name: str | os.PathLike) -> pathlib.Path:
+  """Return a path, the value of a field, with ~ and ~user replaced."""
+  path = pathlib.Path(name)
   try:
     return path.expanduser()
   except RuntimeError as error:
     raise bad_input(
       field,
-      got=str(place),
+      got=str(name),
       expected=f'{path.parts[0]} to be the home directory of a user of this '
       'machine',
       choices=['the whole path', f'./{path}, a folder of that name'],

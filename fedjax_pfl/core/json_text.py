@@ -32,9 +32,9 @@ def parse_object(content: str | bytes) -> dict[str, Any]:
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-  found = dict(pairs)
-  if len(found) == len(pairs):
-    return found
+  value = dict(pairs)
+  if len(value) == len(pairs):
+    return value
   (twin, _), *_ = Counter(name for name, _ in pairs).most_common(1)
   raise ValueError(f'{twin!r} stands twice')
 

@@ -70,8 +70,8 @@ def float_dtype(x: Array) -> Any:
 @jax.jit
 def sum_squares(tree: PyTree, anchor: PyTree) -> Array:
   """Return sum_t |v_t - w_t|^2 over all tensors."""
-  pair = learned(tree), learned(anchor)
-  squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), *pair)
+  tree, anchor = learned(tree), learned(anchor)
+  squares = jax.tree.map(lambda v, w: jnp.sum((v - w) ** 2), tree, anchor)
   return sum(jax.tree.leaves(squares))
 
 
@@ -82,8 +82,8 @@ def sum_norms(tree: PyTree, anchor: PyTree) -> Array:
   The gradient at v_t = w_t, where every round begins, is 0; that of a plain
   square root would be NaN.
   """
-  pair = learned(tree), learned(anchor)
-  norms = jax.tree.map(lambda v, w: norm(v - w, axis=None), *pair)
+  tree, anchor = learned(tree), learned(anchor)
+  norms = jax.tree.map(lambda v, w: norm(v - w, axis=None), tree, anchor)
   return sum(jax.tree.leaves(norms))
 
 

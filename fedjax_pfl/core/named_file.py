@@ -28,8 +28,8 @@ def read(field: str, name: str) -> tuple[str, str]:
   file, digest = re.fullmatch(
     '(.*?)(?:#([0-9a-f]{12}))?', name, re.DOTALL
   ).groups()
-  place = expand_home(field, file)
-  text = place.read_text()
-  if digest and not atomic_files.sha256(place).startswith(digest):
+  path = expand_home(field, file)
+  text = path.read_text()
+  if digest and not atomic_files.sha256(path).startswith(digest):
     raise ValueError(f'other content than {digest}, that of the run')
   return file, text

@@ -57,11 +57,11 @@ def names_of(model: PyTree) -> list[str]:
 
 def found_in(tree: PyTree, names: list[str]) -> dict[str, Array]:
   """Return the statistics of the first model in a tree, by their paths."""
-  found = {}
+  statistics = {}
   for path, leaf in jax.tree.leaves_with_path(tree):
-    found.setdefault(_model_path(path, names), leaf)
-  found.pop(None, None)
-  return found
+    statistics.setdefault(_model_path(path, names), leaf)
+  statistics.pop(None, None)
+  return statistics
 
 
 def put_into(tree: PyTree, statistics: dict[str, Array]) -> PyTree:

@@ -161,19 +161,19 @@ def format_numbers(numbers: Mapping[str, float]) -> list[str]:
   """
   parts = []
   for name, number in numbers.items():
-    words = name.replace('_', ' ')
+    label = name.replace('_', ' ')
     if math.isnan(number):
-      parts.append(f'{words} -')
+      parts.append(f'{label} -')
     elif name.endswith('_per_second'):
-      what = words.removesuffix(' per second')
+      unit = label.removesuffix(' per second')
       digits = 0 if number >= 10 else 1
-      parts.append(f'{number:,.{digits}f} {what}/s')
+      parts.append(f'{number:,.{digits}f} {unit}/s')
     elif 'accuracy' in name:
-      parts.append(f'{words} {number:.1f} %')
+      parts.append(f'{label} {number:.1f} %')
     elif name == 'loss':
-      parts.append(f'{words} {number:.3f}')
+      parts.append(f'{label} {number:.3f}')
     else:
-      parts.append(f'{words} {number:.4g}')
+      parts.append(f'{label} {number:.4g}')
   return parts
 
 

@@ -70,9 +70,11 @@ class Field(NamedTuple):
 
 def field(*stated: Any, **more: Any) -> Any:
   """Return the dataclass field that states this `Field`."""
-  one = Field(*stated, **more)
-  default = lambda: one.default
-  return dataclasses.field(default_factory=default, metadata={'field': one})
+  declared = Field(*stated, **more)
+  default = lambda: declared.default
+  return dataclasses.field(
+    default_factory=default, metadata={'field': declared}
+  )
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -85,13 +87,13 @@ def record(prefix: str = '') -> Callable[[type], type]:
     # Python 3.13 stores docstrings without their indentation.
     helps = dict(HELP.findall(inspect.cleandoc(kind.__doc__ or '')))
     kind.ruled = {
-      own.name: stated._replace(
-        name=stated.name or f'{prefix}{own.name}',
-        attribute=own.name,
-        help=' '.join(helps.get(own.name, '').split()),
+      attribute.name: stated._replace(
+        name=stated.name or f'{prefix}{attribute.name}',
+        attribute=attribute.name,
+        help=' '.join(helps.get(attribute.name, '').split()),
       )
-      for own in dataclasses.fields(kind)
-      if (stated := own.metadata.get('field'))
+      for attribute in dataclasses.fields(kind)
+      if (stated := attribute.metadata.get('field'))
     }
     return kind
 
@@ -99,8 +101,8 @@ def record(prefix: str = '') -> Callable[[type], type]:
 
 
 def _check(self: Any) -> None:
-  for attribute, one in self.ruled.items():
-    value = one.checked(getattr(self, attribute))
+  for attribute, stated in self.ruled.items():
+    value = stated.checked(getattr(self, attribute))
     object.__setattr__(self, attribute, value)
 
 
@@ -111,9 +113,9 @@ def without_numpy(value: Any) -> Any:
 
 def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
   """Refuse numbers that 32 bits do not hold, also inside a list."""
-  for one in value if isinstance(value, tuple | list) else (value,):
-    is_whole = isinstance(one, int) and abs(one) > largest
-    is_real = isinstance(one, float) and MAX_FLOAT < abs(one) < math.inf
+  for number in value if isinstance(value, tuple | list) else (value,):
+    is_whole = isinstance(number, int) and abs(number) > largest
+    is_real = isinstance(number, float) and MAX_FLOAT < abs(number) < math.inf
     if is_whole or is_real:
       raise bad_input(
         name,

@@ -44,9 +44,13 @@ class Rule(NamedTuple):
     if isinstance(value, jax.core.Tracer):
       return
     if not self.holds(value):
-      words = self._asdict() | {'got': value}
-      del words['holds']
-      raise bad_input(name, **words)
+      raise bad_input(
+        name,
+        got=value,
+        expected=self.expected,
+        choices=self.choices,
+        cause=self.cause,
+      )
 
 
 Rules = Mapping[str, Rule]  # by the name of the field
@@ -70,20 +74,19 @@ def interval(
     is_between = is_number(value) and low <= value <= high
     return is_between and value not in left_out
 
-  words = INTERVALS[brackets].format(what, low, high)
-  return Rule(holds, expected or words, cause)
+  expected = expected or INTERVALS[brackets].format(what, low, high)
+  return Rule(holds, expected, cause)
 
 
 def at_least(low: float, cause: str = '') -> Rule:
   """Return the rule of a finite number, `low` or more."""
-  words = f'a number, {low} or more'
-  return interval(f'[{low}, inf)', cause, expected=words)
+  return interval(f'[{low}, inf)', cause, expected=f'a number, {low} or more')
 
 
 def above(low: float, cause: str = '', expected: str = '') -> Rule:
   """Return the rule of a finite number above `low`."""
-  words = expected or f'a number above {low}'
-  return interval(f'({low}, inf)', cause, expected=words)
+  expected = expected or f'a number above {low}'
+  return interval(f'({low}, inf)', cause, expected=expected)
 
 
 def share(cause: str = 'a percentage') -> Rule:

@@ -92,7 +92,7 @@ def check_loaded(config: Mapping[str, Any], every: bool = False) -> None:
   if not absent:
     return
   typed = lambda names: ','.join(map(without_digest, names))
-  flags = [f'--config.{name}={typed(own)}' for name, own in absent.items()]
+  flags = [f'--config.{field}={typed(code)}' for field, code in absent.items()]
   raise bad_input(
     ', '.join(absent),
     got=', '.join(itertools.chain(*absent.values())),
@@ -125,13 +125,13 @@ def call(field: str, run: Callable[[], Any], *, of: Any, cause: str) -> Any:
     raise
   except Exception as error:  # somebody's program: anything
     module = sys.modules.get(getattr(of, '__module__', name_of(of)))
-    place = _place(error, getattr(module, '__file__', None))
+    line = _line_of(error, getattr(module, '__file__', None))
     who = pathlib.Path(of.__file__).name if of is module else name_of(of)
     # JAX appends a page of advice to the first line of its errors.
     text = str(error).strip().partition('\n')[0]
     raise bad_input(
       field,
-      got=f'{place}{type(error).__name__}: {text}',
+      got=f'{line}{type(error).__name__}: {text}',
       expected=f'{who} to run without an error',
       cause=cause,
     ) from error
@@ -163,7 +163,7 @@ def _load(field: str, name: Any) -> Any:
     return name
   match = NAME.fullmatch(name)
   path, attribute = pathlib.Path(match['path']), match['name']
-  place = expand_home(field, path)
+  file = expand_home(field, path)
   if '.py:' in match['path'] and ',' in match['path']:
     raise bad_input(
       field,
@@ -173,14 +173,14 @@ def _load(field: str, name: Any) -> Any:
       'def both(stage): return outer(inner(stage))',
     )
   try:
-    content = place.read_bytes()
+    content = file.read_bytes()
   except OSError as error:
     raise bad_input(
       field,
       got=name,
       expected=f'{FORM} with a file that can be read '
       f'({error.strerror.lower()})',
-      choices=sorted(str(file) for file in place.parent.glob('*.py')),
+      choices=sorted(map(str, file.parent.glob('*.py'))),
       cause='a mistyped path, or another directory than the present one, '
       f'{pathlib.Path.cwd()}',
     ) from error
@@ -193,7 +193,7 @@ def _load(field: str, name: Any) -> Any:
       choices=[f'{path}:{attribute}', 'the file as it was'],
       cause='the file has changed since',
     )
-  module = _run(field, place.resolve(), content, digest)
+  module = _run(field, file.resolve(), content, digest)
   full_name = f'{match["path"]}:{attribute}#{digest}'
   if hasattr(module, attribute):
     return UserCode(full_name, getattr(module, attribute))
@@ -201,10 +201,10 @@ def _load(field: str, name: Any) -> Any:
     # A file like those of algorithms/: the name is its label.
     return UserCode(full_name, module)
   choices = [
-    own
-    for own, value in vars(module).items()
+    defined
+    for defined, value in vars(module).items()
     if getattr(value, '__module__', module.__name__) == module.__name__
-    and not (own.startswith('_') or inspect.ismodule(value))
+    and not (defined.startswith('_') or inspect.ismodule(value))
   ]
   expected = f'a name that {path} defines'
   raise bad_input(field, got=attribute, expected=expected, choices=choices)
@@ -230,7 +230,7 @@ def _run(
     del sys.modules[name]
     raise bad_input(
       field,
-      got=f'{_place(error, str(path))}{type(error).__name__}: {error}',
+      got=f'{_line_of(error, str(path))}{type(error).__name__}: {error}',
       expected=f'{path.name} to be a Python file that runs without an error',
       cause='a mistake in that file, or a file beside it that it imports: it '
       'is run alone, with what is installed',
@@ -238,7 +238,7 @@ def _run(
   return module
 
 
-def _place(error: BaseException, file: str | None) -> str:
+def _line_of(error: BaseException, file: str | None) -> str:
   """Return 'net.py, line 3: ', the last line of the file that was run."""
   lines = [
     frame.lineno
