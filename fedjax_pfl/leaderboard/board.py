@@ -4,8 +4,9 @@ A difference is that of the means of each seed, by Student's paired t with an
 error not below that of the clients. Holm's p below 0.05 over all comparisons
 with the baselines in a partition is a verdict. So is, for the best method,
 that over all pairs. What is neither above nor below is within one point if
-Holm's p of two one-sided tests is below 0.05. A value is None where a method
-has no such number; in the file it is empty.
+Holm's p of two one-sided tests is below 0.05. A method that diverged counts in
+Holm's M with p = 1. A value is None where a method has no such number; in the
+file it is empty.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -68,19 +69,20 @@ def make_board(
   about: About, partition: str, entries: Sequence[Entry]
 ) -> Board | None:
   """Return the board; None without the numbers of the baselines."""
-  compared = [one for one in entries if one.after and one.kind == METHOD]
-  after = {entry.method: entry.after.accuracy for entry in compared}
+  family = {one.method: one.after for one in entries if one.kind == METHOD}
+  after = {name: own.accuracy for name, own in family.items() if own}
   if not {*about.baselines} <= {*after}:
     return None
   means = {name: np.nanmean(own, 1) for name, own in after.items()}  # [S]
-  others = [(one, base) for base in about.baselines for one in after]
+  others = [(one, base) for base in about.baselines for one in family]
   against = _compare(after, [pair for pair in others if pair[0] != pair[1]])
   best = max(means, key=lambda method: means[method].mean())
-  pairs = [(best, other) for other in after if other != best]
-  every = _compare(after, [*pairs, *combinations({*after} - {best}, 2)])
+  pairs = [(best, other) for other in family if other != best]
+  every = _compare(after, [*pairs, *combinations({*family} - {best}, 2)])
   verdicts = every | against  # of the best and a baseline both count
   is_below = lambda pair: ABOVE in (every[pair].word, verdicts[pair].word)
-  peers = tuple(pair[1] for pair in pairs if not is_below(pair))
+  known = [pair for pair in pairs if pair in every]
+  peers = tuple(pair[1] for pair in known if not is_below(pair))
   shown = {display_name(method): method for method in after}
   alone = after.get(shown.get(ALONE, ''))
   rows = [_row(about, partition, one, against, alone) for one in entries]
@@ -92,8 +94,13 @@ def make_board(
 def _compare(
   after: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]
 ) -> dict[tuple[str, str], Verdict]:
-  """Return {pair: the first minus the second}, clients and seeds paired."""
-  gaps = [after[one] - after[other] for one, other in pairs]
+  """Return {pair: the first minus the second}, clients and seeds paired.
+
+  Holm counts pairs without numbers, too, which are not in the answer.
+  """
+  known = [pair for pair in pairs if {*pair} <= {*after}]
+  lost = [None] * (len(pairs) - len(known))
+  gaps = [after[one] - after[other] for one, other in known]
   means = [np.nanmean(gap, 1) for gap in gaps]
   floors = map(differences.error_of_clients, gaps)
   found = [*map(differences.over_paired_clients, gaps)]
@@ -101,8 +108,8 @@ def _compare(
     Difference(0.0, p=differences.within(mean, POINT, floor))
     for mean, floor in zip(means, floors, strict=True)
   ]
-  verdicts = map(Verdict, found, holm(found), holm(close))
-  return dict(zip(pairs, verdicts, strict=True))
+  verdicts = map(Verdict, found, holm([*found, *lost]), holm([*close, *lost]))
+  return dict(zip(known, verdicts, strict=True))
 
 
 def _row(

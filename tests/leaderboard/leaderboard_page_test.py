@@ -98,6 +98,20 @@ def test_sentences_name_who_is_where(boards):
   )
 
 
+def test_a_method_that_diverged_counts_in_holms_family(about):
+  """Two baselines and four methods: 6 comparisons, and 4 without it."""
+  given = ('fedavg', 80, 0), ('local_only', 78, 0.1), ('fedrep', 80, 0.1)
+  entries = [make_entry(name, mean, spread=own) for name, mean, own in given]
+  every = [*entries, Entry('pfedme', METHOD, None, obstacle='diverged')]
+  boards = [make_board(about, 's=2', found) for found in (every, entries)]
+  for name in 'vs_fedavg_p', 'vs_fedavg_p_within':
+    with_it, without = (
+      min(row[name] for row in board.rows if row[name] is not None)
+      for board in boards
+    )
+    assert with_it == pytest.approx(without * 6 / 4) and with_it < 0.05
+
+
 def test_page_is_whole_and_says_what_the_numbers_say(about, boards, html):
   all_ = len(about.methods)
   text = ' '.join(unescape(re.sub(r'<[^>]+>', ' ', html)).split())
