@@ -19,7 +19,7 @@ CLIENTS = flags.DEFINE_integer(
 
 
 def main(overrides):
-  from fedjax_pfl.analysis.id_ood import analyse
+  from experiments.reproduction.id_ood import analyse
   from fedjax_pfl.core import progress
   from fedjax_pfl.training import compile_cache
 

@@ -22,8 +22,8 @@ WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
 
 def main():
   from configs.tables.common import load_configs, load_table
+  from experiments.reproduction.claims import claims_page, write
   from fedjax_pfl.core import progress
-  from fedjax_pfl.reproduction.claims import claims_page, write
 
   results = Path(WORKDIR.value)
   verdicts = write.judge(

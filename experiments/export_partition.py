@@ -47,8 +47,8 @@ def main(overrides):
 
 def export_form():
   from configs.leaderboard import load_form
+  from experiments.entries import entries, form_data
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard import entries, form_data
 
   form = load_form(FORM.value)
   data = form_data.load(form, PARTITION.value or next(iter(form.partitions)))

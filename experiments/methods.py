@@ -4,7 +4,7 @@
 
 The table goes into docs/methods.md; docs/methods/ has a page and a picture of
 each method. Both are made from the files of the methods
-(fedjax_pfl/analysis/method_page.py), their golden cases and results/tables/.
+(experiments/method_pages/page.py), their golden cases and results/tables/.
 """
 
 import csv
@@ -84,25 +84,25 @@ def numbers_of(name: str) -> list[dict[str, str]]:
 
 def files() -> dict:
   """Return what every generated file contains: {path: text}."""
+  from experiments.method_pages import page, picture, table
   from fedjax_pfl.algorithms import available
-  from fedjax_pfl.analysis import method_page, method_picture, method_table
 
   names = available()
-  task, model = method_table.small_model()
+  task, model = table.small_model()
   cases = golden_cases(names)
-  traced = {name: method_table.trace(name, task) for name in names}
-  table = method_table.method_table(traced, golden_origins(names))
+  traced = {name: table.trace(name, task) for name in names}
+  rows = table.method_table(traced, golden_origins(names))
   index = FILE.read_text(encoding='utf-8')
-  found = {FILE: PLACE.sub(lambda _: table, index)}
+  found = {FILE: PLACE.sub(lambda _: rows, index)}
   for name, stages in traced.items():
     place = FILE.parent / 'methods' / name
     of_paper = [stage for stage in stages if not stage.reading]
     tex = place.with_suffix('.tex')
     equations = tex.read_text(encoding='utf-8') if tex.exists() else ''
-    found[place.with_suffix('.md')] = method_page.page(
+    found[place.with_suffix('.md')] = page.page(
       name, stages, cases[name], numbers_of(name), equations
     )
-    found[place.with_suffix('.svg')] = method_picture.picture(of_paper, model)
+    found[place.with_suffix('.svg')] = picture.picture(of_paper, model)
   return found
 
 

@@ -24,7 +24,7 @@ def main(paths):
 def published(paths):
   """Return {run directory: {view: the published number}}."""
   from configs.tables.common import load_cells
-  from fedjax_pfl.reproduction.published import published_for_run
+  from experiments.reproduction.published import published_for_run
   from fedjax_pfl.runs import run_dir
 
   cells, found = load_cells(), {}

@@ -38,14 +38,14 @@ DRY_RUN = flags.DEFINE_bool(
 
 def main():
   from configs.tables.common import load_configs, load_table
+  from experiments.reproduction import summary_rows, table_files
+  from experiments.reproduction.cells import filter_cells
+  from experiments.reproduction.compare import compare_all
+  from experiments.reproduction.dry_run import list_costs
+  from experiments.reproduction.execute import execute
+  from experiments.reproduction.plan import plan
+  from experiments.reproduction.results import Results
   from fedjax_pfl.core import progress
-  from fedjax_pfl.reproduction import summary_rows, table_files
-  from fedjax_pfl.reproduction.cells import filter_cells
-  from fedjax_pfl.reproduction.compare import compare_all
-  from fedjax_pfl.reproduction.dry_run import list_costs
-  from fedjax_pfl.reproduction.execute import execute
-  from fedjax_pfl.reproduction.plan import plan
-  from fedjax_pfl.reproduction.results import Results
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning.combinations import parse_seeds
 

@@ -23,8 +23,8 @@ OUT = flags.DEFINE_string('out', None, 'a new folder')
 
 def main():
   from configs.leaderboard import load_form
+  from experiments.entries.entries import submit
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard.entries import submit
 
   flags = {'authors': AUTHORS, 'paper': PAPER, 'code': CODE}
   stated = {name: flag.value for name, flag in flags.items()}

@@ -21,8 +21,8 @@ WORKDIR = flags.DEFINE_string('workdir', 'runs/verify', 'where --rerun trains')
 
 def main(folders):
   from configs.leaderboard import load_form
+  from experiments.entries.verify import verify
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard.verify import verify
 
   (method,) = commandline.load_methods([RERUN.value]) if RERUN.value else ('',)
   how = AGAINST.value, method, WORKDIR.value

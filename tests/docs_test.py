@@ -7,8 +7,8 @@ import pytest
 
 from configs import common
 from experiments.commandline import read_settings
+from experiments.reproduction import cells
 from fedjax_pfl.algorithms import available, load
-from fedjax_pfl.reproduction import cells
 from fedjax_pfl.settings.schema import GROUPED
 
 ROOT = Path(__file__).parents[1]
@@ -117,9 +117,9 @@ def test_files_exist():
     for file in {*FILE.findall(text)} - WRITTEN:
       if not PLACEHOLDER.search(file):
         # `lock.py` under the heading of its room, else `models/registry.py`
-        places = [ROOT / file, *(ROOT / 'fedjax_pfl').rglob(file)]
-        folders = 'experiments', 'configs', 'configs/tables'
-        places += [ROOT / folder / file for folder in folders]
+        folders = 'fedjax_pfl', 'experiments', 'configs'
+        places = [ROOT / file]
+        places += [at for x in folders for at in (ROOT / x).rglob(file)]
         assert any(place.is_file() for place in places), (page, file)
 
 

@@ -26,7 +26,7 @@ settings
 report
 training
 analysis tuning
-reproduction leaderboard
+leaderboard
 """
 # The command, its marker of types, and links to configs/ and experiments/.
 OTHERS = {'__init__.py', '__main__.py', 'py.typed', 'shipped'}
@@ -37,6 +37,7 @@ ONLY = {
   'report': {'algorithms', 'core', 'data', 'evaluation', 'runs', 'settings'},
 }
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
+NEVER |= {'experiments', 'configs'}  # they import the package
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
 LATE |= {'tensorboardX', 'rich', 'pandas', 'jinja2'}

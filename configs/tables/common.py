@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import Any
 
 from configs import common
+from experiments.reproduction.cells import Cell, Published, Reading, Table
+from experiments.reproduction.published import load as published
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
-from fedjax_pfl.reproduction.published import load as published
 from fedjax_pfl.settings import Settings, parse_config
 
 MODULES = 'fedbabu', 'fedbabu_appendix', 'fedconcat', 'pfllib', 'superfed'

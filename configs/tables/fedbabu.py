@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from configs.tables.common import READINGS, load_config, table
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading, replaced
+from experiments.reproduction.cells import Cell, Published, Reading, replaced
 
 SETTING = (
   *('model', 'num_clients', 'shards_per_client', 'client_fraction'),

@@ -7,7 +7,7 @@ the local epochs, s the shards per client.
 
 from configs.tables.common import table
 from configs.tables.fedbabu import S_F_TAU, cell_of, cell_of_shared_data
-from fedjax_pfl.reproduction.cells import Cell, Published
+from experiments.reproduction.cells import Cell, Published
 
 # In Tables 14 and 15; the blocks of all four layers are FedBABU's.
 LAYERS = {'conv1': 'conv1+bn1', 'conv12': 'conv1+bn1+conv2+bn2'}

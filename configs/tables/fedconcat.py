@@ -3,7 +3,7 @@
 from typing import Any
 
 from configs.tables.common import READINGS, load_config, table
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading, replaced
+from experiments.reproduction.cells import Cell, Published, Reading, replaced
 
 DATASETS = {'svhn': 'svhn_cropped', 'fmnist': 'fashion_mnist'}
 FMNIST_ROUNDS = 28  # of encoders: its model is smaller, a classifier is not

@@ -2,7 +2,7 @@
 
 from configs import pfllib
 from configs.tables.common import load_config, published
-from fedjax_pfl.reproduction.cells import (
+from experiments.reproduction.cells import (
   Cell,
   Published,
   Reading,

@@ -3,7 +3,7 @@
 from typing import Any
 
 from configs.tables.common import READINGS, load_config, table
-from fedjax_pfl.reproduction.cells import Cell, Published, replaced
+from experiments.reproduction.cells import Cell, Published, replaced
 
 # A baseline's fields come from its config, all others from the data set's.
 FIELDS = 'algorithm', 'hp', 'views', 'finetune'

@@ -1,6 +1,6 @@
-"""Questions about finished runs, configs and methods, one a file.
+"""Questions about finished runs and configs, one a file.
 
-About finished runs: id_ood (a figure and its CSV), export (a model). About a
-config or a method, which train nothing: draw_partition, communication_budget,
-method_table, method_page.
+About runs: run_folder (all of a folder, by keys), results_frame (as a pandas
+table: `pfl.load_results`), export (a model). About a config, which train
+nothing: draw_partition, communication_budget.
 """

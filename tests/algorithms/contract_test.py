@@ -39,8 +39,8 @@ from helpers import (
   round_of,
 )
 
+from experiments.method_pages.page import NEW_CLIENT, paragraph
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.analysis.method_page import NEW_CLIENT, paragraph
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import SERVER_FINITE, Stage, private_names
 from fedjax_pfl.core.trees import kinds

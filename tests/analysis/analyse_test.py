@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 from helpers import KEY, assert_same_bits, client_of, refused
 
-from fedjax_pfl.analysis import id_ood, open_run
-from fedjax_pfl.analysis.id_ood import check_own_halves, measure, score_by_class
+from experiments.reproduction import id_ood
+from experiments.reproduction.id_ood import (
+  check_own_halves,
+  measure,
+  score_by_class,
+)
+from fedjax_pfl.analysis import open_run
 from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.metrics import score_view

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.differences import Score
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading
-from fedjax_pfl.reproduction.compare import (
+from experiments.reproduction.cells import Cell, Published, Reading
+from experiments.reproduction.compare import (
   compare,
   measure,
   over_seeds,
   published_error,
   score_of,
 )
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.differences import Score
 
 PRINTED = Published(
   *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),

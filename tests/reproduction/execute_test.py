@@ -9,15 +9,15 @@ from faults import watch
 from helpers import long, refused
 
 from configs import common
+from experiments.reproduction import execute as module
+from experiments.reproduction.cells import Reading, Table
+from experiments.reproduction.compare import compare_all
+from experiments.reproduction.dry_run import list_costs
+from experiments.reproduction.plan import plan
+from experiments.reproduction.results import Results
+from experiments.reproduction.summary_rows import write_summary
+from experiments.reproduction.table_files import as_text, write_table
 from fedjax_pfl.core import progress
-from fedjax_pfl.reproduction import execute as module
-from fedjax_pfl.reproduction.cells import Reading, Table
-from fedjax_pfl.reproduction.compare import compare_all
-from fedjax_pfl.reproduction.dry_run import list_costs
-from fedjax_pfl.reproduction.plan import plan
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summary_rows import write_summary
-from fedjax_pfl.reproduction.table_files import as_text, write_table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import blank, loop

@@ -5,15 +5,15 @@ from helpers import refused
 from printed import load_cells
 
 from configs import common
-from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cells import (
+from experiments.reproduction import published
+from experiments.reproduction.cells import (
   Cell,
   Published,
   Reading,
   field,
   filter_cells,
 )
-from fedjax_pfl.reproduction.published import published_for_run
+from experiments.reproduction.published import published_for_run
 
 
 def find(paper, table, **fields):

@@ -12,16 +12,16 @@ from small_cells import cell_of
 from configs import common
 from configs.tables.common import load_configs, load_table
 from experiments.commandline import read_settings
-from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.reproduction.cells import Reading, Table
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summary_rows import (
+from experiments.reproduction.cells import Reading, Table
+from experiments.reproduction.results import Results
+from experiments.reproduction.summary_rows import (
   COLUMNS,
   command,
   read_csv,
   write_summary,
 )
-from fedjax_pfl.reproduction.table_files import write_table
+from experiments.reproduction.table_files import write_table
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 

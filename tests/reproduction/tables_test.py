@@ -14,13 +14,13 @@ from printed import load_cells, load_table
 
 from configs import pfllib
 from configs.tables import common
+from experiments.reproduction import published
+from experiments.reproduction.cells import OF_SERVER, field, replaced
+from experiments.reproduction.plan import distinct_trainings, plan
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import outline
-from fedjax_pfl.reproduction import published
-from fedjax_pfl.reproduction.cells import OF_SERVER, field, replaced
-from fedjax_pfl.reproduction.plan import distinct_trainings, plan
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build_method
 

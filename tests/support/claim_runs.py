@@ -7,11 +7,11 @@ import numpy as np
 import small_runs
 
 from configs import common
+from experiments.reproduction.cells import Cell, Published, Reading, Table
+from experiments.reproduction.claims import write
+from experiments.reproduction.results import Results
+from experiments.reproduction.summary_rows import write_summary as write_rows
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.reproduction.cells import Cell, Published, Reading, Table
-from fedjax_pfl.reproduction.claims import write
-from fedjax_pfl.reproduction.results import Results
-from fedjax_pfl.reproduction.summary_rows import write_summary as write_rows
 from fedjax_pfl.settings import parse_config
 
 TESTS = 100  # of each client: an image is a point

@@ -4,7 +4,7 @@ import csv
 
 import small_runs
 
-from fedjax_pfl.reproduction.cells import Cell, Published
+from experiments.reproduction.cells import Cell, Published
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.warm_start import load_start
 

@@ -10,14 +10,14 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 
-from fedjax_pfl.algorithms import available, load
-from fedjax_pfl.analysis.method_table import (
+from experiments.method_pages.table import (
   MODEL,
   Traced,
   condition,
   family,
   title_of,
 )
+from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.report.text_table import markdown
 
 DIFFERS, NEW_CLIENT = 'Differs from the paper', 'New client'  # paragraphs

@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from experiments.entries import form_data
+from experiments.entries.form_data import MOST, FormData
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.leaderboard import form_data, method_results, stored_counts
+from fedjax_pfl.leaderboard import method_results, stored_counts
 from fedjax_pfl.leaderboard.form import Load
-from fedjax_pfl.leaderboard.form_data import MOST, FormData
 from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
 from fedjax_pfl.report.styles import display_name
 

@@ -15,20 +15,21 @@ from pathlib import Path
 
 import numpy as np
 
-from fedjax_pfl.analysis.id_ood import score_by_class, split_scores
-from fedjax_pfl.analysis.open_run import load_states
-from fedjax_pfl.core import progress
-from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.reproduction.cells import OF_CLASSES, Reading
-from fedjax_pfl.reproduction.compare import find
-from fedjax_pfl.reproduction.plan import (
+from experiments.reproduction.cells import OF_CLASSES, Reading
+from experiments.reproduction.compare import find
+from experiments.reproduction.id_ood import score_by_class, split_scores
+from experiments.reproduction.plan import (
   Evaluation,
   PlannedRun,
   distinct_trainings,
   group_seeds,
 )
-from fedjax_pfl.reproduction.results import EVALUATIONS, Results
+from experiments.reproduction.results import Results
+from fedjax_pfl.analysis.open_run import load_states
+from fedjax_pfl.analysis.run_folder import EVALUATIONS
+from fedjax_pfl.core import progress
+from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import checkpoint, identity, run_dir
 from fedjax_pfl.runs.score_files import FOLDER, OLD, correct_of
 from fedjax_pfl.settings import (

@@ -7,12 +7,13 @@ Marks: `reported` has no counts, so that only its own mean is known; of a
 
 from collections.abc import Sequence
 
+from experiments.entries import entries, form_data
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.evaluation.differences import over_paired_clients
-from fedjax_pfl.leaderboard import entries, fill_form, form_data
+from fedjax_pfl.leaderboard import fill_form
 from fedjax_pfl.leaderboard.board import make_board, sentences
 from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.leaderboard.method_results import Entry

@@ -7,7 +7,7 @@ knows the keys of its runs (`Results.key_of`), so no images are read for it.
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from fedjax_pfl.reproduction.cells import Cell, Reading
+from experiments.reproduction.cells import Cell, Reading
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training import keys
 

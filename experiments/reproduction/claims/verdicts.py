@@ -21,16 +21,16 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from fedjax_pfl.evaluation import differences
-from fedjax_pfl.evaluation.differences import LEVEL, Difference, Score, holm
-from fedjax_pfl.reproduction.claims.claims_file import Claim, Comparison, Term
-from fedjax_pfl.reproduction.compare import (
+from experiments.reproduction.claims.claims_file import Claim, Comparison, Term
+from experiments.reproduction.compare import (
   Compared,
   Measured,
   compare_all,
   published_error,
 )
-from fedjax_pfl.reproduction.results import Results
+from experiments.reproduction.results import Results
+from fedjax_pfl.evaluation import differences
+from fedjax_pfl.evaluation.differences import LEVEL, Difference, Score, holm
 
 SHOWN, SUGGESTED, NOT_SHOWN = 'shown', 'suggested', 'not shown'
 CONTRADICTED, DOUBTED = 'contradicted', 'doubted'

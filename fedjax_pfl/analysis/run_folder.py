@@ -1,20 +1,15 @@
-"""The runs in a folder of results, found by the keys of their trainings.
-
->>> results = Results('results')
->>> key = results.key_of(training)
->>> found = results.find(key, evaluation_key, 'finetuned')
+"""The runs in a folder of results, by the keys of their trainings.
 
 A run directory is recognised by its content (`training/keys.py`), whatever its
 name is. Nothing is written: `results/runs/` is all there is to know, and a run
-that is added, continued or removed is seen when it is read again. Numbers of
-which only the row in summary.csv is left are added as `rows`.
+that is added, continued or removed is seen when it is read again.
 """
 
 import functools
 import itertools
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,14 +18,12 @@ import numpy as np
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
-from fedjax_pfl.reproduction.plan import PlannedRun
 from fedjax_pfl.runs import identity, result_file, run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.training import divergence, keys
+from fedjax_pfl.training import keys
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
-Row = Mapping[str, str]  # of summary.csv
 EVALUATIONS = 'evaluations'  # the folder of later evaluations in a run
 TOLERANCE = 1e-6
 # Of result.json: what two runs of one training have to agree in.
@@ -84,8 +77,8 @@ def _load_clients(folder: Path, changed: int) -> Clients:
   return run_dir.load_clients(folder)
 
 
-class Results:
-  """A folder of results: its run directories, by the keys of their trainings.
+class RunFolder:
+  """The run directories of a folder of results, by the keys of their trainings.
 
   Two directories of one training are both read, and may not disagree.
   """
@@ -94,12 +87,9 @@ class Results:
     self.folder = Path(folder)
     self.runs = self.folder / RUNS
     self.paths: dict[str, Path] = {}  # finished or not
-    self.rows: dict[tuple[str, str], Row] = {}  # by key and view
-    self.row_of: dict[str, Row] = {}  # any row of a training, by its key
     # Fingerprints of the data that a seed was run with, or begun.
     self.data: dict[int, set[str]] = {}
-    self._kept: dict[int, set[str]] = {}  # those of rows without a run
-    self._keys: dict[str, str] = {}  # settings without data -> keys
+    self.key_of_setting: dict[str, str] = {}  # settings without data -> keys
     self._read: dict[Path, list[StoredEvaluation]] = {}
     self._models: dict[str, str] = {}  # digests of final models -> keys
     self.add_folder(self.runs)
@@ -137,8 +127,8 @@ class Results:
     is_finished = run_dir.is_finished(path)
     if not settings.system.quick:  # else its images may be synthetic
       self.data.setdefault(settings.seed, set()).add(data_of(stored))
-      if is_finished or setting not in self._keys:
-        self._keys[setting] = key
+      if is_finished or setting not in self.key_of_setting:
+        self.key_of_setting[setting] = key
     if not is_finished:
       self.paths.setdefault(key, path)
       return
@@ -154,60 +144,9 @@ class Results:
       model = keys.model_key(key, settings)
       self._models[run_dir.model_digest(path)] = model
 
-  def set_rows(self, rows: Iterable[Row]) -> None:
-    """Take the rows of summary.csv; they answer what no run here answers."""
-    self.rows, self.row_of, self._kept = {}, {}, {}
-    for row in rows:
-      self.rows.setdefault((row['key'], row['view']), row)
-      training, _, evaluation = row['key'].partition('_')
-      if not evaluation or training not in self.row_of:
-        self.row_of[training] = row
-      if ' quick=True' not in row['setting']:
-        for data in (self.data, *[self._kept] * (not row['run'])):
-          data.setdefault(int(row['seed']), set()).add(row['data'])
-
   def evaluations(self) -> Iterator[StoredEvaluation]:
     """Yield every evaluation, also those that two directories have."""
     return (one for read in self._read.values() for one in read)
-
-  def find(
-    self, training: str, evaluation: str, view: str
-  ) -> StoredEvaluation | None:
-    """Return the evaluation under these keys that has a view, or None."""
-    for one in self.evaluations():
-      is_same = (one.run.key, one.key) == (training, evaluation)
-      if is_same and view in one.clients.scores:
-        return one
-    return None
-
-  def key_of(self, training: PlannedRun) -> str:
-    """Return the key of a training, on the data that it was run with.
-
-    '' if it was not begun: then its key is known when its data is built.
-    """
-    first, seed = training.init_from, training.settings.seed
-    if first is None and training.identity in self._keys:
-      return self._keys[training.identity]
-    starts, data = [''], self._kept.get(seed, ())
-    if first is not None:
-      data, start = self.data.get(seed, ()), self.key_of(first)
-      others = (keys.training_key(first.settings, one) for one in data)
-      trained = [start] if start else others
-      starts = [keys.model_key(one, first.settings) for one in trained]
-    for start, one in itertools.product(starts, data):
-      key = keys.training_key(training.settings, one, start)
-      if key in self.paths or key in self.row_of:
-        return key
-    return ''
-
-  def path_of(self, training: PlannedRun) -> Path | None:
-    """Return the run directory of a training; None if it was not begun."""
-    return self.paths.get(self.key_of(training))
-
-  def diverged(self, training: PlannedRun) -> str:
-    """Return the sentence of a training, or of its start, that diverged; ''."""
-    paths = filter(None, map(self.path_of, training.chain))
-    return next(filter(None, map(divergence.sentence_of, paths)), '')
 
 
 def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
@@ -221,9 +160,9 @@ def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
     yield StoredEvaluation(run, path, key, settings, stored, result)
 
 
-def read_folder(folder: AnyPath) -> Results:
+def read_folder(folder: AnyPath) -> RunFolder:
   """Return the runs of a folder of results, or of any folder with runs."""
-  results = Results(folder)
+  results = RunFolder(folder)
   if not results.paths:
     results.add_folder(folder)
   if not any(True for _ in results.evaluations()):

@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape
 
 import jax
 
-from fedjax_pfl.analysis.method_table import Traced
+from experiments.method_pages.table import Traced
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Params, PyTree
 

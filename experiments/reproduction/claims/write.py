@@ -9,6 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.reproduction import summary_rows
+from experiments.reproduction.claims import claims_page
+from experiments.reproduction.claims.claims_file import LoadTable, load_claims
+from experiments.reproduction.claims.verdicts import Judged, Verdict, judge_all
+from experiments.reproduction.results import Results
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.differences import NORMAL, differences_by_client
@@ -17,11 +22,6 @@ from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.report.charts.svg import Panel
 from fedjax_pfl.report.figure_file import format_number, save
 from fedjax_pfl.report.styles import style_of
-from fedjax_pfl.reproduction import summary_rows
-from fedjax_pfl.reproduction.claims import claims_page
-from fedjax_pfl.reproduction.claims.claims_file import LoadTable, load_claims
-from fedjax_pfl.reproduction.claims.verdicts import Judged, Verdict, judge_all
-from fedjax_pfl.reproduction.results import Results
 
 PAGE = 'docs/results.md'
 IMAGES = 'docs/images'

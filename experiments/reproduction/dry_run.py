@@ -18,16 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments.reproduction import execute
+from experiments.reproduction.cells import Cell, Table, field
+from experiments.reproduction.plan import evaluation_of
+from experiments.reproduction.results import Results
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, duration
-from fedjax_pfl.reproduction import execute
-from fedjax_pfl.reproduction.cells import Cell, Table, field
-from fedjax_pfl.reproduction.plan import evaluation_of
-from fedjax_pfl.reproduction.results import Results
 from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.training.blank import build_blank
 from fedjax_pfl.training.build import Experiment

@@ -9,15 +9,16 @@ import pytest
 from helpers import refused
 
 from configs.leaderboard import load_form
+from experiments.entries import entries, form_data
+from experiments.entries.entries import submit
+from experiments.entries.verify import verify
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.data import partition
-from fedjax_pfl.leaderboard import entries, fill_form, form_data, price
+from fedjax_pfl.leaderboard import fill_form, price
 from fedjax_pfl.leaderboard import method_results as results
 from fedjax_pfl.leaderboard import stored_counts as stored
 from fedjax_pfl.leaderboard.board import make_board
-from fedjax_pfl.leaderboard.entries import submit
 from fedjax_pfl.leaderboard.tables import rows_of
-from fedjax_pfl.leaderboard.verify import verify
 
 ROOT = Path(__file__).parents[2]
 STORED, MARKED = ROOT / 'results' / 'entries', '| recomputed |'

@@ -35,15 +35,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.reproduction.cells import (
+from experiments.reproduction.cells import (
   Cell,
   Reading,
   Table,
   filter_cells,
   values_of,
 )
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.report.styles import display_name
 
 LoadTable = Callable[[str], Table]
 Made = TypeVar('Made')

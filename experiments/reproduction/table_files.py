@@ -4,14 +4,14 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.reproduction.cells import Table, field
+from experiments.reproduction.compare import Compared, compare_all
+from experiments.reproduction.published import footnotes_of
+from experiments.reproduction.results import Results
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.report.figure_file import format_number
 from fedjax_pfl.report.styles import display_name
 from fedjax_pfl.report.text_table import align, markdown
-from fedjax_pfl.reproduction.cells import Table, field
-from fedjax_pfl.reproduction.compare import Compared, compare_all
-from fedjax_pfl.reproduction.published import footnotes_of
-from fedjax_pfl.reproduction.results import Results
 
 FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedjax_pfl.reproduction.cells import (
+from experiments.reproduction.cells import (
   OF_ALL_TESTS,
   OF_SERVER,
   Cell,
   Published,
   field,
 )
-from fedjax_pfl.reproduction.plan import evaluation_of
-from fedjax_pfl.reproduction.results import settings_in
+from experiments.reproduction.plan import evaluation_of
+from fedjax_pfl.analysis.run_folder import settings_in
 from fedjax_pfl.settings import parse_config, replace, to_config
 from fedjax_pfl.training import keys
 

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from experiments.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
+from experiments.reproduction.published import load
+from experiments.reproduction.table_files import DIVERGED, FOLDER
 from fedjax_pfl.report.text_table import align, markdown
-from fedjax_pfl.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
-from fedjax_pfl.reproduction.published import load
-from fedjax_pfl.reproduction.table_files import DIVERGED, FOLDER
 
 BRIEF = '', 'claim', 'verdicts', 'its first comparison', 'ours', 'published'
 COMPARED = 'comparison', 'difference', 'verdict', 'published'

@@ -21,18 +21,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.evaluation.differences import MIN_SEEDS, Score
-from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.reproduction.cells import (
+from experiments.reproduction.cells import (
   OF_ALL_TESTS,
   OF_SERVER,
   Cell,
   Published,
   Reading,
 )
-from fedjax_pfl.reproduction.plan import Evaluation, evaluation_of
-from fedjax_pfl.reproduction.results import Results, Row, StoredEvaluation
+from experiments.reproduction.plan import Evaluation, evaluation_of
+from experiments.reproduction.results import Results, Row
+from fedjax_pfl.analysis.run_folder import StoredEvaluation
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.differences import MIN_SEEDS, Score
+from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 

@@ -1,0 +1,1 @@
+"""Commands, and the laboratory behind some: it imports the package alone."""

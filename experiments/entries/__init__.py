@@ -1,0 +1,1 @@
+"""Entries of the leaderboard by others: their files, and their check."""

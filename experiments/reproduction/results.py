@@ -1,0 +1,80 @@
+"""The runs and rows in a folder of results, found by the trainings of a plan.
+
+>>> results = Results('results')
+>>> key = results.key_of(training)
+>>> evaluation = results.find(key, evaluation_key, 'finetuned')
+
+Numbers of which only the row in summary.csv is left are added as `rows`.
+"""
+
+import itertools
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from experiments.reproduction.plan import PlannedRun
+from fedjax_pfl.analysis.run_folder import RunFolder, StoredEvaluation
+from fedjax_pfl.core.types import AnyPath
+from fedjax_pfl.training import divergence, keys
+
+Row = Mapping[str, str]  # of summary.csv
+
+
+class Results(RunFolder):
+  """A folder of results, asked by keys and by the runs of a plan."""
+
+  def __init__(self, folder: AnyPath):
+    self.rows: dict[tuple[str, str], Row] = {}  # by key and view
+    self.row_of: dict[str, Row] = {}  # any row of a training, by its key
+    self._kept: dict[int, set[str]] = {}  # data of rows without a run, by seed
+    super().__init__(folder)
+
+  def set_rows(self, rows: Iterable[Row]) -> None:
+    """Take the rows of summary.csv; they answer what no run here answers."""
+    self.rows, self.row_of, self._kept = {}, {}, {}
+    for row in rows:
+      self.rows.setdefault((row['key'], row['view']), row)
+      training, _, evaluation = row['key'].partition('_')
+      if not evaluation or training not in self.row_of:
+        self.row_of[training] = row
+      if ' quick=True' not in row['setting']:
+        for data in (self.data, *[self._kept] * (not row['run'])):
+          data.setdefault(int(row['seed']), set()).add(row['data'])
+
+  def find(
+    self, training: str, evaluation: str, view: str
+  ) -> StoredEvaluation | None:
+    """Return the evaluation under these keys that has a view, or None."""
+    for one in self.evaluations():
+      is_same = (one.run.key, one.key) == (training, evaluation)
+      if is_same and view in one.clients.scores:
+        return one
+    return None
+
+  def key_of(self, training: PlannedRun) -> str:
+    """Return the key of a training, on the data that it was run with.
+
+    '' if it was not begun: then its key is known when its data is built.
+    """
+    first, seed = training.init_from, training.settings.seed
+    if first is None and training.identity in self.key_of_setting:
+      return self.key_of_setting[training.identity]
+    starts, data = [''], self._kept.get(seed, ())
+    if first is not None:
+      data, start = self.data.get(seed, ()), self.key_of(first)
+      others = (keys.training_key(first.settings, one) for one in data)
+      trained = [start] if start else others
+      starts = [keys.model_key(one, first.settings) for one in trained]
+    for start, one in itertools.product(starts, data):
+      key = keys.training_key(training.settings, one, start)
+      if key in self.paths or key in self.row_of:
+        return key
+    return ''
+
+  def path_of(self, training: PlannedRun) -> Path | None:
+    """Return the run directory of a training; None if it was not begun."""
+    return self.paths.get(self.key_of(training))
+
+  def diverged(self, training: PlannedRun) -> str:
+    """Return the sentence of a training, or of its start, that diverged; ''."""
+    paths = filter(None, map(self.path_of, training.chain))
+    return next(filter(None, map(divergence.sentence_of, paths)), '')
