@@ -64,8 +64,9 @@ def settings_of_seeds(form, method, rate, views, seeds):
 
 def main():
   from fedjax_pfl.core import progress
-  from fedjax_pfl.report import overview, page
-  from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.results.page import overview
+  from fedjax_pfl.results.page import render as page
+  from fedjax_pfl.results.tables.text_table import table
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning.combinations import parse_seeds

@@ -58,7 +58,7 @@ def main(overrides):
 
 def run_experiment(settings):
   from fedjax_pfl.core import progress
-  from fedjax_pfl.report.text_table import table
+  from fedjax_pfl.results.tables.text_table import table
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
@@ -76,7 +76,7 @@ def run_experiment(settings):
 
 def log_memory(experiment, log):
   """Log the memory of a run; refuse a run that does not fit."""
-  from fedjax_pfl.report.text_table import align
+  from fedjax_pfl.results.tables.text_table import align
   from fedjax_pfl.training import memory_estimate
 
   forecasts = memory_estimate.forecasts(experiment)

@@ -15,7 +15,7 @@ OUT = flags.DEFINE_string('out', None, 'the page, a .html file')
 
 def main(paths):
   from fedjax_pfl.core import progress
-  from fedjax_pfl.report import page
+  from fedjax_pfl.results.page import render as page
 
   page.check_output(OUT.value)
   progress.log(f'Report: {page.save(paths, OUT.value, published(paths))}')

@@ -53,7 +53,7 @@ def main(overrides):
 
   if OUT.value:
     errors.check_installed('--out', 'jinja2')  # before its import
-    from fedjax_pfl.report import page
+    from fedjax_pfl.results.page import render as page
 
     page.check_output(OUT.value)
   width = SIDE_BY_SIDE.value

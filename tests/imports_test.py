@@ -23,8 +23,8 @@ around
 algorithms
 evaluation
 settings
-report
 training
+results
 analysis tuning
 leaderboard
 """
@@ -34,8 +34,9 @@ LEVELS = [line.split() for line in ROOMS.split('\n') if line]
 # Those that know less than what stands above them: methods speak of one client.
 ONLY = {
   'algorithms': {'core', 'data', 'models', 'client', 'around'},
-  'report': {'algorithms', 'core', 'data', 'evaluation', 'runs', 'settings'},
 }
+# What comes after a run, in layers: each imports those before it.
+RESULTS = 'runs', 'statistics', 'tables', 'charts', 'page'
 NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 NEVER |= {'experiments', 'configs'}  # they import the package
 # Slow to load: only inside the functions that need them.
@@ -105,6 +106,15 @@ def test_kernels_are_behind_one_door():
       assert {*map(layer_of, others)} <= libraries, file
     else:
       assert not kernels or file in doors, file
+
+
+@pytest.mark.parametrize('layer', RESULTS)
+def test_what_comes_after_a_run_is_in_layers(layer):
+  later = {*RESULTS[RESULTS.index(layer) + 1 :]}
+  for file in (ROOT / PACKAGE / 'results' / layer).rglob('*.py'):
+    names = [name.split('.') for name in imports_of(file)]
+    back = {name[2] for name in names if name[:2] == [PACKAGE, 'results']}
+    assert not back & later, f'{file} imports {back & later}'
 
 
 def test_package_loads_nothing_heavy():

@@ -22,7 +22,7 @@ from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.leaderboard import method_results, stored_counts
 from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
-from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.results.page.styles import display_name
 
 FIELDS, CLIENTS = 'entry.json', 'clients.npz'
 ARRAYS = *Counts._fields, 'seed', 'view'

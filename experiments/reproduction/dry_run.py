@@ -26,8 +26,8 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.federated.chunking import chunk_size
 from fedjax_pfl.federated.rounds import begin, make_round
-from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import align, duration
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.tables.text_table import align, duration
 from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.training.blank import build_blank
 from fedjax_pfl.training.build import Experiment

@@ -25,13 +25,17 @@ from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.rows import MEANING, Change, plot_clients
-from fedjax_pfl.report.charts.svg import Panel
-from fedjax_pfl.report.figure_file import check_output, format_number, save
-from fedjax_pfl.report.finished_runs import first_and_after
-from fedjax_pfl.report.styles import display_name, style_of
-from fedjax_pfl.report.text_table import align, mean_and_std
+from fedjax_pfl.results.charts import picture
+from fedjax_pfl.results.charts.figure_file import (
+  check_output,
+  format_number,
+  save,
+)
+from fedjax_pfl.results.charts.rows import MEANING, Change, plot_clients
+from fedjax_pfl.results.charts.svg import Panel
+from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.runs.run import first_and_after
+from fedjax_pfl.results.tables.text_table import align, mean_and_std
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams

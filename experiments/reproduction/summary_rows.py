@@ -24,7 +24,7 @@ from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.report.figure_file import format_number
+from fedjax_pfl.results.charts.figure_file import format_number
 from fedjax_pfl.settings import FIELDS, Settings, changing, replace
 from fedjax_pfl.training import keys
 

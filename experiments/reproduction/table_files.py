@@ -9,9 +9,9 @@ from experiments.reproduction.compare import Compared, compare_all
 from experiments.reproduction.published import footnotes_of
 from experiments.reproduction.results import Results
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.report.figure_file import format_number
-from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import align, markdown
+from fedjax_pfl.results.charts.figure_file import format_number
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.tables.text_table import align, markdown
 
 FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')

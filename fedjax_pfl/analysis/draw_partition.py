@@ -11,8 +11,7 @@ from fedjax_pfl.analysis.open_run import Log
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.data.label_counts import label_counts_of_clients
-from fedjax_pfl.report import figure_file
-from fedjax_pfl.report.charts import partition, picture
+from fedjax_pfl.results.charts import figure_file, partition, picture
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build_data import build_data
 

@@ -11,7 +11,7 @@ from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import digest_of
-from fedjax_pfl.report.finished_runs import each_once
+from fedjax_pfl.results.runs.run import each_once
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config

@@ -17,8 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.evaluation import differences
-from fedjax_pfl.evaluation.differences import LEVEL, Difference, holm
 from fedjax_pfl.evaluation.fairness import lowest_client, negative_transfer
 from fedjax_pfl.evaluation.summary import worst_decile
 from fedjax_pfl.leaderboard.method_results import (
@@ -29,7 +27,9 @@ from fedjax_pfl.leaderboard.method_results import (
   Entry,
 )
 from fedjax_pfl.leaderboard.stored_counts import About
-from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.statistics import differences
+from fedjax_pfl.results.statistics.differences import LEVEL, Difference, holm
 
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
 WITHIN = 'within one point'

@@ -20,9 +20,9 @@ from fedjax_pfl.leaderboard.method_results import (
   read_entry,
 )
 from fedjax_pfl.leaderboard.stored_counts import MARK, About, Found
-from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.svg import Panel
-from fedjax_pfl.report.styles import display_name, style_of
+from fedjax_pfl.results.charts import picture
+from fedjax_pfl.results.charts.svg import Panel
+from fedjax_pfl.results.page.styles import display_name, style_of
 from fedjax_pfl.tuning.train_all import train_groups
 
 RUNS = 'runs'  # in the folder of a comparison

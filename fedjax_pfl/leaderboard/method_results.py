@@ -9,8 +9,7 @@ from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.leaderboard.form import INITIAL, Fields
-from fedjax_pfl.report import finished_runs
-from fedjax_pfl.report.finished_runs import FinishedRun
+from fedjax_pfl.results.runs.run import Run, read
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.views import FINETUNED, candidate_views
@@ -124,7 +123,7 @@ def read_entry(
       f'diverged with the chosen setting in {number} of {len(paths)} seeds'
     )
     return entry._replace(obstacle=words)
-  runs = [finished_runs.read(path) for path in paths]
+  runs = [read(path) for path in paths]
   return entry._replace(
     seeds=tuple(seeds),
     before=_counts(runs, INITIAL) if INITIAL in runs[0].views else None,
@@ -133,7 +132,7 @@ def read_entry(
   )
 
 
-def _counts(runs: Sequence[FinishedRun], view: str) -> Counts:
+def _counts(runs: Sequence[Run], view: str) -> Counts:
   """Return the counts of a view; clients without training data have none."""
   scores = [run.clients.scores[view] for run in runs]
   has_data = np.stack([run.clients.train_count for run in runs]) > 0
@@ -142,7 +141,7 @@ def _counts(runs: Sequence[FinishedRun], view: str) -> Counts:
   return Counts(correct.astype(int), total.astype(int))
 
 
-def costs_of(run: FinishedRun, whole: Sequence[str]) -> Costs:
+def costs_of(run: Run, whole: Sequence[str]) -> Costs:
   """Return the costs; all clients take part in the stages `whole`."""
   settings = parse_config(run.config)
   clients = settings.data.num_clients

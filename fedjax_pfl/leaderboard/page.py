@@ -24,10 +24,11 @@ from fedjax_pfl.leaderboard.board import (
 from fedjax_pfl.leaderboard.method_results import REFERENCE
 from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.leaderboard.tables import has_alone
-from fedjax_pfl.report.charts import rows as charts
-from fedjax_pfl.report.charts.svg import Panel
-from fedjax_pfl.report.page.render import DATASETS, load_template
-from fedjax_pfl.report.page.sortable_cells import (
+from fedjax_pfl.results.charts import rows as charts
+from fedjax_pfl.results.charts.svg import Panel
+from fedjax_pfl.results.page.render import DATASETS, load_template
+from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.tables.table import (
   METHOD,
   NONE,
   Cell,
@@ -39,7 +40,6 @@ from fedjax_pfl.report.page.sortable_cells import (
   table_of,
   word,
 )
-from fedjax_pfl.report.styles import display_name, style_of
 
 TEMPLATE = 'leaderboard.html.jinja'
 SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', WITHIN: '= ', OPEN: '', None: ''}

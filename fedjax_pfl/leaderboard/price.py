@@ -12,8 +12,8 @@ from fedjax_pfl.leaderboard.form import (
   views_of,
 )
 from fedjax_pfl.leaderboard.stored_counts import About
-from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import align, duration
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.tables.text_table import align, duration
 from fedjax_pfl.runs.identity import provenance
 from fedjax_pfl.training.blank import build_blank
 

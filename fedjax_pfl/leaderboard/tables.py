@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from fedjax_pfl.leaderboard.board import Board, Row
 from fedjax_pfl.leaderboard.method_results import REFERENCE
-from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import decimal, markdown
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.tables.text_table import decimal, markdown
 
 LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$'}
 

@@ -17,9 +17,12 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partition import SAME_CLIENTS
-from fedjax_pfl.evaluation.differences import Difference, paired_difference
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report.text_table import align
+from fedjax_pfl.results.statistics.differences import (
+  Difference,
+  paired_difference,
+)
+from fedjax_pfl.results.tables.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, flat_config, parse_config, replace
 from fedjax_pfl.settings.mistakes import check_parts

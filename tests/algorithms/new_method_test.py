@@ -13,7 +13,7 @@ from helpers import make_data, make_task, refused
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_method import build_stages

@@ -6,7 +6,7 @@ import methods
 from commandline import ROOT
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.results.page.styles import display_name
 
 COMMAND = 'experiments/methods.py --write'
 

@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from fedjax_pfl.evaluation.differences import (
+from fedjax_pfl.results.statistics.differences import (
   LEVEL,
   Difference,
   error_of_clients,

@@ -12,9 +12,9 @@ from fedjax_pfl.leaderboard.method_results import (
   costs_of,
   read_entry,
 )
-from fedjax_pfl.report import finished_runs
+from fedjax_pfl.results.runs.run import read
 from fedjax_pfl.training import divergence
-from tests.report import page_runs
+from tests.results import page_runs
 
 FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}
 
@@ -75,10 +75,10 @@ def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):
 
 
 def test_costs_are_those_of_all_rounds_and_the_cohort(make):
-  costs = costs_of(finished_runs.read(make('a')), whole=[])
+  costs = costs_of(read(make('a')), whole=[])
   # Two clients a round: two rounds of 6 steps, then one of 9.
   assert costs.gradients == 2 * (2 * 6 + 9)
   assert (costs.bytes_up, costs.bytes_down, costs.seconds) == (15, 27, 90)
   # All four in the first stage.
-  costs = costs_of(finished_runs.read(make('b')), whole=['a'])
+  costs = costs_of(read(make('b')), whole=['a'])
   assert costs.gradients == 4 * 2 * 6 + 2 * 9

@@ -7,8 +7,8 @@ from helpers import read_rows
 
 from fedjax_pfl.leaderboard import stored_counts
 from fedjax_pfl.leaderboard.board import BELOW, OPEN, WITHIN, make_board
-from fedjax_pfl.report.styles import display_name
-from fedjax_pfl.report.text_table import decimal
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.tables.text_table import decimal
 
 VIEWS = 'before', 'after'
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from experiments.reproduction.compare import (
   score_of,
 )
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.differences import Score
+from fedjax_pfl.results.statistics.differences import Score
 
 PRINTED = Published(
   *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),

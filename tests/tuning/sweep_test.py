@@ -8,7 +8,7 @@ from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.evaluation.differences import Difference
+from fedjax_pfl.results.statistics.differences import Difference
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.combinations import parse_seeds

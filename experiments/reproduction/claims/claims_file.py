@@ -43,7 +43,7 @@ from experiments.reproduction.cells import (
   values_of,
 )
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.report.styles import display_name
+from fedjax_pfl.results.page.styles import display_name
 
 LoadTable = Callable[[str], Table]
 Made = TypeVar('Made')

@@ -29,8 +29,13 @@ from experiments.reproduction.compare import (
   published_error,
 )
 from experiments.reproduction.results import Results
-from fedjax_pfl.evaluation import differences
-from fedjax_pfl.evaluation.differences import LEVEL, Difference, Score, holm
+from fedjax_pfl.results.statistics import differences
+from fedjax_pfl.results.statistics.differences import (
+  LEVEL,
+  Difference,
+  Score,
+  holm,
+)
 
 SHOWN, SUGGESTED, NOT_SHOWN = 'shown', 'suggested', 'not shown'
 CONTRADICTED, DOUBTED = 'contradicted', 'doubted'

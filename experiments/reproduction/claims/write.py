@@ -16,12 +16,15 @@ from experiments.reproduction.claims.verdicts import Judged, Verdict, judge_all
 from experiments.reproduction.results import Results
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.evaluation.differences import NORMAL, differences_by_client
-from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.rows import Mark, Row, plot_intervals
-from fedjax_pfl.report.charts.svg import Panel
-from fedjax_pfl.report.figure_file import format_number, save
-from fedjax_pfl.report.styles import style_of
+from fedjax_pfl.results.charts import picture
+from fedjax_pfl.results.charts.figure_file import format_number, save
+from fedjax_pfl.results.charts.rows import Mark, Row, plot_intervals
+from fedjax_pfl.results.charts.svg import Panel
+from fedjax_pfl.results.page.styles import style_of
+from fedjax_pfl.results.statistics.differences import (
+  NORMAL,
+  differences_by_client,
+)
 
 PAGE = 'docs/results.md'
 IMAGES = 'docs/images'

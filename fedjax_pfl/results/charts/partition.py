@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts import svg
+from fedjax_pfl.results.charts import svg
 
 AREA = 'Class against client: the area of a dot is the number of examples.'
 FEW = 20  # classes or clients: the axis names each or every second

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.report import text_table
+from fedjax_pfl.results.tables import text_table
 
 NONE = '–'
 UNITS = 'B', 'kB', 'MB', 'GB', 'TB'
@@ -60,10 +60,6 @@ def table_of(
     for row in marked:
       row[at] = row[at]._replace(is_best=row[at].text in words)
   return Table(title, columns, marked, tuple(notes))
-
-
-def group_cell(group: Any) -> Cell:
-  return Cell(group.label, group.label, css=group.css)
 
 
 def word(value: Any) -> Cell:

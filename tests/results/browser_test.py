@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from page_runs import CORRECT, make_run
 
-from fedjax_pfl.report import page
+from fedjax_pfl.results.page import render as page
 
 CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
 pytestmark = pytest.mark.skipif(

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.algorithms import available
-from fedjax_pfl.report import styles
-from fedjax_pfl.report.charts import lines, partition, rows, svg
-from fedjax_pfl.report.styles import STYLES, style_of
+from fedjax_pfl.results.charts import lines, partition, rows, svg
+from fedjax_pfl.results.page import styles
+from fedjax_pfl.results.page.styles import STYLES, style_of
 
 
 def attributes(drawing, tag, name):
@@ -17,8 +17,7 @@ def attributes(drawing, tag, name):
 
 
 def one_line(label, x, y):
-  style = style_of('fedavg')
-  return lines.Series(label, 'c0', style, np.array(x, float), np.array(y))
+  return lines.Series(label, 'c0', (), 'o', np.array(x, float), np.array(y))
 
 
 def test_a_line_stands_where_its_numbers_are():

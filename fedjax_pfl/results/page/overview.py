@@ -7,17 +7,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.evaluation import differences
-from fedjax_pfl.report import figure_file
-from fedjax_pfl.report.charts import picture
-from fedjax_pfl.report.charts.rows import PERCENT, Mark, Row, plot_intervals
-from fedjax_pfl.report.charts.svg import Panel, plain
-from fedjax_pfl.report.finished_runs import notes_on_choice, read_comparable
-from fedjax_pfl.report.page import standing
-from fedjax_pfl.report.page.groups import Group, has_worst_tenth, make_groups
-from fedjax_pfl.report.page.render import dataset_in_words
-from fedjax_pfl.report.text_table import align, decimal
+from fedjax_pfl.results.charts import figure_file, picture
+from fedjax_pfl.results.charts.rows import PERCENT, Mark, Row, plot_intervals
+from fedjax_pfl.results.charts.svg import Panel, plain
+from fedjax_pfl.results.page.render import dataset_in_words
+from fedjax_pfl.results.page.styles import style_of
+from fedjax_pfl.results.runs.groups import Group, has_worst_tenth, make_groups
+from fedjax_pfl.results.runs.run import notes_on_choice, read_comparable
+from fedjax_pfl.results.statistics import differences, standing
+from fedjax_pfl.results.tables.text_table import align, decimal
 
 HEADER = ('algorithm', 'before', 'after', 'low', 'high', 'worst_decile_after')
 SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
@@ -103,10 +103,10 @@ def draw(groups: Sequence[Group]):
     after = Mark(one.after, one.low, np.minimum(one.high, 100))
     marks = [before, after, Mark(one.worst, marker='X')]
     rows.append(Row(group.label, marks, (plain(one.after),), f'c{at}'))
-    colours[f'c{at}'] = group.style.colour
+    colours[f'c{at}'] = style_of(group.first.method).colour
   svg = plot_intervals(rows, 'test accuracy, %', **SIZE, axis=PERCENT)
   title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
-  by_name = {group.style.name: group.runs for group in groups}
+  by_name = {paper_name(group.first.method): group.runs for group in groups}
   notes = [NOTE, *[CROSS] * has_worst_tenth(groups), *notes_on_choice(by_name)]
   if max(len(group.runs) for group in groups) >= differences.MIN_SEEDS:
     notes.insert(1, SEVERAL)

@@ -8,30 +8,34 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedjax_pfl.evaluation.summary import MIN_TESTS
-from fedjax_pfl.report import finished_runs
-from fedjax_pfl.report.finished_runs import KINDS, either
-from fedjax_pfl.report.page import standing
-from fedjax_pfl.report.page.groups import (
+from fedjax_pfl.results.page.styles import css_of
+from fedjax_pfl.results.runs.groups import (
   Group,
   Views,
   common_settings,
   has_worst_tenth,
 )
-from fedjax_pfl.report.page.sortable_cells import (
+from fedjax_pfl.results.runs.run import (
+  KINDS,
+  either,
+  notes_on_choice,
+  summaries_by_choice,
+)
+from fedjax_pfl.results.statistics import standing
+from fedjax_pfl.results.statistics.standing import ONE_SEED, Place
+from fedjax_pfl.results.tables.table import (
   METHOD,
   NONE,
   Cell,
   Column,
   Table,
   duration,
-  group_cell,
   mean,
   number,
   size,
   table_of,
   word,
 )
-from fedjax_pfl.report.page.standing import ONE_SEED, Place
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
@@ -106,6 +110,10 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   if is_decided:
     notes.insert(0, BEHIND)
   return table_of('Summary', rows, notes if has_worst else [*notes, FEW_TESTS])
+
+
+def group_cell(group: Group) -> Cell:
+  return Cell(group.label, group.label, css=css_of(group))
 
 
 def _behind(place: Place | None) -> Cell:
@@ -215,8 +223,7 @@ def _accuracy(
 
 def _by_choice(group: Group, kind: str) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
-  by_choice = finished_runs.summaries_by_choice
-  found = [by_choice(run.result)[kind] for run in group.runs]
+  found = [summaries_by_choice(run.result)[kind] for run in group.runs]
   if any(one is None or one['mean'] is None for one in found):
     return Cell(NONE)
   means = np.array([one['mean'] for one in found])
@@ -232,10 +239,10 @@ def _seeds(means: np.ndarray) -> list[str]:
 
 def _lost(group: Group) -> Cell:
   """Return the share of clients that lose by personalisation."""
-  change = group.change
-  if change.before is None:
+  if not group.before:
     return Cell(NONE)
-  gains = change.gains[np.isfinite(change.gains)]
+  gains = group.accuracy(group.after) - group.accuracy(group.before)
+  gains = gains[np.isfinite(gains)]
   lost = 100 * np.mean(gains < 0) if gains.size else math.nan
   return number(lost, '{:.0f} %')
 
@@ -253,7 +260,7 @@ def _interval(group: Group, view: str) -> Cell:
 def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   """Return what is to be said of these groups below the summary."""
   by_label = {group.label: group.runs for group in groups}
-  notes = finished_runs.notes_on_choice(by_label)
+  notes = notes_on_choice(by_label)
   if all(len(runs) == 1 for runs in by_label.values()):
     notes.append(f'{ONE_SEED} The spread over seeds is unknown.')
   left_out = collections.defaultdict(list)
@@ -359,7 +366,7 @@ def runs(groups: Sequence[Group]) -> Table:
   """Return the directory, data and devices of every run."""
   rows, pairs = [], [(group, run) for group in groups for run in group.runs]
   for group, run in pairs:
-    path = word(run.path)._replace(css=group.css)
+    path = word(run.path)._replace(css=css_of(group))
     row = {Column('Run', is_number=False): path}
     row[Column('Seed')] = word(run.seed)
     for name in RECORDED:

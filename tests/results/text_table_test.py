@@ -1,6 +1,6 @@
 """Tables of plain text, letter by letter."""
 
-from fedjax_pfl.report.text_table import table
+from fedjax_pfl.results.tables.text_table import table
 
 VIEW = {'mean': 62.14, 'std': 11.36}
 NONE = {'mean': None, 'std': None}

@@ -8,26 +8,27 @@ distances and a contrast of at least 4.
 """
 
 import zlib
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedjax_pfl.algorithms import available, paper_name
 from fedjax_pfl.core.user_code import is_code, without_digest
+from fedjax_pfl.results.runs.groups import Group
 
 
 class Style(NamedTuple):
   colour: str  # on white
   dark: str  # on a dark background, of the same hue
-  dash: Any  # linestyle of matplotlib
+  dash: tuple[float, ...]  # strokes and gaps, in widths of a line
   marker: str
   name: str = ''  # as its paper writes it
 
 
-SOLID = '-'
-DASHED = (0, (5, 1.5))
-DOTTED = (0, (1, 1.2))
-DASHDOT = (0, (5, 1.2, 1, 1.2))
-LONG = (0, (9, 2))
-DOUBLE = (0, (5, 1.2, 1, 1.2, 1, 1.2))
+SOLID = ()
+DASHED = (5, 1.5)
+DOTTED = (1, 1.2)
+DASHDOT = (5, 1.2, 1, 1.2)
+LONG = (9, 2)
+DOUBLE = (5, 1.2, 1, 1.2, 1, 1.2)
 
 STYLES = {
   'fedavg': Style('#0072B2', '#317DBA', SOLID, 'o'),
@@ -87,9 +88,18 @@ def style_of(algorithm: str) -> Style:
   return Style(like.colour, like.dark, dash, marker, paper_name(name))
 
 
-def spare_dashes(style: Style) -> list[Any]:
-  """Return the dashes of further lines that have the colour of this one."""
-  return [one for one in (*SPARE_DASHES, SOLID, DASHED) if one != style.dash]
+def style_of_group(group: Group) -> Style:
+  """Return the style of a group; later ones of a method differ in dash."""
+  style = style_of(group.first.method)
+  if not group.setting_number:
+    return style
+  spare = [one for one in (*SPARE_DASHES, SOLID, DASHED) if one != style.dash]
+  return style._replace(dash=spare[(group.setting_number - 1) % len(spare)])
+
+
+def css_of(group: Group) -> str:
+  """Return the class that has the colour of the group's method."""
+  return f'c{group.method_number}'
 
 
 def display_name(algorithm: str) -> str:

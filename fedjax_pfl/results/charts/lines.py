@@ -10,8 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts import svg
-from fedjax_pfl.report.styles import SOLID, Style
+from fedjax_pfl.results.charts import svg
 
 WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 34, 46
@@ -25,7 +24,8 @@ class Series(NamedTuple):
 
   label: str
   css: str
-  style: Style
+  dash: Sequence[float]  # lengths of strokes and gaps; (): solid
+  marker: str
   x: np.ndarray
   y: np.ndarray
   low: np.ndarray | None = None
@@ -68,8 +68,8 @@ def curves(
 
 def _key(series: Series) -> svg.Key:
   """Return the line of a legend."""
-  stroke = _stroke('M0 8h34', series.style)
-  mark = svg.marker(series.style.marker, 17, 8, 4, 'mark')
+  stroke = _stroke('M0 8h34', series.dash)
+  mark = svg.marker(series.marker, 17, 8, 4, 'mark')
   box = {'viewBox': '0 0 34 16', 'class_': f'sample {series.css}'}
   sample = svg.tag('svg', stroke, mark, **box, aria_hidden='true')
   return svg.Key(sample, series.label, svg.plain(series.y[-1]))
@@ -94,15 +94,14 @@ def plot_before_others(
   return svg.drawing(SMALL, LOW, label, svg.tag('g', *parts, class_=css))
 
 
-def _stroke(data: str, style: Style) -> Markup:
-  lengths = () if style.dash == SOLID else style.dash[1]
-  dash = ' '.join(svg.short(LINE_WIDTH * length) for length in lengths)
-  return svg.tag('path', d=data, class_='line', stroke_dasharray=dash or None)
+def _stroke(data: str, dash: Sequence[float]) -> Markup:
+  words = ' '.join(svg.short(LINE_WIDTH * length) for length in dash)
+  return svg.tag('path', d=data, class_='line', stroke_dasharray=words or None)
 
 
 def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   across, heights = x(series.x), y(series.y)
-  parts = [_stroke(svg.path_through(across, heights), series.style)]
+  parts = [_stroke(svg.path_through(across, heights), series.dash)]
   step = math.ceil(len(across) / MARKS)
   # Counted from the end, so that the last value has a mark.
   for at in range(len(across) - 1, -1, -step):
@@ -112,5 +111,5 @@ def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
         ends = svg.plain(series.low[at]), svg.plain(series.high[at])
         words += f' ({ends[0]} to {ends[1]})'
       place = across[at], heights[at], 4
-      parts.append(svg.marker(series.style.marker, *place, 'mark', words))
+      parts.append(svg.marker(series.marker, *place, 'mark', words))
   return svg.tag('g', *parts, class_=series.css)

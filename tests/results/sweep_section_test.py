@@ -7,10 +7,10 @@ import pytest
 from page_runs import make_run
 
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page import render
-from fedjax_pfl.report.page.groups import make_groups
-from fedjax_pfl.report.page.sweep_section import find_sweep, make_sections
+from fedjax_pfl.results.page.render import render
+from fedjax_pfl.results.page.sweep_section import find_sweep, make_sections
+from fedjax_pfl.results.runs.groups import make_groups
+from fedjax_pfl.results.runs.run import read_comparable
 from fedjax_pfl.tuning import sweep as sweeps
 
 COUNT = np.full(4, 10)

@@ -3,7 +3,7 @@
 A difference is that of the means over clients of each seed that both have on
 the same data, by Student's paired t with an error not below that of the
 clients; Holm's p over all such differences decides. With one shared seed there
-is none: `evaluation/differences.py`.
+is none: `results/statistics/differences.py`.
 """
 
 import itertools
@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.evaluation.differences import (
+from fedjax_pfl.evaluation.fairness import negative_transfer
+from fedjax_pfl.results.runs.groups import Group
+from fedjax_pfl.results.statistics.differences import (
   LEVEL,
   Difference,
   holm,
   over_paired_clients,
 )
-from fedjax_pfl.evaluation.fairness import negative_transfer
-from fedjax_pfl.report.page.groups import Group
 
 ALONE = 'local_only'
 OPEN = 'not distinguishable'

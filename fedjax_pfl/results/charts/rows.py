@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.report.charts import svg
+from fedjax_pfl.results.charts import svg
 
 WIDTH = 560  # in units of text that is 12 high
 LEFT, RIGHT = 170, 58  # of charts whose rows have names

@@ -27,7 +27,7 @@ DEFAULT = 'default'  # of a hyperparameter that a config does not give
 KINDS = ('last', 'validation', 'test_best')
 
 
-class FinishedRun(NamedTuple):
+class Run(NamedTuple):
   """A run directory in memory."""
 
   path: Path
@@ -89,7 +89,7 @@ class FinishedRun(NamedTuple):
     return {name for line in self.metrics for name in line}
 
 
-def read(workdir: AnyPath) -> FinishedRun:
+def read(workdir: AnyPath) -> Run:
   """Return a finished run; refuse any other directory."""
   path = Path(workdir)
   record, result = run_dir.load_config(path), run_dir.load_result(path)
@@ -106,7 +106,7 @@ def read(workdir: AnyPath) -> FinishedRun:
     )
   _hide_chance(result, clients)
   config = with_defaults(record['config'])
-  return FinishedRun(path, record, config, result, metrics, clients)
+  return Run(path, record, config, result, metrics, clients)
 
 
 def _hide_chance(result: dict[str, Any], clients: Clients) -> None:
@@ -129,7 +129,7 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
   return whole
 
 
-def read_comparable(workdirs: Sequence[AnyPath]) -> list[FinishedRun]:
+def read_comparable(workdirs: Sequence[AnyPath]) -> list[Run]:
   """Return finished runs, each once, that may share an axis.
 
   A run without hp.mu differs from one with it in this field, and not in `hp`:
@@ -199,7 +199,7 @@ def chosen_by_tests(known: Sequence[str], result: Result) -> str | None:
 
 
 def notes_on_choice(
-  runs_by_label: Mapping[str, Sequence[FinishedRun]],
+  runs_by_label: Mapping[str, Sequence[Run]],
 ) -> list[str]:
   """Return a sentence for every label whose views the tests have chosen."""
   notes = []

@@ -1,4 +1,4 @@
-"""Group the runs that differ only in the seed; name and style each group.
+"""Group the runs that differ only in the seed, and name each group.
 
 The label of a group is its method, with the settings in which it differs from
 other groups of that method.
@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.fairness import lowest_client
-from fedjax_pfl.report.charts.rows import Change
-from fedjax_pfl.report.finished_runs import FinishedRun, either, with_defaults
-from fedjax_pfl.report.styles import Style, spare_dashes, style_of
+from fedjax_pfl.results.runs.run import Run, either, with_defaults
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import FIELDS
@@ -36,12 +35,12 @@ class Group(NamedTuple):
   """One or more seeds of one setting: a line of the report."""
 
   label: str
-  style: Style
-  css: str  # the class of its method, which holds its colour
-  runs: tuple[FinishedRun, ...]
+  runs: tuple[Run, ...]
+  method_number: int  # which of the methods that were met
+  setting_number: int  # which of the groups of this method
 
   @property
-  def first(self) -> FinishedRun:
+  def first(self) -> Run:
     return self.runs[0]
 
   @property
@@ -62,14 +61,10 @@ class Group(NamedTuple):
     """
     return tuple(run.compared[1] for run in self.runs)
 
-  @property
-  def change(self) -> Change:
-    """Return the accuracy of the clients of all seeds, before and after."""
-    before, after = (
-      views and np.concatenate([r.accuracy(v) for r, v in self._each(views)])
-      for views in (self.before, self.after)
-    )
-    return Change(self.label, self.css, before, after)
+  def accuracy(self, views: Views) -> np.ndarray | None:
+    """Return the accuracy of the clients of all seeds; None without a view."""
+    pairs = self._each(views)
+    return views and np.concatenate([run.accuracy(view) for run, view in pairs])
 
   @property
   def lowest(self) -> float:
@@ -119,7 +114,7 @@ class Group(NamedTuple):
       totals.append(np.array(sums)[np.searchsorted(at, by, side='right')])
     return np.mean(totals, axis=0)
 
-  def _each(self, views: Views) -> Iterator[tuple[FinishedRun, Any]]:
+  def _each(self, views: Views) -> Iterator[tuple[Run, Any]]:
     """Return every run with its view."""
     is_shared = views is None or isinstance(views, str)
     each = [views] * len(self.runs) if is_shared else views
@@ -132,7 +127,7 @@ def has_worst_tenth(groups: Sequence[Group]) -> bool:
   return bool(np.isfinite(np.concatenate(found)).any())
 
 
-def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
+def make_groups(runs: Sequence[Run]) -> list[Group]:
   """Return the runs in groups, in the order in which they were given."""
   found = collections.defaultdict(list)
   for run in runs:
@@ -147,13 +142,9 @@ def make_groups(runs: Sequence[FinishedRun]) -> list[Group]:
   groups = []
   for own, label in zip(sets, _labels(sets), strict=True):
     method = own[0].method
-    style = style_of(method)
-    if number := met[method]:  # later groups of a method differ in dash
-      spare = spare_dashes(style)
-      style = style._replace(dash=spare[(number - 1) % len(spare)])
     met[method] += 1
-    css = f'c{list(met).index(method)}'
-    groups.append(Group(label, style, css, tuple(own)))
+    numbers = list(met).index(method), met[method] - 1
+    groups.append(Group(label, tuple(own), *numbers))
   return groups
 
 
@@ -217,7 +208,7 @@ def views_in_words(groups: Sequence[Group]) -> str:
   return '; '.join(parts)
 
 
-def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
+def _labels(sets: Sequence[list[Run]]) -> list[str]:
   """Return a label for every group; all differ."""
   labels, of_method = [], collections.defaultdict(list)
   for run, *_ in sets:
@@ -234,7 +225,7 @@ def _labels(sets: Sequence[list[FinishedRun]]) -> list[str]:
       words.append(f'{name}={without_digests(values)[0]}')
     if len(words) > MAX_SETTINGS or (len(peers) > 1 and not words):
       words = [run.path.resolve().name]
-    labels.append(', '.join([style_of(run.method).name, *words]))
+    labels.append(', '.join([paper_name(run.method), *words]))
   return [
     label if labels.count(label) == 1 else f'{label}, {one[0].path}'
     for label, one in zip(labels, sets, strict=True)

@@ -3,12 +3,12 @@
 import pytest
 from page_runs import make_run
 
-from fedjax_pfl.report.finished_runs import (
+from fedjax_pfl.results.runs.groups import make_groups
+from fedjax_pfl.results.runs.run import (
   chosen_by_tests,
   first_and_after,
   read_comparable,
 )
-from fedjax_pfl.report.page.groups import make_groups
 
 BEST = {'mix': {'together': {'view': 'mix_0.5'}}}
 SHORT = {'finetuned': {'together': {'view': 'finetuned_1'}}}

@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.report.charts import lines, rows
-from fedjax_pfl.report.charts.partition import AREA, partition
-from fedjax_pfl.report.charts.svg import Panel, Section
-from fedjax_pfl.report.page.groups import Group, has_worst_tenth, views_in_words
+from fedjax_pfl.results.charts import lines, rows
+from fedjax_pfl.results.charts.partition import AREA, partition
+from fedjax_pfl.results.charts.svg import Panel, Section
+from fedjax_pfl.results.page.styles import css_of, style_of_group
+from fedjax_pfl.results.runs.groups import (
+  Group,
+  has_worst_tenth,
+  views_in_words,
+)
 
 MEAN = 'mean accuracy of the clients, %'
 SERVER = 'global/accuracy'  # in the metrics
@@ -111,7 +116,9 @@ def _series(
 ) -> lines.Series:
   """Return a line through the means of values [S, T]."""
   band = (values.min(0), values.max(0)) if len(values) > 1 else (None, None)
-  return lines.Series(label, group.css, group.style, x, values.mean(0), *band)
+  style = style_of_group(group)
+  look = css_of(group), style.dash, style.marker
+  return lines.Series(label, *look, x, values.mean(0), *band)
 
 
 def finetuning(groups: Sequence[Group]) -> Section | None:
@@ -154,6 +161,12 @@ def _stops(group: Group) -> dict[int, str]:
 # ---- accuracies, gains and examples of the clients
 
 
+def change_of(group: Group) -> rows.Change:
+  """Return the accuracy of the clients of all seeds, before and after."""
+  both = group.accuracy(group.before), group.accuracy(group.after)
+  return rows.Change(group.label, css_of(group), *both)
+
+
 def spread(groups: Sequence[Group]) -> Section:
   """Return the accuracies of all clients, their mean and worst tenth."""
   levels, measures, title = [], {'mean': 'mean'}, 'Mean'
@@ -165,8 +178,8 @@ def spread(groups: Sequence[Group]) -> Section:
       (word, group.mean(group.before, name), group.mean(group.after, name))
       for word, name in measures.items()
     ]
-    levels.append((group.label, group.css, pairs))
-  every = rows.plot_clients([group.change for group in groups])
+    levels.append((group.label, css_of(group), pairs))
+  every = rows.plot_clients([*map(change_of, groups)])
   two = rows.plot_levels(levels)
   panels = [
     Panel('Every client', every, rows.MEANING),
@@ -178,7 +191,7 @@ def spread(groups: Sequence[Group]) -> Section:
 
 def gains(groups: Sequence[Group]) -> Section | None:
   """Return each client's gain or loss; None without a view before."""
-  shown = [(group, group.change) for group in groups if group.before]
+  shown = [(group, change_of(group)) for group in groups if group.before]
   if not shown:
     return None
   ends = rows.ends_of([change for _, change in shown])
@@ -191,7 +204,7 @@ def gains(groups: Sequence[Group]) -> Section | None:
       won, lost = np.sum(values > 0), np.sum(values < 0)
       note = f'{won:,} of {values.size:,} clients gained, {lost:,} lost; '
       note += f'median {np.median(values):+.1f}.'
-    panels.append(Panel(group.label, svg, note, css=group.css))
+    panels.append(Panel(group.label, svg, note, css=css_of(group)))
   words = (
     'One bar for each client, from the largest gain to the largest loss; all '
     'charts share one axis.'

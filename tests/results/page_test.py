@@ -12,8 +12,9 @@ from run_directories import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.report import overview, page
-from fedjax_pfl.report.page.sortable_cells import Cell, Column, table_of
+from fedjax_pfl.results.page import overview
+from fedjax_pfl.results.page import render as page
+from fedjax_pfl.results.tables.table import Cell, Column, table_of
 from fedjax_pfl.runs import run_dir
 
 PRINTED = {

@@ -13,8 +13,14 @@ from user_commands import load_command
 
 from experiments import commandline
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.report import figure_file, overview, styles
-from fedjax_pfl.report.charts import partition, picture, rows, svg
+from fedjax_pfl.results.charts import (
+  figure_file,
+  partition,
+  picture,
+  rows,
+  svg,
+)
+from fedjax_pfl.results.page import overview, styles
 
 MIXTURES = {'initial': [2, 4], 'mix_0.5': [18, 16], 'mix_1.0': [10, 10]}
 BEST = {'test_best_view': {'mix': {'together': {'view': 'mix_0.5'}}}}

@@ -12,12 +12,13 @@ import numpy as np
 from markupsafe import Markup
 
 from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.report.charts import svg
-from fedjax_pfl.report.charts.lines import plot_before_others
-from fedjax_pfl.report.charts.svg import Panel, Section
-from fedjax_pfl.report.finished_runs import either
-from fedjax_pfl.report.page.groups import UNTRAINED, Group, without_digests
-from fedjax_pfl.report.page.sections import ACCURACY
+from fedjax_pfl.results.charts import svg
+from fedjax_pfl.results.charts.lines import plot_before_others
+from fedjax_pfl.results.charts.svg import Panel, Section
+from fedjax_pfl.results.page.sections import ACCURACY
+from fedjax_pfl.results.page.styles import css_of
+from fedjax_pfl.results.runs.groups import UNTRAINED, Group, without_digests
+from fedjax_pfl.results.runs.run import either
 from fedjax_pfl.settings import FIELDS
 
 # Of other clients, or other examples, validation chooses nothing.
@@ -58,7 +59,7 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   Settings without a finite accuracy, or with fewer seeds than others, come
   last; if all are, it is no sweep.
   """
-  if len(groups) < LEAST or len({group.css for group in groups}) > 1:
+  if len(groups) < LEAST or len({group.first.method for group in groups}) > 1:
     return None
   flats, shown = [group.settings for group in groups], {}
   for field in dict.fromkeys(itertools.chain(*flats)):
@@ -120,7 +121,7 @@ def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
 def _overview(sweep: Sweep) -> list[Panel]:
   """Return the heat map of two fields, or a strip of dots for each field."""
   settings, fields = sweep.settings, sweep.fields
-  css = settings[0].group.css
+  css = css_of(settings[0].group)
   axes = {}  # values in order: numbers by size, others as met
   for field in fields:
     values = [one.values[field] for one in settings]
@@ -155,7 +156,7 @@ def _curves(sweep: Sweep) -> list[Section]:
   panels = []
   for place, one in enumerate(settings[:MOST_CURVES]):
     title = ', '.join(f'{name}={value}' for name, value in one.values.items())
-    chart = plot_before_others(curves, place, one.group.css)
+    chart = plot_before_others(curves, place, css_of(one.group))
     panels.append(Panel(title, chart, svg.plain(one.mean, 2), is_small=True))
   words = (
     f'{either(names)} over rounds, mean over seeds; the best setting first, '

@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 import numpy as np
 
-from fedjax_pfl.report.charts.svg import Panel, drawing, tag, text
+from fedjax_pfl.results.charts.svg import Panel, drawing, tag, text
 
 SHEET = pathlib.Path(__file__).parents[1] / 'page' / 'page.css'
 PAPER = {'--card': '#ffffff', '--ground': '#ffffff'}

@@ -13,16 +13,17 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.report import figure_file
-from fedjax_pfl.report.finished_runs import read_comparable
-from fedjax_pfl.report.page import sections, standing, sweep_section, tables
-from fedjax_pfl.report.page.groups import (
+from fedjax_pfl.results.charts import figure_file
+from fedjax_pfl.results.page import sections, sweep_section, tables
+from fedjax_pfl.results.page.styles import css_of, style_of
+from fedjax_pfl.results.runs.groups import (
   Group,
   common_settings,
   has_worst_tenth,
   make_groups,
 )
-from fedjax_pfl.report.styles import style_of
+from fedjax_pfl.results.runs.run import read_comparable
+from fedjax_pfl.results.statistics import standing
 
 # {run directory: published numbers of its views}
 Published = Mapping[str, tables.Printed]
@@ -78,7 +79,7 @@ def render(
     lead=sweep_section.lead(sweep) if is_chosen else standing.lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
     sweep=sweep_section.make_sections(sweep) if sweep else [],
-    methods={group.css: style_of(group.first.method) for group in groups},
+    methods={css_of(group): style_of(group.first.method) for group in groups},
     has_worst=has_worst_tenth(groups),
     summary=tables.summary(groups, printed),
     choices=tables.choices(groups),

@@ -8,7 +8,7 @@ from typing import Any
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.own_metrics import TAKEN
-from fedjax_pfl.report.finished_runs import KINDS, Result, summaries_by_choice
+from fedjax_pfl.results.runs.run import KINDS, Result, summaries_by_choice
 
 TEST_BEST = (
   'test_best is chosen by the tests, which is optimistic; - without its view '

@@ -1,1 +1,0 @@
-"""From results of runs to figures, tables and a page."""

@@ -1,0 +1,1 @@
+"""Differences of methods, their intervals, and which of them hold."""

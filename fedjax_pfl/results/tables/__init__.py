@@ -1,0 +1,1 @@
+"""Columns and rows -> text, Markdown and cells of the page."""
