@@ -40,6 +40,28 @@ def fedbabu(tmp_path_factory, program):
   return program.experiment, workdir
 
 
+@pytest.mark.parametrize('sampling', ['fixed', 'poisson'])
+def test_cohorts_follow_from_the_seed(tmp_path, sampling):
+  """Others with another seed, and the same ones with the same."""
+
+  class Drawn(Exception):
+    """The cohorts of the first call; the run ends before it compiles rounds."""
+
+  def drawn(name, seed):
+    changes = {'num_clients': 40, 'client_fraction': 0.1}
+    experiment = make_experiment(seed=seed, sampling=sampling, **changes)
+
+    def draw(key, first, rounds):
+      raise Drawn(experiment.sampler.draw(key, 0, 20).tolist())
+
+    sampler = experiment.sampler._replace(draw=draw)
+    with pytest.raises(Drawn) as found:
+      train(experiment._replace(sampler=sampler), tmp_path / name)
+    return found.value.args[0]
+
+  assert drawn('first', 0) == drawn('again', 0) != drawn('other', 1)
+
+
 # ---- when what is done
 
 
