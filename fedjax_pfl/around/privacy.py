@@ -39,7 +39,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Senders, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import field, record
-from fedjax_pfl.core.rules import at_least, count, interval
+from fedjax_pfl.core.rules import Rule, at_least, count, interval
 from fedjax_pfl.core.types import Array, ClientData, PyTree
 from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.communication import messages, of_first
@@ -50,6 +50,7 @@ RATE = 0.2  # of an adaptive clip
 FIELD = 'privacy'  # of the server's record
 NOISE = f'/{FIELD}/noise/'  # on the paths of leaves of its state
 SETTING = 'dp.clip'
+LEAST = 0.01  # noise multiplier; 60 rounds with it cost an epsilon of 300,000
 INSTEAD = ['dp.clip=0, which is no privacy', 'fedavg, fedbabu, ditto or others']
 
 
@@ -72,7 +73,14 @@ class Privacy:
 
   clip: float = field(0.0, at_least(0))
   clip_quantile: float = field(0.0, interval('[0, 1)', 'a percentage'))
-  noise_multiplier: float = field(0.0, at_least(0))
+  noise_multiplier: float = field(
+    0.0,
+    Rule(
+      lambda value: value == 0 or at_least(LEAST).holds(value),
+      f'a number, {LEAST} or more, or 0: as dp.epsilon needs',
+      'noise in the scale of weights: it is in clips',
+    ),
+  )
   epsilon: float = field(0.0, at_least(0))
   delta: float = field(0.0, interval('[0, 1)', 'an exponent: write 1e-5'))
   bands: int = field(1, count('bands'))

@@ -184,6 +184,7 @@ def write_npz(
   arrays: Mapping[str, np.ndarray],
   *,
   compressed: bool = False,
+  mode: int = 0o666,
 ) -> None:
   """Write named arrays; arrays of Python objects would need pickle."""
   for name, array in arrays.items():
@@ -191,7 +192,7 @@ def write_npz(
     assert array.dtype.kind != 'V', f'{name}: .npy forgets {array.dtype}'
   stream = io.BytesIO()
   (np.savez_compressed if compressed else np.savez)(stream, **arrays)
-  write_bytes(path, stream.getvalue())
+  write_bytes(path, stream.getvalue(), mode)
 
 
 def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ def save(
   *,
   metadata: dict[str, Any] | None = None,
   keep: int = KEEP,
+  mode: int = 0o666,
 ) -> None:
   """Save the tree as the newest checkpoint; remove all but the newest ones.
 
@@ -50,7 +52,8 @@ def save(
   leaves = {name: np.asarray(leaf) for name, leaf in trees.named(tree).items()}
   assert len(leaves) == len(jax.tree.leaves(tree)), 'two leaves of one name'
   assert not any(leaf.dtype.hasobject for leaf in leaves.values())
-  with open(growing / STATE, 'wb') as stream:
+  opener = partial(os.open, mode=mode)
+  with open(growing / STATE, 'wb', opener=opener) as stream:
     np.savez(stream, *map(as_bits, leaves.values()))
     stream.flush()
     os.fsync(stream.fileno())

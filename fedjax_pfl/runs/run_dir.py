@@ -116,6 +116,7 @@ class Run:
     self.path, self._checkpoints = path, path / 'checkpoints'
     self.scores = path / score_files.FOLDER
     self._log, self._tracking = log, tracking
+    self._mode = 0o666  # of files with the examples or the state of a client
 
   @may_read('workdir')
   def result(self) -> dict[str, Any] | None:
@@ -133,17 +134,22 @@ class Run:
     self._log(f'{damaged} is damaged or missing and will be written again.')
     return None
 
-  def secret(self) -> str:
-    """Return the secret of a private run, in hexadecimal digits."""
-    is_new = not (self.path / secret.NAME).exists()
-    with atomic_files.writing(self.path):
-      own = secret.keep(self.path).hex()
-    if is_new and self.last_checkpoint():
+  def secret(self, has_turns: bool) -> str:
+    """Return the secret of a private run, in hexadecimal digits.
+
+    Where clients take turns (`has_turns`), one that was lost is refused: other
+    groups would be drawn, and clients take part more often than accounted.
+    """
+    if self.last_checkpoint() and not (self.path / secret.NAME).exists():
+      if has_turns:
+        raise secret.lost(self.path)
       self._log(f'{self.path} has lost its secret: noise from here on is new.')
-    return own
+    with atomic_files.writing(self.path):
+      return secret.keep(self.path).hex()
 
   def write_note(self) -> None:
-    """Write which files of a private run are not for release."""
+    """Write which files of a private run are not for release; protect some."""
+    self._mode = secret.MODE
     with atomic_files.writing(self.path):
       atomic_files.write_bytes(self.path / NOTE, NOT_FOR_RELEASE.encode())
 
@@ -176,7 +182,7 @@ class Run:
     with atomic_files.writing(self._checkpoints):
       before = _checksum(self.path / METRICS)
       before['scores'] = score_files.digest(self.scores, step)
-      how = {'metadata': before, 'keep': keep}
+      how = {'metadata': before, 'keep': keep, 'mode': self._mode}
       checkpoint.save(self._checkpoints, step, tree, **how)
 
   def last_checkpoint(self) -> int | None:
@@ -236,7 +242,8 @@ class Run:
       # Its result is of other scores: a process killed here is not finished.
       (self.path / RESULT).unlink(missing_ok=True)
       # Small, for it is committed with results: 7 kB for 100 clients.
-      atomic_files.write_npz(self.path / CLIENTS, arrays, compressed=True)
+      how = {'compressed': True, 'mode': self._mode}
+      atomic_files.write_npz(self.path / CLIENTS, arrays, **how)
 
   def write_result(self, **result: Any) -> None:
     """Write result.json, with the `views` of `summarise`: it is finished."""

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from fedjax_pfl.core import atomic_files, chacha
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 
 NAME = 'secret'
 MODE = 0o600
@@ -34,12 +34,17 @@ def keep(folder: Path) -> bytes:
       return secret
   except ValueError:
     pass
-  raise bad_input(
+  raise lost(folder)
+
+
+def lost(folder: Path) -> BadInput:
+  """Return the error of a run without its secret."""
+  return bad_input(
     'secret',
-    got=f'{path}, which holds something else',
+    got=f'{folder / NAME}, which is missing or holds something else',
     expected=f'{2 * chacha.SIZE} hexadecimal digits, as the run wrote them',
     choices=['put back a copy of it', 'another --workdir'],
-    cause='a file edited by hand, or a damaged disk',
+    cause='a file edited by hand, a copy without it, or a damaged disk',
   )
 
 

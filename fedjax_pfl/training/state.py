@@ -84,7 +84,7 @@ def random_streams(seed: int) -> dict[str, Key]:
 def private_streams(dp: Privacy, run: Run) -> dict[str, Key]:
   """Return the keys of cohorts and rounds, which nobody can guess."""
   if dp.noise_seed is None:
-    key = chacha.key_of(bytes.fromhex(run.secret()))
+    key = chacha.key_of(bytes.fromhex(run.secret(dp.bands > 1)))
   else:
     key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
   cohorts, rounds = jax.random.split(key)

@@ -108,6 +108,11 @@ TOGETHER = [
     'clients_placement',
     'device with debug=True',
   ),
+  (
+    {'dp__clip': 1.0, 'dp__noise_multiplier': 1e-6},
+    'dp.noise_multiplier',
+    'expected a number, 0.01 or more',
+  ),
   ({'dp__epsilon': 8.0}, 'dp.clip', "above 0 with ['dp.epsilon']"),
   ({'dp__clip': 1.0}, 'dp.epsilon', 'expected a budget, or a noise'),
   ({'dp__clip': 1.0, 'dp__epsilon': 8.0}, 'dp.delta', 'dp.delta=1e-5'),
