@@ -154,8 +154,8 @@ def batches_of_epoch(
   def batch_at(position, key):
     if batching.steps is None:
       return _batch(data, order, position, key, batching)
-    own = orders[position // batches]
-    return _batch(data, own, position % batches, key, batching)
+    pass_order = orders[position // batches]
+    return _batch(data, pass_order, position % batches, key, batching)
 
   def stacked_at(position, key):
     number = batching.batches_per_step
@@ -163,13 +163,15 @@ def batches_of_epoch(
       return batch_at(position, key)
     *keys, key = jax.random.split(key, number + 1)
     first = number * position
-    rows = [batch_at(first + at, own)[0] for at, own in enumerate(keys)]
+    rows = [
+      batch_at(first + at, batch_key)[0] for at, batch_key in enumerate(keys)
+    ]
     return trees.stack(rows), key
 
   def step_at(position, steps_rng):
     each = batching.steps_per_batch
-    place = position // each
-    batch, key = stacked_at(place, jax.random.fold_in(steps_rng, place))
+    number = position // each
+    batch, key = stacked_at(number, jax.random.fold_in(steps_rng, number))
     if each > 1:
       key = jax.random.fold_in(key, position % each)
     return batch, key

@@ -63,8 +63,8 @@ def stack_clients(
   count = np.array([len(rows) for rows in indices], np.int32)
   # At least one column: an empty gather has no first row to stand for padding.
   index = np.zeros((len(indices), max(1, count.max())), np.int32)  # [K, N]
-  for row, own in zip(index, indices, strict=True):
-    row[: len(own)] = own
+  for row, rows in zip(index, indices, strict=True):
+    row[: len(rows)] = rows
   if placement == 'device':
     index, count = jnp.asarray(index), jnp.asarray(count)
   x, y = pool_of(images.x), jnp.asarray(images.y, jnp.int32)
@@ -93,12 +93,12 @@ def from_arrays(
   """
   xs, ys = [_array_of(x) for x in xs], [_array_of(y) for y in ys]
   kinds = {(x.shape[1:], x.dtype.name) for x in xs}
-  sizes = [[one.shape[:1] for one in side] for side in (xs, ys)]
+  sizes = [[array.shape[:1] for array in side] for side in (xs, ys)]
   labels = {y.shape[1:] for y in ys}
   is_known = labels in ({()}, {shape for shape, _ in kinds})
   is_known &= () not in sizes[0]  # a number, or images of several shapes
   if len(kinds) != 1 or sizes[0] != sizes[1] or not is_known:
-    shapes = [[user_code.describe(one) for one in s[:3]] for s in (xs, ys)]
+    shapes = [[*map(user_code.describe, side[:3])] for side in (xs, ys)]
     raise bad_input(
       'xs, ys',
       got=f'{len(xs)} and {len(ys)} clients, the first {shapes}',
@@ -114,19 +114,19 @@ def from_arrays(
   return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
 
 
-def client_of(data: ClientData, place: int | Array) -> ClientData:
+def client_of(data: ClientData, client: int | Array) -> ClientData:
   """Return the data of one client: index [N], count []; or of several."""
-  return ClientData(data.x, data.y, data.index[place], data.count[place])
+  return ClientData(data.x, data.y, data.index[client], data.count[client])
 
 
 def shapes_of_clients(
   shape: Shape, num_clients: int, size: int = 1
 ) -> ClientData:
   """Return the shapes of clients of so many examples each."""
-  integers = (1, *shape.labels), (num_clients, size), (num_clients,)
+  of_integers = (1, *shape.labels), (num_clients, size), (num_clients,)
   return ClientData(
     jax.ShapeDtypeStruct((1, *shape.image_shape), shape.dtype),
-    *(jax.ShapeDtypeStruct(own, 'int32') for own in integers),
+    *(jax.ShapeDtypeStruct(sides, 'int32') for sides in of_integers),
   )
 
 
@@ -159,8 +159,8 @@ def describe_empty_clients(train: ClientData, test: ClientData) -> str:
 def as_rows(given: Iterable[Any], size: int) -> tuple[list[np.ndarray], str]:
   """Return the rows of every client, and what is wrong with them; or ''."""
   indices = []
-  for client, own in enumerate(given):
-    rows = _array_of(own)
+  for client, numbers in enumerate(given):
+    rows = _array_of(numbers)
     indices.append(rows)
     if rows.ndim != 1 or (rows.size and rows.dtype.kind not in 'iu'):
       return indices, f'{user_code.describe(rows)} for client {client}'

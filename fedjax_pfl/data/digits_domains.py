@@ -33,17 +33,17 @@ def holders(where: Where) -> tuple[int, bool]:
 def load(where: Where) -> Dataset:
   """Return the digits of all domains, in the order of DOMAINS."""
   train, test = digits.load(where)[1:3]
-  place = np.zeros(len(train.y), int)
+  domain = np.zeros(len(train.y), int)
   for label in range(10):  # every fifth digit of a class is of one domain
     rows = np.flatnonzero(train.y == label)
-    place[rows] = np.arange(len(rows)) % len(DOMAINS)
+    domain[rows] = np.arange(len(rows)) % len(DOMAINS)
   colours = np.random.default_rng(0)
   splits, clients = [], []
   for images, is_train in ((train, True), (test, False)):
     made = []
     for at, name in enumerate(DOMAINS):
-      own = place == at if is_train else np.ones(len(images.y), bool)
-      made.append((_shifted(name, images.x[own], colours), images.y[own]))
+      mask = domain == at if is_train else np.ones(len(images.y), bool)
+      made.append((_shifted(name, images.x[mask], colours), images.y[mask]))
     x, y = (np.concatenate(parts) for parts in zip(*made, strict=True))
     splits.append(Images(x, y))
     sizes = [len(labels) for _, labels in made]

@@ -53,8 +53,8 @@ def load(where: Where) -> Dataset:
 
   names = [*listing.classes]
   if side or listing.clients or image_layouts.is_table(root):
-    arrays = listing.labels, listing.is_test, listing.owners
-    names += [f'{side}', images.digest(*arrays), *map(str, listing.files)]
+    digest = images.digest(listing.labels, listing.is_test, listing.owners)
+    names += [f'{side}', digest, *map(str, listing.files)]
   try:
     key = files_key(listing.files, names)
   except PermissionError:

@@ -93,13 +93,13 @@ def find(root: pathlib.Path) -> Listing:
     split = [client for client in clients if (client / 'train').is_dir()]
     rows, layout = [], 'CLIENT/{train,test}/CLASS' if split else 'CLIENT/CLASS'
     for client in clients:
-      found = _of_splits if split else _of_classes
-      own = found(client, client.name)
-      if split and not own and _of_classes(client, ''):
+      read = _of_splits if split else _of_classes
+      of_client = read(client, client.name)
+      if split and not of_client and _of_classes(client, ''):
         raise refuse(
           root, f'where {split[0].name} has train/, and {client.name} has not'
         )
-      rows += own
+      rows += of_client
     _check_domains(root, rows, bool(split))
   if not rows:
     raise refuse(root, 'without train/ and without an image two levels below')
@@ -114,7 +114,7 @@ def _check_domains(root: Folder, rows: list[Row], is_split: bool) -> None:
       classes.setdefault(client, set()).add(label)
   sizes, total = {*map(len, classes.values())}, set().union(*classes.values())
   if is_split and sizes == {1, len(total)} and len(total) > 2:
-    name, (only,) = next(one for one in classes.items() if len(one[1]) == 1)
+    name, (only,) = next(item for item in classes.items() if len(item[1]) == 1)
     raise bad_input(
       'data_dir',
       got=f'{root}, where {name}/train has one class, {only}, and the other '
@@ -153,8 +153,8 @@ def _natural(name: str | Folder) -> list[str | int]:
   >>> sorted(['b10', 'b9', 'a'], key=_natural)
   ['a', 'b9', 'b10']
   """
-  words = re.split(r'(\d+)', getattr(name, 'name', name))
-  return [int(w) if at % 2 else w for at, w in enumerate(words)]
+  parts = re.split(r'(\d+)', getattr(name, 'name', name))
+  return [int(part) if at % 2 else part for at, part in enumerate(parts)]
 
 
 def _folders(folder: Folder) -> list[Folder]:
@@ -166,11 +166,11 @@ def _of_splits(folder: Folder, client: str) -> list[Row]:
   """Return the rows of a folder with train/, and mostly with test/."""
   rows = []
   for split in SPLITS:
-    found = _of_classes(folder / split, client, split)
+    of_split = _of_classes(folder / split, client, split)
     is_wanted = split == 'train' or (folder / 'test').exists()
-    if not found and is_wanted and not client:
+    if not of_split and is_wanted and not client:
       raise refuse(folder, f'no labelled images for {split}')
-    rows += found
+    rows += of_split
   return rows
 
 
@@ -196,14 +196,14 @@ def _of_table(file: pathlib.Path) -> list[Row]:
   rows = []
   for number, line in enumerate(lines, 2):  # after the header
     split = (line['split'] or '') if 'split' in columns else 'train'
-    words = [line[name] or '' for name in ('path', 'label')]
+    name, label = line['path'] or '', line['label'] or ''
     client = (line['client'] or '') if 'client' in columns else ''
-    if not all(words) or ('client' in columns and not client):
+    if not (name and label) or ('client' in columns and not client):
       raise refuse(file, f'whose line {number} has an empty cell')
     if split not in SPLITS:
       raise refuse(file, f'whose line {number} has the split {split!r}')
-    path = file.parent / words[0]
+    path = file.parent / name
     if not path.is_file():
       raise refuse(file, f'whose line {number} names {path}, which is no file')
-    rows.append((path, words[1], client, split))
+    rows.append((path, label, client, split))
   return rows

@@ -78,8 +78,8 @@ def make_dataset(
 
 def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:
   """Return the examples for training, and those for testing."""
-  rows = ~is_test, is_test
-  return [Images(x[own], y[own].astype(np.int32)) for own in rows]
+  masks = ~is_test, is_test
+  return [Images(x[mask], y[mask].astype(np.int32)) for mask in masks]
 
 
 def digest(*arrays: np.ndarray) -> str:
@@ -108,7 +108,7 @@ def scale_images(dataset: Dataset, side: int) -> Dataset:
   if not side or dataset.train.x.shape[1:3] == (side, side):
     return dataset
   splits = dataset.train, dataset.test
-  train, test = (one._replace(x=_scale(one.x, side)) for one in splits)
+  train, test = (split._replace(x=_scale(split.x, side)) for split in splits)
   fingerprint = digest(*train, *test)
   return dataset._replace(train=train, test=test, fingerprint=fingerprint)
 

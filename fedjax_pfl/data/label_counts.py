@@ -20,8 +20,8 @@ def label_counts(data: ClientData, num_classes: int) -> Array:
 def label_counts_of_clients(data: ClientData, num_classes: int) -> np.ndarray:
   """Return the label counts of every client, computed on the host: [K, Y]."""
   index, count = np.asarray(data.index), np.asarray(data.count)
-  client, place = np.nonzero(np.arange(index.shape[1]) < count[:, None])
-  label = np.asarray(data.y)[index[client, place]]
+  client, column = np.nonzero(np.arange(index.shape[1]) < count[:, None])
+  label = np.asarray(data.y)[index[client, column]]
   if label.ndim == 2:  # of tokens, of which some have none
     client = np.repeat(client, label.shape[1])[label.ravel() >= 0]
     label = label[label >= 0]

@@ -118,8 +118,7 @@ def partition(
     clients = clients and (np.concatenate(clients), clients[1][:0])
     test_labels, test_partition = test_labels[:0], 'split'
   if (name, test_partition) != ('natural', 'same'):
-    sizes = len(train_labels), len(test_labels)
-    _check_clients(num_clients, *sizes, test_partition)
+    _check_clients(num_clients, train_labels, test_labels, test_partition)
   rngs = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
   for_clients, for_train, for_test, for_test_classes = rngs
   class_counts = np.bincount(train_labels, minlength=num_classes)
@@ -134,9 +133,13 @@ def partition(
   if test_partition == 'iid':
     return train, deal_equally(num_clients, test_labels, for_test)
   if test_partition == 'independent':
-    among = num_clients, test_shards_per_client, num_classes
-    words = {'field': 'test_shards_per_client'}
-    assignment = shard_assignment(for_test_classes, *among, **words)
+    assignment = shard_assignment(
+      for_test_classes,
+      num_clients,
+      test_shards_per_client,
+      num_classes,
+      field='test_shards_per_client',
+    )
     return train, deal_at_random(assignment, test_labels, for_test)
   return train, deal_test(test_labels, for_test)
 
@@ -147,11 +150,11 @@ def split(
   """Return floor((1 - test_fraction) n) rows of every client, and the rest."""
   SHARE.check('test_fraction', test_fraction)
   cuts = [int((1 - test_fraction) * len(rows) + ROUNDING) for rows in indices]
-  rows = [rng.permutation(own) for own in indices]
-  return (
-    [own[:cut] for own, cut in zip(rows, cuts, strict=True)],
-    [own[cut:] for own, cut in zip(rows, cuts, strict=True)],
-  )
+  parts = [
+    np.split(rng.permutation(rows), [cut])
+    for rows, cut in zip(indices, cuts, strict=True)
+  ]
+  return [train for train, _ in parts], [test for _, test in parts]
 
 
 def fingerprint(indices: Sequence[np.ndarray]) -> str:
@@ -195,7 +198,8 @@ def _find(
   return functools.partial(_load(name), **settings)
 
 
-def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
+def _check_clients(num_clients, train, test, test_partition) -> None:
+  num_train, num_test = len(train), len(test)
   is_both = test_partition not in ('whole', 'split')
   most = min(num_train, num_test) if is_both else num_train
   Rule(
@@ -207,9 +211,9 @@ def _check_clients(num_clients, num_train, num_test, test_partition) -> None:
 
 
 def _check_owners(clients: Owners, *labels: np.ndarray) -> None:
-  owners = [np.asarray(one) for one in clients]
-  shapes = [one.shape for one in owners] == [(len(one),) for one in labels]
-  if not shapes or any(one.dtype.kind not in 'iuf' for one in owners):
+  owners = [*map(np.asarray, clients)]
+  fit = [rows.shape for rows in owners] == [(len(rows),) for rows in labels]
+  if not fit or any(rows.dtype.kind not in 'iuf' for rows in owners):
     train, test = map(len, labels)
     raise bad_input(
       'clients',

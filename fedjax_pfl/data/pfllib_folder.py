@@ -63,13 +63,13 @@ def load(where: Where) -> images.Dataset:
     kind_of = lambda x: f'{x.dtype}{[*x.shape[1:]]}'
     for file, (x, _) in zip(files, read, strict=True):
       if kind_of(x) != kind_of(first):
-        words = f'{kind_of(first)}, as those of client 0'
-        raise _refuse(file, f'with examples {kind_of(x)}', words)
+        expected = f'{kind_of(first)}, as those of client 0'
+        raise _refuse(file, f'with examples {kind_of(x)}', expected)
     splits, clients = [], []
-    for own in (read[:number], read[number:]):
-      x, y = map(np.concatenate, zip(*own, strict=True))
+    for split in (read[:number], read[number:]):
+      x, y = map(np.concatenate, zip(*split, strict=True))
       splits.append(Images(x, y))
-      sizes = [len(one) for _, one in own]
+      sizes = [len(labels) for _, labels in split]
       clients.append(np.repeat(np.arange(number), sizes))
     largest = 1 + max(int(split.y.max(initial=-1)) for split in splits)
     dataset = images.make_dataset('pfllib', *splits, stated or largest)
@@ -99,8 +99,8 @@ def write(
       with (folder / split / f'{client}.npz').open('wb') as stream:
         np.savez_compressed(stream, data={'x': np.ascontiguousarray(x), 'y': y})
   for rows in zip(*(division[split] for split in SPLITS), strict=True):
-    own = [pool.y[some] for pool, some in zip(pools, rows, strict=True)]
-    y = np.concatenate(own)
+    labels = [pool.y[some] for pool, some in zip(pools, rows, strict=True)]
+    y = np.concatenate(labels)
     counts = zip(*np.unique(y, return_counts=True), strict=True)
     statistic.append([[int(label), int(count)] for label, count in counts])
   numbers = {'num_clients': len(statistic), 'num_classes': num_classes}
@@ -116,7 +116,7 @@ def _check_folder(root: pathlib.Path) -> tuple[int, int]:
     if not stems or not all(stem.isdecimal() for stem in stems):
       raise _refuse(root / split, f'with the files {sorted(stems)[:5]}')
     numbers.append({int(stem) for stem in stems})
-  config, size = root / 'config.json', 1 + max(max(own) for own in numbers)
+  config, size = root / 'config.json', 1 + max(map(max, numbers))
   stated = {}
   if config.exists():
     try:
@@ -126,13 +126,13 @@ def _check_folder(root: pathlib.Path) -> tuple[int, int]:
     except ValueError as error:
       raise _refuse(config, f'which does not read: {error}') from error
   counts = [stated.get(name, 0) for name in ('num_clients', 'num_classes')]
-  if not all(isinstance(one, int) and one >= 0 for one in counts):
+  if not all(isinstance(count, int) and count >= 0 for count in counts):
     raise _refuse(config, f'with num_clients and num_classes {counts}')
   size = max(size, counts[0])
-  for split, own in zip(SPLITS, numbers, strict=True):
-    if holes := sorted({*range(size)} - own):
-      words = f'a file of each of {size} clients, in train/ and in test/'
-      raise _refuse(root / split, f'without {holes[0]}.npz', words)
+  for split, clients in zip(SPLITS, numbers, strict=True):
+    if holes := sorted({*range(size)} - clients):
+      expected = f'a file of each of {size} clients, in train/ and in test/'
+      raise _refuse(root / split, f'without {holes[0]}.npz', expected)
   return size, counts[1]
 
 
@@ -157,8 +157,8 @@ def _read(file: pathlib.Path, num_classes: int) -> Images:
   most = num_classes or 2**31
   if y.size and not 0 <= y.min() <= y.max() < most:
     got = f'with labels from {y.min()} to {y.max()}'
-    words = f'labels below {most}, the num_classes of config.json'
-    raise _refuse(file, got, words)
+    expected = f'labels below {most}, the num_classes of config.json'
+    raise _refuse(file, got, expected)
   return Images(x, y.astype(np.int32))
 
 
@@ -187,14 +187,14 @@ def _inputs_of(x: np.ndarray) -> np.ndarray:
 
 
 def _refuse(
-  place: pathlib.Path,
+  path: pathlib.Path,
   got: str,
   expected: str = 'train/0.npz, train/1.npz .., the same numbers in test/, and '
   'config.json, as PFLlib and HtFLlib write them',
 ) -> BadInput:
   return bad_input(
     'data_dir',
-    got=f'{place}, {got}',
+    got=f'{path}, {got}',
     expected=expected,
     cause='a folder above or below that of the data set, or a copy or a '
     'generation that was cut short',

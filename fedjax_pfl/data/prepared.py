@@ -100,11 +100,11 @@ def load(where: Where) -> Dataset:
   is_stored = folder_of(name, root).is_dir()
   dataset = read(name, root) if is_stored else _read_tfds(where, root)
   (x, y), number = dataset.train, dataset.num_classes
-  found = Shape(x.shape[1:], number, x.dtype.name, y.shape[1:])
-  if found != PREPARED[name]:
+  shape = Shape(x.shape[1:], number, x.dtype.name, y.shape[1:])
+  if shape != PREPARED[name]:
     raise bad_input(
       'data_dir',
-      got=f'{name} with images {found}',
+      got=f'{name} with images {shape}',
       expected=f'images {PREPARED[name]}',
       cause='another data set, or another version of it, under this name',
     )
@@ -138,27 +138,29 @@ def _damaged(name: str, folder: pathlib.Path, error: Exception) -> BadInput:
 
 def _read_tfds(where: Where, root: pathlib.Path) -> Dataset:
   """Return a set of TensorFlow Datasets, decoded once."""
-  name, place = where.name, find_prepared(where.name, root)
+  name, folder = where.name, find_prepared(where.name, root)
 
   def build() -> Dataset:
-    where.log_fn(f'Reading {name} from {place}; later runs take a stored copy.')
-    splits = read_splits(name, place)
+    where.log_fn(
+      f'Reading {name} from {folder}; later runs take a stored copy.'
+    )
+    splits = read_splits(name, folder)
     return make_dataset(name, *splits, PREPARED[name].num_classes)
 
-  entry, key = name.replace('/', '_'), stored_arrays.files_key(place.iterdir())
+  entry, key = name.replace('/', '_'), stored_arrays.files_key(folder.iterdir())
   return stored_arrays.load_cached(entry, key, build)
 
 
 def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:
   """Return the folder of the newest prepared version; None without one."""
-  found = {}
+  versions = {}
   for info in (root / name).glob('*/dataset_info.json'):
     with contextlib.suppress(OSError, ValueError):  # of another program
       version = tuple(map(int, info.parent.name.split('.')))
       content = info.read_bytes() if info.is_file() else b''
       if json_text.parse_object(content).get('fileFormat') == RECORDS:
-        found[version] = info.parent
-  return found[max(found)] if found else None
+        versions[version] = info.parent
+  return versions[max(versions)] if versions else None
 
 
 def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
@@ -188,12 +190,12 @@ def read_splits(name: str, folder: pathlib.Path) -> tuple[Images, Images]:
 def _shards(name: str, folder: pathlib.Path, split: str) -> list[pathlib.Path]:
   """Return the files of a split, all of them, in their order."""
   stem = f'{name.split("/")[0]}-{split}.{RECORDS}'
-  found = sorted(one for one in folder.glob(f'{stem}-*') if one.is_file())
-  number = len(found)
+  files = sorted(f for f in folder.glob(f'{stem}-*') if f.is_file())
+  number = len(files)
   wanted = [f'{stem}-{at:05}-of-{number:05}' for at in range(number)]
-  if not found or [one.name for one in found] != wanted:
+  if not files or [file.name for file in files] != wanted:
     raise FileNotFoundError(f'the files {stem}-* are not one whole copy')
-  return found
+  return files
 
 
 def _read_split(records, name: str) -> Images:

@@ -160,8 +160,9 @@ def make_transforms(
       x = cropping(recipe.pad)(x, dy, dx, flip)
     if recipe.degrees:
       key = jax.random.fold_in(rng, 3)  # the three above are 0 to 2
-      ends = {'minval': -recipe.degrees, 'maxval': recipe.degrees}
-      x = rotate(x, jax.random.uniform(key, (rows,), **ends))
+      most = recipe.degrees
+      angles = jax.random.uniform(key, (rows,), minval=-most, maxval=most)
+      x = rotate(x, angles)
     return normalise(x, rng)
 
   return augment, normalise

@@ -25,8 +25,9 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes, legacy_rng
 def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
   """Return how rows are dealt: equally many classes for every client."""
   legacy_rng(sizes.seed)  # raises for a bad seed, before any draw
-  among = sizes.num_clients, sizes.num_classes
-  lists = class_lists(*among, classes_per_client, sizes.seed)
+  lists = class_lists(
+    sizes.num_clients, sizes.num_classes, classes_per_client, sizes.seed
+  )
 
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
     return _hand_out(lists, labels, legacy_rng(sizes.seed))
@@ -35,27 +36,27 @@ def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
 
 
 def class_lists(
-  num_clients: int, num_classes: int, num_own: int, seed: int
+  num_clients: int, num_classes: int, each: int, seed: int
 ) -> np.ndarray:
   """Return L [K, k], in the order in which they were drawn."""
   interval(f'[1, {num_classes}]', 'the classes of another data set').check(
-    'classes_per_client', num_own
+    'classes_per_client', each
   )
-  if num_own == num_classes:
+  if each == num_classes:
     return np.tile(np.arange(num_classes), (num_clients, 1))
   rng, lists = random.Random(int(seed)), []
   for client in range(num_clients):
-    own = [client % num_classes]
-    while len(own) < num_own:
+    held = [client % num_classes]
+    while len(held) < each:
       label = rng.randint(0, num_classes - 1)
-      if label not in own:
-        own.append(label)
-    lists.append(own)
+      if label not in held:
+        held.append(label)
+    lists.append(held)
   if absent := set(range(num_classes)).difference(*lists):
     raise bad_input(
       'num_clients',
       got=num_clients,
-      expected=f'clients that hold every class: with seed {seed} and {num_own} '
+      expected=f'clients that hold every class: with seed {seed} and {each} '
       f'of {num_classes} classes a client none holds class {min(absent)}',
       choices=[f'{num_classes}, which suffice with every seed'],
       cause='clients chosen for a data set of fewer classes',
@@ -75,4 +76,4 @@ def _hand_out(
     pieces = np.array_split(rows, len(holders))
     for client, piece in zip(holders, pieces, strict=True):
       parts[client].append(piece)
-  return [np.concatenate(own) for own in parts]
+  return [np.concatenate(pieces) for pieces in parts]

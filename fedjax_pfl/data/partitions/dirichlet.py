@@ -54,12 +54,12 @@ def concentration(beta: float, num_clients: int) -> np.ndarray:
 def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
   """Return the index vectors when p [Y, K] cut the rows of every class."""
   parts = []
-  for label, own in enumerate(shares):
+  for label, proportions in enumerate(shares):
     rows = rng.permutation(np.flatnonzero(labels == label))
     # Without the last border: it is all rows, whatever p sums up to.
-    borders = np.rint(len(rows) * np.cumsum(own)[:-1]).astype(int)
+    borders = np.rint(len(rows) * np.cumsum(proportions)[:-1]).astype(int)
     parts.append(np.split(rows, borders))
-  return [np.concatenate(own) for own in zip(*parts, strict=True)]
+  return [np.concatenate(pieces) for pieces in zip(*parts, strict=True)]
 
 
 class Plan(NamedTuple):
@@ -90,8 +90,8 @@ def dirichlet_capped(
       for label, borders in enumerate(plan.borders)
     ]
     return [
-      np.concatenate(own)[shuffle]
-      for *own, shuffle in zip(*parts, plan.shuffles, strict=True)
+      np.concatenate(pieces)[shuffle]
+      for *pieces, shuffle in zip(*parts, plan.shuffles, strict=True)
     ]
 
   return replay, functools.partial(deal_shares, shares)

@@ -25,8 +25,8 @@ def natural(sizes: Sizes, rng: Rng, *, clients_per_domain: int = 1) -> Deals:
     rows = np.split(order, np.searchsorted(owners[order], domains))
     if each == 1:
       return rows
-    cut = [np.array_split(rng.permutation(own), each) for own in rows]
-    return [np.sort(part) for own in cut for part in own]
+    cut = [np.array_split(rng.permutation(domain), each) for domain in rows]
+    return [np.sort(client) for domain in cut for client in domain]
 
   def train_rows(labels: np.ndarray, rng: Rng) -> Indices:
     if each > 1 and labels.ndim == 1:
@@ -66,10 +66,10 @@ def _check_owners(sizes: Sizes, each: int) -> list[np.ndarray]:
       choices=['dataset=npz with an array `clients`', 'dataset=shakespeare'],
       cause='an image set without clients, or `clients` that was left out',
     )
-  owners = [np.asarray(one) for one in sizes.owners]
+  owners = [*map(np.asarray, sizes.owners)]
   train = np.unique(owners[0])
   held = owners if sizes.test_partition == 'same' else owners[:1]
-  number = 1 + max(int(one.max(initial=0)) for one in held)
+  number = 1 + max(int(clients.max(initial=0)) for clients in held)
   if len(train) != number or (train != np.arange(number)).any():
     # The first number that is skipped.
     gap = int(np.argmax(np.append(train, number) != np.arange(len(train) + 1)))

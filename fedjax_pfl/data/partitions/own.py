@@ -27,11 +27,11 @@ def own(sizes: Sizes, rng: Rng, *, function: Divide) -> Deals:
   seed = int(rng.integers(2**63))  # of the random numbers of both splits
 
   def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    # A copy: a function may write into what it is given.
-    given = labels.copy(), sizes.num_clients, np.random.default_rng(seed)
+    equal_rng = np.random.default_rng(seed)
     made = user_code.call(
       'partition',
-      lambda: function(*given),
+      # A copy: a function may write into what it is given.
+      lambda: function(labels.copy(), sizes.num_clients, equal_rng),
       of=function,
       cause='other arguments than (labels, num_clients, rng), or classes that '
       'one of the two splits has not got',

@@ -32,11 +32,11 @@ def pathological_uneven(
 
   def replay(labels: np.ndarray, rng: Rng) -> Indices:
     parts = [[] for _ in range(sizes.num_clients)]
-    for label, own in enumerate(counts):
-      rows = np.split(np.flatnonzero(labels == label), np.cumsum(own)[:-1])
-      for client in np.flatnonzero(own):
+    for label, held in enumerate(counts):
+      rows = np.split(np.flatnonzero(labels == label), np.cumsum(held)[:-1])
+      for client in np.flatnonzero(held):
         parts[client].append(rows[client])
-    return [np.concatenate(own) for own in parts]
+    return [np.concatenate(pieces) for pieces in parts]
 
   return replay, functools.partial(deal_shares, shares)
 

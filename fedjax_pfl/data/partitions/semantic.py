@@ -58,8 +58,9 @@ def semantic(
   size = interval(f'[1, {max_client_size})', CAUSE, 'a size')
   size.check('min_client_size', min_client_size)
   classes = _draw_classes(families, class_clusters, rng)
-  limits = min_client_size, max_client_size
-  clusters = _draw_clusters(sizes, classes, *limits, rng)
+  clusters = _draw_clusters(
+    sizes, classes, min_client_size, max_client_size, rng
+  )
   deal = functools.partial(_deal_clusters, clusters)
   return deal, deal
 
@@ -70,16 +71,16 @@ def _draw_classes(
   """Return the classes of every cluster."""
   parts = []
   for end, size in zip(np.cumsum(families), families, strict=True):
-    own = rng.permutation(np.arange(end - size, end))
-    parts.append(np.split(own, size // number * np.arange(1, number)))
-  return [np.concatenate(own) for own in zip(*parts, strict=True)]
+    family = rng.permutation(np.arange(end - size, end))
+    parts.append(np.split(family, size // number * np.arange(1, number)))
+  return [np.concatenate(cluster) for cluster in zip(*parts, strict=True)]
 
 
 def _draw_clusters(
   sizes: Sizes, classes: list[np.ndarray], least: int, most: int, rng: Rng
 ) -> list[Cluster]:
   """Return the clusters of K clients; their sizes are drawn until it is K."""
-  totals = [int(sizes.class_counts[own].sum()) for own in classes]
+  totals = [int(sizes.class_counts[labels].sum()) for labels in classes]
   outcomes: Counter[int] = Counter()
   for _ in range(TRIES):
     drawn = [_draw_sizes(total, least, most, rng) for total in totals]
@@ -113,7 +114,7 @@ def _deal_clusters(
   """Return the index vectors, cluster by cluster."""
   parts: Indices = []
   for cluster in clusters:
-    own = np.flatnonzero(np.isin(labels, cluster.classes))
-    ends = np.cumsum(cluster.sizes) * len(own) // max(cluster.total, 1)
-    parts += np.split(rng.permutation(own), ends)[:-1]
+    rows = np.flatnonzero(np.isin(labels, cluster.classes))
+    ends = np.cumsum(cluster.sizes) * len(rows) // max(cluster.total, 1)
+    parts += np.split(rng.permutation(rows), ends)[:-1]
   return parts

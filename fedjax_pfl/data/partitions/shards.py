@@ -27,8 +27,9 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
   """Return how rows are dealt: blocks of one class each."""
-  among = sizes.num_clients, shards_per_client, sizes.num_classes
-  assignment = shard_assignment(rng, *among)
+  assignment = shard_assignment(
+    rng, sizes.num_clients, shards_per_client, sizes.num_classes
+  )
   deal = functools.partial(deal_at_random, assignment)
   return deal, deal
 
@@ -49,10 +50,10 @@ def pathological(
 
 
 def shard_assignment(
-  rng: Rng, num_clients: int, shards: int, num_classes: int, **words: str
+  rng: Rng, num_clients: int, shards: int, num_classes: int, **names: str
 ) -> np.ndarray:
   """Return A [K, s]: the classes of every client's shards."""
-  check_shards(num_clients, shards, num_classes, **words)
+  check_shards(num_clients, shards, num_classes, **names)
   each = shards * num_clients // num_classes  # q
   deck = rng.permutation(np.repeat(np.arange(num_classes), each))
   return deck.reshape(num_clients, shards)
@@ -80,7 +81,8 @@ def deal_blocks(
   indices = []
   for row in assignment:
     left = [blocks[label] for label in row]
-    indices.append(np.concatenate([one.pop(choose(len(one))) for one in left]))
+    taken = [rest.pop(choose(len(rest))) for rest in left]
+    indices.append(np.concatenate(taken))
   return indices
 
 

@@ -36,8 +36,13 @@ def unbalanced(
   """Return how rows are dealt: shards, in groups of growing sizes."""
   _check(sizes, group_size, size_step)
   number = sizes.num_clients
-  among = number // 2, shards_per_client, sizes.num_classes
-  half = shard_assignment(rng, *among, who='pairs of clients')
+  half = shard_assignment(
+    rng,
+    number // 2,
+    shards_per_client,
+    sizes.num_classes,
+    who='pairs of clients',
+  )
   assignment = np.concatenate([half, half[::-1]])
   group = np.arange(number) // group_size
   mean = sizes.num_train / number
@@ -66,15 +71,15 @@ def deal_relative(
   requested = np.broadcast_to(each[:, None], assignment.shape)
   parts = np.empty(assignment.shape, object)
   for label in np.unique(assignment):
-    places = assignment == label
+    is_label = assignment == label
     rows = rng.permutation(np.flatnonzero(labels == label))
-    ends = np.cumsum(requested[places])
+    ends = np.cumsum(requested[is_label])
     # In integers: a class with enough rows is cut exactly as requested.
     ends = ends * min(len(rows), ends[-1]) // max(ends[-1], 1)
     pieces = np.split(rows, ends)[:-1]
-    for place, piece in zip(np.argwhere(places), pieces, strict=True):
-      parts[tuple(place)] = piece
-  return [np.concatenate(own) for own in parts]
+    for shard, piece in zip(np.argwhere(is_label), pieces, strict=True):
+      parts[tuple(shard)] = piece
+  return [np.concatenate(shards) for shards in parts]
 
 
 def _check(sizes: Sizes, group_size: int, size_step: float) -> None:

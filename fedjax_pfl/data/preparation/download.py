@@ -39,8 +39,8 @@ def _read_table() -> dict[str, tuple[Archive, ...]]:
   text = pathlib.Path(__file__).with_name('archives.tsv').read_text()
   for row in csv.DictReader(text.splitlines(), delimiter='\t'):
     name = row.pop('set')
-    one = Archive(**{**row, 'size': int(row['size'])})
-    archives[name] = (*archives.get(name, ()), one)
+    archive = Archive(**{**row, 'size': int(row['size'])})
+    archives[name] = (*archives.get(name, ()), archive)
   return archives
 
 
@@ -49,17 +49,17 @@ ARCHIVES = _read_table()
 
 def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
   """Return the file in the folder, downloaded unless it is there."""
-  place, part = folder / archive.name, folder / f'{archive.name}.part'
-  if place.exists():
-    _check(archive, place)
-    return place
+  file, part = folder / archive.name, folder / f'{archive.name}.part'
+  if file.exists():
+    _check(archive, file)
+    return file
   try:
     _receive(archive, part)
   except (OSError, http.client.HTTPException) as error:
     raise bad_input(
       archive.name,
       got=f'{error}, from {archive.url}',
-      expected=f'a network that reaches it, or the file itself as {place}',
+      expected=f'a network that reaches it, or the file itself as {file}',
       choices=[
         'the same command again, when the network is there',
         f'fetch it on another machine and copy it to {folder}',
@@ -68,8 +68,8 @@ def fetch(archive: Archive, folder: pathlib.Path) -> pathlib.Path:
       '$https_proxy and $http_proxy), or a server that is down',
     ) from error
   _check(archive, part)
-  part.replace(place)
-  return place
+  part.replace(file)
+  return file
 
 
 def _receive(archive: Archive, part: pathlib.Path) -> None:

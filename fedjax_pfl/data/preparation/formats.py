@@ -42,15 +42,15 @@ def read_cifar(
 
   A row is its labels, of which the last is the fine one, and 3,072 bytes.
   """
-  found = {}
+  contents = {}
   with tarfile.open(files[0]) as archive:
     for member in archive:
       name = pathlib.PurePosixPath(member.name).name
       if name in (*train, *test):
-        found[name] = archive.extractfile(member).read()
+        contents[name] = archive.extractfile(member).read()
 
   def split(names: Sequence[str]) -> Images:
-    content = b''.join(found[name] for name in names)
+    content = b''.join(contents[name] for name in names)
     width = num_labels + math.prod(CIFAR_SHAPE)
     rows = np.frombuffer(content, np.uint8).reshape(-1, width)
     x = rows[:, num_labels:].reshape(-1, *CIFAR_SHAPE).transpose(0, 2, 3, 1)
@@ -96,7 +96,7 @@ def read_tiny_imagenet(files: Files) -> Splits:
   from PIL import Image
 
   with zipfile.ZipFile(files[0]) as archive:
-    names = sorted(one for one in archive.namelist() if one.endswith('.JPEG'))
+    names = sorted(n for n in archive.namelist() if n.endswith('.JPEG'))
     notes = archive.read(f'{TINY}val/val_annotations.txt').decode()
     class_of = dict(line.split()[:2] for line in notes.splitlines())
     of = lambda folder: [n for n in names if n.startswith(TINY + folder)]
@@ -107,7 +107,7 @@ def read_tiny_imagenet(files: Files) -> Splits:
 
     def split(names: list[str], labels: list[str]) -> Images:
       images = (Image.open(archive.open(n)).convert('RGB') for n in names)
-      y = np.array([classes.index(one) for one in labels])
+      y = np.array([*map(classes.index, labels)])
       return _images(np.stack([*map(np.asarray, images)]), y)
 
     return split(train, y_train), split(test, y_test)
@@ -121,11 +121,11 @@ def tfds_order(split: str, size: int) -> np.ndarray:
   Their hash is public and stable; sets that tfds wrote have equal fingerprints.
   """
 
-  def place(row: int) -> bytes:
+  def order(row: int) -> bytes:
     text = f'{split}{row}'.encode()
     return hashlib.md5(text, usedforsecurity=False).digest()
 
-  return np.array(sorted(range(size), key=place), np.int64)
+  return np.array(sorted(range(size), key=order), np.int64)
 
 
 def _in_tfds_order(split: str, x: np.ndarray, y: np.ndarray) -> Images:
@@ -190,7 +190,7 @@ def find_files(folder: pathlib.Path, shape: Shape) -> list[pathlib.Path]:
 
 def _find(folder: pathlib.Path, split: str, kind: str) -> pathlib.Path:
   ends = [f'{mark}idx{RANKS[kind]}-ubyte' for mark in '-.']
-  names = [f'{split}-{kind}{one}{gz}' for one in ends for gz in ('', '.gz')]
+  names = [f'{split}-{kind}{end}{gz}' for end in ends for gz in ('', '.gz')]
   for name in names:
     if (folder / name).is_file():
       return folder / name

@@ -47,8 +47,8 @@ def read_leaf(name: str, folder: pathlib.Path) -> texts.Owned:
 
 def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
   """Return the examples of every user in the files of a folder."""
-  found = sorted(folder.glob('all_data*.json'))
-  files, users = [file for file in found if file.is_file()], {}
+  listing = sorted(folder.glob('all_data*.json'))
+  files, users = [file for file in listing if file.is_file()], {}
   if not files:
     raise _refusal(
       f'{folder}, which has no all_data*.json',
@@ -79,7 +79,7 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
   return users
 
 
-def _read_user(name: str, data: Any, size: int, place: str) -> Images:
+def _read_user(name: str, data: Any, size: int, source: str) -> Images:
   """Return the examples of one user, checked."""
   try:
     x, y = data['x'], data['y']
@@ -94,7 +94,7 @@ def _read_user(name: str, data: Any, size: int, place: str) -> Images:
     raise ValueError(f'{len(pairs)} examples, by num_samples {size}')
   except (LookupError, AttributeError, TypeError, ValueError) as error:
     cause = f'files of another set than {name}'
-    raise _refusal(f'{place}: {error!r}', cause) from error
+    raise _refusal(f'{source}: {error!r}', cause) from error
 
 
 def _character(x: str, y: str) -> tuple[np.ndarray, np.ndarray]:
@@ -112,10 +112,10 @@ def _tweet(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
   return padded, _last_of(_label('sent140', y), max(len(text), 1), length)
 
 
-def _last_of(label: int, place: int, length: int) -> np.ndarray:
-  """Return labels of which that of one place alone is known."""
+def _last_of(label: int, number: int, length: int) -> np.ndarray:
+  """Return labels of which that of the `number`-th alone is known."""
   labels = np.full(length, texts.NONE, np.int32)
-  labels[place - 1] = label
+  labels[number - 1] = label
   return labels
 
 

@@ -19,8 +19,8 @@ from fedjax_pfl.data.stored_arrays import data_root, write_entry
 # What a command line may say instead.
 SHORT_NAMES = {'emnist': 'emnist/byclass', 'svhn': 'svhn_cropped'}
 Log = Callable[[str], None]
-# What a set may be made of, which sets, and the words for it.
-OWN = {
+# What a set may be made of: which sets, and what is expected of them.
+GIVEN = {
   'idx_files': (
     [name for name, read in READERS.items() if read is read_mnist],
     'one set of images in IDX files',
@@ -60,54 +60,54 @@ def prepare(
     known.check('image set', name)
   root = data_root(data_dir)
   folder = root / 'downloads'
-  places = {'idx_files': idx_files, 'leaf': leaf, 'text': text}
-  places = {kind: place for kind, place in places.items() if place}
+  sources = {'idx_files': idx_files, 'leaf': leaf, 'text': text}
+  sources = {kind: path for kind, path in sources.items() if path}
   of_leaf = [name for name in sets if name not in download.ARCHIVES]
-  own, read = [], READERS
-  if places or of_leaf:
-    own, read_own = _own_files(sets, places or {'leaf': ''})
-    read = dict.fromkeys(sets, read_own)
+  given, read = [], READERS
+  if sources or of_leaf:
+    given, read_given = _given_files(sets, sources or {'leaf': ''})
+    read = dict.fromkeys(sets, read_given)
   missing = [name for name in sets if not _is_there(name, root, log)]
-  wanted = [] if own else [one for name in missing for one in archives[name]]
-  absent = [one for one in wanted if not (folder / one.name).exists()]
+  wanted = [] if given else [a for name in missing for a in archives[name]]
+  absent = [a for a in wanted if not (folder / a.name).exists()]
   if absent:  # all of it, for a machine without a network
-    megabytes = sum(one.size for one in absent) / download.MEGABYTE
-    lines = [f'  {one.url}  as {one.name}' for one in absent]
+    megabytes = sum(archive.size for archive in absent) / download.MEGABYTE
+    lines = [f'  {a.url}  as {a.name}' for a in absent]
     log('\n'.join([f'To be in {folder}, {megabytes:,.0f} MB:', *lines]))
   for name in sets:
     if name in missing:
-      files = own or [download.fetch(one, folder) for one in archives[name]]
-      place = prepared.folder_of(name, root)
-      _write_arrays(name, files, read[name], place, log)
+      files = given or [download.fetch(a, folder) for a in archives[name]]
+      into = prepared.folder_of(name, root)
+      _write_arrays(name, files, read[name], into, log)
     log(f'Runs read it with --config.dataset={name} --config.data_dir={root}')
 
 
-def _own_files(
-  sets: Sequence[str], places: Mapping[str, str | os.PathLike]
+def _given_files(
+  sets: Sequence[str], sources: Mapping[str, str | os.PathLike]
 ) -> tuple[list[pathlib.Path], Callable]:
   """Return the user's files of the one set that is prepared of them."""
-  (kind, place), *others = places.items()
-  likely, wanted = OWN[kind]
-  if len(sets) != 1 or sets[0] not in likely or others or not place:
+  (kind, path), *others = sources.items()
+  likely, wanted = GIVEN[kind]
+  if len(sets) != 1 or sets[0] not in likely or others or not path:
     raise bad_input(
       kind,
-      got=f'{place or "nothing"} for {", ".join(sets) or "no set"}',
+      got=f'{path or "nothing"} for {", ".join(sets) or "no set"}',
       expected=wanted,
       choices=likely,
       cause='several sets in one command, or a set of another format',
     )
-  place = expand_home(kind, place)
+  path = expand_home(kind, path)
   if kind == 'idx_files':
-    return find_files(place, prepared.PREPARED[sets[0]]), read_mnist
+    return find_files(path, prepared.PREPARED[sets[0]]), read_mnist
   if kind == 'text':
-    return [place], read_play
-  return [place], lambda files: read_leaf(sets[0], *files)
+    return [path], read_play
+  return [path], lambda files: read_leaf(sets[0], *files)
 
 
 def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
   """Return whether runs find the set, and it has its fingerprint."""
-  place = prepared.folder_of(name, root)
-  if not place.is_dir():
+  folder = prepared.folder_of(name, root)
+  if not folder.is_dir():
     return False
   state, is_sound = 'damaged, and is written again', False
   try:
@@ -118,7 +118,7 @@ def _is_there(name: str, root: pathlib.Path, log: Log) -> bool:
       raise
   if is_sound:
     state = 'there already; without that folder it is prepared anew'
-  log(f'{name} in {place} is {state}.')
+  log(f'{name} in {folder} is {state}.')
   return is_sound
 
 
@@ -126,7 +126,7 @@ def _write_arrays(
   name: str,
   files: Sequence[pathlib.Path],
   read: Callable,
-  place: pathlib.Path,
+  folder: pathlib.Path,
   log: Log,
 ) -> None:
   log(f'Reading {name} from {", ".join(file.name for file in files)}')
@@ -135,11 +135,11 @@ def _write_arrays(
   dataset = make_dataset(name, train, test, num_classes)
   if clients:
     dataset = dataset._replace(clients=clients[0])
-  with download.writing(place):
-    write_entry(place, dataset)
+  with download.writing(folder):
+    write_entry(folder, dataset)
   kind = 'examples' if clients else 'images'
   whose = f' of {clients[0][0].max() + 1:,} clients' if clients else ''
   log(
     f'{name}: {len(train.y):,} training and {len(test.y):,} test {kind}{whose} '
-    f'in {place}; fingerprint {dataset.fingerprint}'
+    f'in {folder}; fingerprint {dataset.fingerprint}'
   )

@@ -101,16 +101,17 @@ def _sequences(text: np.ndarray) -> Images:
 def owned(clients: list[Images]) -> Owned:
   """Return the examples of all clients, each divided in time."""
   # Who has one example trains on it: a client needs no test.
-  cuts = [max(1, int(TRAIN_SHARE * len(one.y))) for one in clients]
-  own = [*zip(clients, cuts, strict=True)]
-  train = [Images(x[:cut], y[:cut]) for (x, y), cut in own]
-  return joined(train, [Images(x[cut:], y[cut:]) for (x, y), cut in own])
+  cuts = [max(1, int(TRAIN_SHARE * len(client.y))) for client in clients]
+  pairs = [*zip(clients, cuts, strict=True)]
+  train = [Images(x[:cut], y[:cut]) for (x, y), cut in pairs]
+  return joined(train, [Images(x[cut:], y[cut:]) for (x, y), cut in pairs])
 
 
 def joined(train: list[Images], test: list[Images]) -> Owned:
   """Return both splits as one array each, and who holds their rows."""
   splits, owners = [], []
-  for own in (train, test):
-    splits.append(Images(*map(np.concatenate, zip(*own, strict=True))))
-    owners.append(np.repeat(np.arange(len(own)), [len(one.y) for one in own]))
+  for clients in (train, test):
+    splits.append(Images(*map(np.concatenate, zip(*clients, strict=True))))
+    sizes = [len(client.y) for client in clients]
+    owners.append(np.repeat(np.arange(len(clients)), sizes))
   return *splits, tuple(owners)
