@@ -171,9 +171,8 @@ def bars(is_small: bool) -> Iterator[Item]:
       yield of_case('ours', 'as_typed.py', more, limit)
   much = (1, 1) if is_small else (80, 3)
   yield make_item('check precision', 240, 'benchmarks/precision.py', *much)
-  for width in (1, 2) if is_small else (1, 8, 'auto'):  # a sweep's trainings
-    name, much = f'check seeds side by side, {width}', (6, 1) * is_small
-    yield make_item(name, 240, 'benchmarks/many_runs.py', width, *much)
+  much = (6, 1) * is_small
+  yield make_item('check seeds', 240, 'benchmarks/many_runs.py', *much)
   for name in ('forecast',) if is_small else ('startup', 'forecast'):
     how = f'--bars={name}', '--repeats=1'
     yield make_item(f'check {name}', 240 if is_small else 280, 'bench.py', *how)

@@ -38,15 +38,12 @@ TUNE = flags.DEFINE_enum(
   'tune', None, ['validation'], 'choose the best combination on validation'
 )
 WORKDIR = flags.DEFINE_string('workdir', 'runs', 'where the run directories go')
-SIDE_BY_SIDE = flags.DEFINE_string(
-  'side_by_side', 'auto', 'how many runs one GPU trains at the same time'
-)
 OUT = flags.DEFINE_string('out', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
   from fedjax_pfl.core import errors, progress
-  from fedjax_pfl.training import compile_cache, side_by_side
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.tuning import sweep as sweeps
   from fedjax_pfl.tuning.combinations import parse_seeds
   from fedjax_pfl.tuning.train_all import train_groups
@@ -56,9 +53,6 @@ def main(overrides):
     from fedjax_pfl.results.page import render as page
 
     page.check_output(OUT.value)
-  width = SIDE_BY_SIDE.value
-  width = int(width) if width.isdecimal() else width
-  side_by_side.RUNS.check('side_by_side', width)
   seeds = parse_seeds(SEEDS.value)
   combinations = read_combinations(overrides)
   configs = [
@@ -67,7 +61,7 @@ def main(overrides):
   ]
   compile_cache.cache_programs(progress.log)
   settings = sweeps.plan_sweep(configs, seeds, tunes=bool(TUNE.value))
-  groups = train_groups(settings, WORKDIR.value, progress.log, width)
+  groups = train_groups(settings, WORKDIR.value, progress.log)
   choice = sweeps.best_on_validation(groups) if TUNE.value else None
   progress.log(sweeps.as_table(combinations, groups, choice))
   if choice:

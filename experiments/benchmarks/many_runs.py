@@ -1,9 +1,8 @@
 """Trainings an hour of FedAvg on the digits, as a sweep trains its seeds.
 
-  python many_runs.py WIDTH [SEEDS] [ROUNDS]
+  python many_runs.py [SEEDS] [ROUNDS]
 
-WIDTH is `side_by_side` of `train_many`, a number or auto. The first third of
-the seeds, in which all is compiled, is not counted.
+The first third of the seeds, in which all is compiled, is not counted.
 """
 
 import sys
@@ -16,16 +15,15 @@ from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.many_runs import train_many
 
 
-def main(width, seeds='48', rounds='16'):
+def main(seeds='48', rounds='16'):
   config = digits.get_config('fedavg').to_dict()
   config |= {'rounds': int(rounds), 'devices': 1}
   experiments = [
     build_experiment({**config, 'seed': seed}) for seed in range(int(seeds))
   ]
-  width = int(width) if width.isdecimal() else width
   with tempfile.TemporaryDirectory() as folder:
     paths = [Path(folder, str(seed)) for seed in range(len(experiments))]
-    train_many(experiments, paths, side_by_side=width)
+    train_many(experiments, paths)
     ends = sorted((path / run_dir.RESULT).stat().st_mtime for path in paths)
   first = len(ends) // 3
   rate = (len(ends) - first) / (ends[-1] - ends[first - 1])

@@ -191,7 +191,6 @@ def with_oom_backoff(
   clients_per_chunk: int | str,
   choose_fn: Callable[..., int],
   log: Callable[[str], None] = lambda text: None,
-  what: str = 'clients',
 ) -> Callable:
   """Return make_fn(chunk) as a function, with a chunk that fits into memory.
 
@@ -220,7 +219,7 @@ def with_oom_backoff(
         raise _too_large(chunk, error) from error
       chosen[:] = chunk // 2, make_fn(chunk // 2), False
       log(
-        f'{chunk} {what} at a time run out of memory: going on with '
+        f'{chunk} clients at a time run out of memory: going on with '
         f'{chunk // 2}. The results are the same.'
       )
       return call(*args)

@@ -229,57 +229,6 @@ def compile_rounds(
   return partial(host_rounds, round_fn) if placement.on_host else round_fn
 
 
-def compile_side_by_side(
-  width: int,
-  alone: Callable,
-  algorithm_of: Callable[[Mapping[str, Any]], Algorithm],
-  clients_per_chunk: int | str,
-  *,
-  watch: Watch | None = None,
-  limit: int | None = None,
-  log: Callable[[str], None] = lambda text: None,
-) -> Callable:
-  """Return [arguments of a run, ..] -> [(server, clients, metrics), ..].
-
-  The runs are at any rounds [T, C] of one stage, on one device, on the images
-  of the first. A call trains `width` of them, half as many where memory does
-  not hold them; one `alone`, by the function of `compile_rounds`.
-  """
-
-  def one(x, y, numbers, server, clients, ids, rows, key):
-    args = server, clients, ids, ClientData(x, y, *rows), key
-    known = server, clients, ids[0], *args[3:]
-    setting, plain = clients_per_chunk, algorithm_of({})
-    chunk = chunking.chunk_size(setting, plain, *known, limit=limit)
-    return _rounds_fn(algorithm_of, chunk, None, watch)(numbers, *args)
-
-  def make(width):
-    if width == 1:
-      return lambda runs: [alone(*args) for args in runs]
-
-    def rounds(x, y, *runs):
-      results = jax.vmap(partial(one, x, y))(*trees.stack(runs))  # [width, ...]
-      return [trees.gather(results, place) for place in range(width)]
-
-    compiled = ONE_DEVICE.compile(jax.jit(rounds))
-
-    def call(runs):
-      data, results = runs[0][4], []
-      rows = [
-        (*states, (data.index, data.count, data.work), key)
-        for *states, data, key in runs
-      ]
-      for first in range(0, len(rows), width):
-        own = rows[first : first + width]
-        padded = own + own[:1] * (width - len(own))
-        results += compiled(data.x, data.y, *padded)[: len(own)]
-      return results
-
-    return call
-
-  return chunking.with_oom_backoff(make, 'auto', lambda _: width, log, 'runs')
-
-
 def _rounds_fn(algorithm_of, chunk, mesh, watch):
   """Return the function of rounds on one device or a mesh, not compiled."""
 

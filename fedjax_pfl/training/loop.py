@@ -1,14 +1,9 @@
-"""The loop of a run: stages x rounds, from one stop to the next.
-
-The loop yields each call of compiled rounds, and goes on with what the call
-returns: one run makes its calls itself (`train`), several may share them
-(side_by_side.py).
-"""
+"""The loop of a run: stages x rounds, from one stop to the next."""
 
 import contextlib
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Sequence
 from os import PathLike
 from typing import Any, NamedTuple
 
@@ -49,17 +44,6 @@ from fedjax_pfl.training.state import (
   start_training,
 )
 
-# Of a call: the states, the metrics, and the seconds it took (`times`).
-Result = tuple[Sequence[PyTree], Metrics, np.ndarray]
-
-
-class Call(NamedTuple):
-  """A call of compiled rounds that a run waits for."""
-
-  program: Program
-  place: int  # of the stage
-  args: tuple[Any, ...]  # (numbers, server, clients, cohorts, data, key)
-
 
 def train(
   experiment: Experiment, workdir: str, program: Program | None = None
@@ -95,46 +79,6 @@ def train(
     experiment = placed_as_started(experiment, workdir)
     memory_estimate.check_room(experiment)
     program = Program(experiment)
-  return make_calls(in_steps(experiment, workdir, program))
-
-
-def make_calls(steps: Generator[Call, Result, Any]) -> Any:
-  """Return what the steps return; an error of a call is raised in the steps."""
-  try:
-    call = next(steps)
-    while True:
-      try:
-        rounds = call.program.rounds(call.place, call.args[1])
-        began, (*states, metrics) = times(), rounds(*call.args)
-        metrics = jax.tree.map(np.asarray, metrics)  # waits
-        result = states, metrics, times() - began
-      except BaseException as error:
-        steps.throw(error)
-        raise
-      call = steps.send(result)
-  except StopIteration as end:
-    return end.value
-
-
-@contextlib.contextmanager
-def watched(training: Training) -> Iterator[tuple[Callable, progress.Bar]]:
-  """Yield the function of signals, and the progress bar of one run."""
-  rounds = training.experiment.rounds
-  how = {'start': training.done, 'waits': jax.process_count() > 1}
-  with (
-    catch_signals() as signal_fn,
-    progress.progress('training', rounds, **how) as bar,
-  ):
-    yield signal_fn, bar
-
-
-def in_steps(
-  experiment: Experiment,
-  workdir: str,
-  program: Program,
-  watch_fn: Callable[[Training], Any] = watched,
-) -> Generator[Call, Result, dict[str, Any]]:
-  """Run the experiment as `train` does; yield the calls of its rounds."""
   config = to_config(experiment.settings)
   known = [config | {'data_dir': ''}, experiment.data_id, jax.__version__]
   multihost.check_alike('config', known)
@@ -152,8 +96,7 @@ def in_steps(
     if run.result():
       progress.log(f'{run.path} is finished: nothing to do.')
     else:
-      training = start_training(experiment, run, program)
-      finalize((yield from run_rounds(training, watch_fn)))
+      finalize(run_rounds(start_training(experiment, run, program)))
     run.erase_secret()
     return run.result()
 
@@ -172,18 +115,21 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
   return experiment._replace(placement=on_devices(devices))
 
 
-def run_rounds(
-  training: Training, watch_fn: Callable[[Training], Any] = watched
-) -> Generator[Call, Result, Training]:
-  """Yield the calls of the rounds; return the run after its last round."""
+def run_rounds(training: Training) -> Training:
+  """Return the run after its last round."""
   experiment, done = training.experiment, training.done
-  settings, program = experiment.settings, training.program
-  every = cadence(settings, experiment.rounds)
+  program, rounds = training.program, experiment.rounds
+  every = cadence(experiment.settings, rounds)
+  numbers_of_program = program.numbers_of(experiment.settings)
   if devices := describe(experiment.placement.mesh):
     progress.log(devices)
-  if 0 < done < experiment.rounds:
-    progress.log(f'Continuing after round {done} of {experiment.rounds}.')
-  with watch_fn(training) as (signal_fn, bar):
+  if 0 < done < rounds:
+    progress.log(f'Continuing after round {done} of {rounds}.')
+  shown = {'start': done, 'waits': jax.process_count() > 1}
+  with (
+    catch_signals() as signal_fn,
+    progress.progress('training', rounds, **shown) as bar,
+  ):
     for place in places(experiment.stages):
       training = start_stage(training, place)
       keep_best = place.stage.keep_best
@@ -193,19 +139,25 @@ def run_rounds(
       while training.done < place.last:
         stop = every.next_stop(training.done, place.last)
         began, cohorts = times(), cohorts_of(training, place, stop)
-        args = *training.states, cohorts, training.data
-        args = program.numbers_of(settings), *args, rounds_key(training, place)
-        seconds = times() - began
-        states, metrics, own = yield Call(program, place.number, args)
-        training, numbers = after_rounds(
-          training, place, stop, states, cohorts, metrics, seconds + own
+        rounds_fn = program.rounds(place.number, training.state.server)
+        *states, metrics = rounds_fn(
+          numbers_of_program,
+          *training.states,
+          cohorts,
+          training.data,
+          rounds_key(training, place),
         )
-        shown = ('loss', 'images_per_second')
-        bar.update(stop, **{name: numbers[name] for name in shown})
+        metrics = jax.tree.map(np.asarray, metrics)  # waits
+        took = times() - began
+        training, numbers = after_rounds(
+          training, place, stop, states, cohorts, metrics, took
+        )
+        speed = {name: numbers[name] for name in ('loss', 'images_per_second')}
+        bar.update(stop, **speed)
         training = record(training, numbers, place, every)
         stop_if_asked(training, signal_fn())
     # That of several stages would continue from the first: `state_shapes`.
-    if not experiment.rounds and len(experiment.stages) == 1:
+    if not rounds and len(experiment.stages) == 1:
       training = save_start(training, place)
   return training
 

@@ -5,7 +5,6 @@ everything that a program contains can be traced with it (program.py says what
 stays a constant).
 """
 
-import contextlib
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,13 +21,12 @@ from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.runs import lock, run_dir
+from fedjax_pfl.runs import lock
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, traced_names
 from fedjax_pfl.training import divergence, loop, memory_estimate
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Program
-from fedjax_pfl.training.side_by_side import RUNS, run_side_by_side, width_of
 
 # The data of an experiment: examples of clients, or of two groups of them.
 SPLITS = ('train', 'test', 'validation', 'unseen')
@@ -45,16 +43,14 @@ def train_many(
   workdirs: Sequence[str | PathLike],
   log: Callable[[str], None] = progress.log,
   held_fn: Callable[[int], None] | None = None,
-  side_by_side: int | str = 'auto',
 ) -> list[dict[str, Any] | None]:
   """Run or continue experiments; return their results.
 
   Runs that differ in seeds and in traced numbers share their compiled programs.
-  So many of them are trained side by side; 'auto': side_by_side.py. Each leaves
-  what `train` leaves, and either function continues what the other started. A
-  run that diverges is recorded (divergence.py) and has no result; the others go
-  on. So they do where another process writes a directory, if `held_fn` takes
-  its place; else it is refused.
+  Each leaves what `train` leaves, and either function continues what the other
+  started. A run that diverges is recorded (divergence.py) and has no result;
+  the others go on. So they do where another process writes a directory, if
+  `held_fn` takes its place; else it is refused.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
@@ -65,44 +61,28 @@ def train_many(
     f'{len(experiments)} directories, one for each run',
     'a name without the seed in it',
   ).check('workdirs', paths)
-  RUNS.check('side_by_side', side_by_side)
-  results: list[dict[str, Any] | None] = [None] * len(experiments)
-
-  @contextlib.contextmanager
-  def fails_alone(member):
-    try:
-      yield
-    except divergence.Diverged as error:
-      divergence.record(error)
-      log(f'{error}')
-    except lock.Held:
-      if held_fn is None:
-        raise
-      held_fn(member)
-
   experiments = list(map(loop.placed_as_started, experiments, paths))
   programs = share_programs(experiments)
   for _, members in programs:
     memory_estimate.check_room(experiments[members[0]])
+  results: list[dict[str, Any] | None] = [None] * len(experiments)
   for program, members in programs:
     shared = align([experiments[member] for member in members])
-    seeds = dict.fromkeys(str(own.settings.seed) for own in shared)
+    seeds = dict.fromkeys(str(one.settings.seed) for one in shared)
     words = f'training seed {", ".join(seeds)}'
     if len(shared) > len(seeds):
       words += f' of several settings, {len(shared)} runs'
     log(f'{shared[0].settings.algorithm}: {words}')
-    own = dict(zip(members, shared, strict=True))
-    todo = [one for one in members if not run_dir.is_finished(paths[one])]
-    width = width_of(shared[0], len(todo), side_by_side)
-    if width > 1:
-      log(f'{width} runs at a time, side by side.')
-      runs = {one: (own.pop(one), paths[one]) for one in todo}
-      run_side_by_side(program, runs, width, fails_alone, results)
-    elif side_by_side not in ('auto', 1) and len(todo) > 1:
-      log('One run after the other: its rounds are not of one device alone.')
-    for member, experiment in own.items():
-      with fails_alone(member):
+    for member, experiment in zip(members, shared, strict=True):
+      try:
         results[member] = loop.train(experiment, paths[member], program)
+      except divergence.Diverged as error:
+        divergence.record(error)
+        log(f'{error}')
+      except lock.Held:
+        if held_fn is None:
+          raise
+        held_fn(member)
   return results
 
 

@@ -29,7 +29,7 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.evaluation.summary import other_measures, own_measures
 from fedjax_pfl.federated import chunking, communication
-from fedjax_pfl.federated.rounds import compile_rounds, compile_side_by_side
+from fedjax_pfl.federated.rounds import compile_rounds
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
@@ -50,7 +50,7 @@ class Program:
   def __init__(self, experiment: Experiment, names: Sequence[str] = ()):
     self.experiment, self.names = experiment, tuple(names)
     self.placement = experiment.placement
-    self._rounds: dict[int, tuple[Callable, Callable]] = {}
+    self._rounds: dict[int, Callable] = {}
     # Of each stage, once its rounds are traced.
     self.message_bytes: dict[int, communication.Communication] = {}
     self.evaluation = cache(self._evaluation)
@@ -68,31 +68,27 @@ class Program:
     settings = with_numbers(self.experiment.settings, numbers)
     return self.experiment.stages_of(settings)
 
-  def rounds(self, place: int, server: Server, width: int = 1) -> Callable:
+  def rounds(self, place: int, server: Server) -> Callable:
     """Return the compiled rounds of the stage at this place.
 
     (numbers, server, clients, cohorts [T, C], data, key) -> (server, clients,
-    metrics {name: [T, C]}). Of `server` only the shapes matter. For several
-    runs, `width`, it takes a list of such arguments, and returns a list.
+    metrics {name: [T, C]}). Of `server` only the shapes matter.
     """
     if place not in self._rounds:
       experiment, stage = self.experiment, self.experiment.stages[place]
       progress.say(f'compiling the rounds of {stage.name}')
-      system = experiment.settings.system
+      is_debug = experiment.settings.system.debug
       initial = jax.eval_shape(stage.initial_broadcast, server)
-      read = lambda numbers: self.stages(numbers)[place].algorithm
-      what = read, experiment.clients_per_chunk
-      how = {
-        'watch': partial(self._watch, place, initial),
-        'limit': None if system.debug else limit_chunk(experiment, stage),
-        'log': progress.log,
-      }
-      debugged = stage.name if system.debug else ''
-      one = compile_rounds(*what, self.placement, debugged, **how)
-      several = lambda wide: compile_side_by_side(wide, one, *what, **how)
-      self._rounds[place] = one, cache(several)
-    one, several = self._rounds[place]
-    return one if width == 1 else several(width)
+      self._rounds[place] = compile_rounds(
+        lambda numbers: self.stages(numbers)[place].algorithm,
+        experiment.clients_per_chunk,
+        self.placement,
+        stage.name if is_debug else '',
+        watch=partial(self._watch, place, initial),
+        limit=None if is_debug else limit_chunk(experiment, stage),
+        log=progress.log,
+      )
+    return self._rounds[place]
 
   def _watch(self, place, initial, before, down, after, up, metrics):
     """Return the numbers of a client, and whether it is finite.

@@ -22,11 +22,10 @@ def train_groups(
   groups: Sequence[Sequence[Settings]],
   folder: str | os.PathLike,
   log: Log,
-  side_by_side: int | str = 'auto',
 ) -> list[list[Path]]:
   """Train what is not finished; return the run directories [group][seed]."""
   every = [own for group in groups for own in group]
-  paths = iter(train_all(every, folder, log, side_by_side))
+  paths = iter(train_all(every, folder, log))
   return [[next(paths) for _ in group] for group in groups]
 
 
@@ -34,7 +33,6 @@ def train_all(
   settings: Sequence[Settings],
   folder: str | os.PathLike,
   log: Log,
-  side_by_side: int | str = 'auto',
 ) -> list[Path]:
   """Train what is not finished; return the run directory of each setting.
 
@@ -70,8 +68,7 @@ def train_all(
     for runs in groups.values():
       if todo & {*runs}:
         leave = lambda at, to=held, own=(*runs,): to.append(own[at])
-        how = [*runs], log, leave, side_by_side
-        many_runs.train_many(_build(runs, log), *how)
+        many_runs.train_many(_build(runs, log), [*runs], log, leave)
     todo = {*held}
     if todo and not is_last:
       log(f'{len(todo)} runs were left to other processes; now again.')
