@@ -82,7 +82,8 @@ def main(overrides):
 def compute_again():
   from pathlib import Path
 
-  from fedjax_pfl.leaderboard import fill_form, stored_counts
+  from fedjax_pfl.leaderboard import fill_form
+  from fedjax_pfl.results.runs import stored_counts
 
   files = stored_counts.files_of(AGAIN.value)
   about, found = stored_counts.read(files)

@@ -32,7 +32,7 @@ INITIAL, FINETUNED = 'initial', 'finetuned'
 
 def load_choices():
   """Return learning rate and views of each method, as chosen on validation."""
-  from fedjax_pfl.leaderboard import stored_counts
+  from fedjax_pfl.results.runs import stored_counts
 
   _, found = stored_counts.read([COUNTS])
   entries = {entry.method: entry for entry in found[PARTITION]}

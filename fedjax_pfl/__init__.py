@@ -64,7 +64,7 @@ _machine.prepare()  # before jax lists its devices
 
 
 _LATE = {
-  'load_results': 'fedjax_pfl.analysis.results_frame',
+  'load_results': 'fedjax_pfl.results.runs.frame',
   'with_lora': 'fedjax_pfl.models.lora',
 }
 

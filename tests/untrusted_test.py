@@ -23,10 +23,10 @@ from experiments.reproduction.results import Results
 from experiments.reproduction.summary_rows import write_summary
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.analysis.export import export
-from fedjax_pfl.analysis.results_frame import load_results
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.data import datasets, plain_pickle
 from fedjax_pfl.results.page import render as page
+from fedjax_pfl.results.runs.frame import load_results
 from fedjax_pfl.runs import checkpoint, result_file, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config

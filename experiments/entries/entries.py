@@ -19,10 +19,10 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.leaderboard import method_results, stored_counts
 from fedjax_pfl.leaderboard.form import Load
-from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
 from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.runs.entry import METHOD, Costs, Counts, Entry, Tuned
 
 FIELDS, CLIENTS = 'entry.json', 'clients.npz'
 ARRAYS = *Counts._fields, 'seed', 'view'
@@ -76,7 +76,7 @@ def read(place: AnyPath) -> tuple[Fields, Entry]:
     ) from error
   check_fields(fields, place)
   choice = Tuned(fields['settings'], fields['view'], np.nan, ())
-  entry = Entry(fields['method'], method_results.METHOD, choice)
+  entry = Entry(fields['method'], METHOD, choice)
   if not (place / CLIENTS).exists():
     return fields, entry
   arrays = atomic_files.read_npz(place / CLIENTS)
@@ -196,7 +196,7 @@ def submit(
   known = {
     name: one
     for one in found[partition]
-    if one.kind == method_results.METHOD and not one.obstacle
+    if one.kind == METHOD and not one.obstacle
     for name in (one.method, display_name(one.method))
   }
   one_of([*known], 'a method with numbers').check('--method', method)

@@ -13,12 +13,12 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.leaderboard import fill_form
-from fedjax_pfl.leaderboard.board import make_board, sentences
 from fedjax_pfl.leaderboard.form import Load
-from fedjax_pfl.leaderboard.method_results import Entry
-from fedjax_pfl.leaderboard.stored_counts import About
-from fedjax_pfl.leaderboard.tables import as_markdown
+from fedjax_pfl.results.runs.entry import Entry
+from fedjax_pfl.results.runs.stored_counts import About
+from fedjax_pfl.results.statistics.board import make_board, sentences
 from fedjax_pfl.results.statistics.differences import over_paired_clients
+from fedjax_pfl.results.tables.board_tables import as_markdown
 
 REPORTED, RECOMPUTED, RERUN = 'reported', 'recomputed', 're-run'
 

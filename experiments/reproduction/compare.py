@@ -30,9 +30,9 @@ from experiments.reproduction.cells import (
 )
 from experiments.reproduction.plan import Evaluation, evaluation_of
 from experiments.reproduction.results import Results, Row
-from fedjax_pfl.analysis.run_folder import StoredEvaluation
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, summarise
+from fedjax_pfl.results.runs.folder import StoredEvaluation
 from fedjax_pfl.results.statistics.differences import MIN_SEEDS, Score
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys

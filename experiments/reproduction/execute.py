@@ -26,10 +26,10 @@ from experiments.reproduction.plan import (
 )
 from experiments.reproduction.results import Results
 from fedjax_pfl.analysis.open_run import load_states
-from fedjax_pfl.analysis.run_folder import EVALUATIONS
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.results.runs.folder import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, identity, run_dir
 from fedjax_pfl.runs.score_files import FOLDER, OLD, correct_of
 from fedjax_pfl.settings import (

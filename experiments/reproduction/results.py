@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from experiments.reproduction.plan import PlannedRun
-from fedjax_pfl.analysis.run_folder import RunFolder, StoredEvaluation
 from fedjax_pfl.core.types import AnyPath
+from fedjax_pfl.results.runs.folder import RunFolder, StoredEvaluation
 from fedjax_pfl.training import divergence, keys
 
 Row = Mapping[str, str]  # of summary.csv

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.reproduction.results import Results, Row
-from fedjax_pfl.analysis.run_folder import StoredEvaluation, machine_of
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.results.charts.figure_file import format_number
+from fedjax_pfl.results.runs.folder import StoredEvaluation, machine_of
 from fedjax_pfl.settings import FIELDS, Settings, changing, replace
 from fedjax_pfl.training import keys
 

@@ -10,19 +10,22 @@ from pathlib import Path
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.leaderboard import board, page, stored_counts, tables
 from fedjax_pfl.leaderboard.form import Form, outline, settings_of, views_of
-from fedjax_pfl.leaderboard.method_results import (
+from fedjax_pfl.results.charts import picture
+from fedjax_pfl.results.charts.svg import Panel
+from fedjax_pfl.results.page import board_page
+from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.runs.entry import (
   METHOD,
   REFERENCE,
   Entry,
-  choose,
   read_entry,
 )
-from fedjax_pfl.leaderboard.stored_counts import MARK, About, Found
-from fedjax_pfl.results.charts import picture
-from fedjax_pfl.results.charts.svg import Panel
-from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.runs.stored_counts import MARK, About, Found
+from fedjax_pfl.results.statistics import board
+from fedjax_pfl.results.statistics.choice import choose
+from fedjax_pfl.results.tables import board_tables
 from fedjax_pfl.tuning.train_all import train_groups
 
 RUNS = 'runs'  # in the folder of a comparison
@@ -120,11 +123,11 @@ def write(found: Found, about: About, path: Path) -> None:
     progress.log(f'{table} has {stored} rows, more than now: it is kept.')
     return
   stored_counts.write(found, about, path.with_name(f'{path.stem}{MARK}.csv'))
-  board.write(rows, table)
+  board_tables.write_csv(rows, table)
   texts = {
-    '.html': page.render(about, boards),
-    '.md': tables.as_markdown(boards, (*missing, *about.protocol)),
-    '.tex': tables.as_latex(boards, (*missing, *about.protocol)),
+    '.html': board_page.render(about, boards),
+    '.md': board_tables.as_markdown(boards, (*missing, *about.protocol)),
+    '.tex': board_tables.as_latex(boards, (*missing, *about.protocol)),
   }
   for suffix, text in texts.items():
     atomic_files.write_bytes(path.with_suffix(suffix), text.encode())
@@ -142,7 +145,7 @@ def save_figure(
   for one in boards:
     for base in one.baselines:
       title = f'{one.partition}: minus {display_name(base)}'
-      panels.append(Panel(title, page.plot(base, one.rows, css)))
+      panels.append(Panel(title, board_page.plot(base, one.rows, css)))
   colours = {css[method]: style_of(method).colour for method in about.methods}
   notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']
   figure = picture.draw('', panels, colours, notes)

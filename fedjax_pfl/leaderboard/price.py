@@ -11,8 +11,8 @@ from fedjax_pfl.leaderboard.form import (
   settings_of,
   views_of,
 )
-from fedjax_pfl.leaderboard.stored_counts import About
 from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.tables.text_table import align, duration
 from fedjax_pfl.runs.identity import provenance
 from fedjax_pfl.training.blank import build_blank

@@ -15,10 +15,10 @@ from experiments.entries.verify import verify
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.data import partition
 from fedjax_pfl.leaderboard import fill_form, price
-from fedjax_pfl.leaderboard import method_results as results
-from fedjax_pfl.leaderboard import stored_counts as stored
-from fedjax_pfl.leaderboard.board import make_board
-from fedjax_pfl.leaderboard.tables import rows_of
+from fedjax_pfl.results.runs import entry as results
+from fedjax_pfl.results.runs import stored_counts as stored
+from fedjax_pfl.results.statistics.board import make_board
+from fedjax_pfl.results.tables.board_tables import rows_of
 
 ROOT = Path(__file__).parents[2]
 STORED, MARKED = ROOT / 'results' / 'entries', '| recomputed |'

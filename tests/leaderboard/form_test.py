@@ -8,7 +8,7 @@ from helpers import refused
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.user_code import load_code
-from fedjax_pfl.leaderboard import price, stored_counts
+from fedjax_pfl.leaderboard import price
 from fedjax_pfl.leaderboard.fill_form import kind_of
 from fedjax_pfl.leaderboard.form import (
   INITIAL,
@@ -16,8 +16,9 @@ from fedjax_pfl.leaderboard.form import (
   settings_of,
   views_of,
 )
-from fedjax_pfl.leaderboard.method_results import METHOD, REFERENCE
 from fedjax_pfl.models.registry import outline
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.training.build_method import (
   build_stages,
   build_task,

@@ -18,8 +18,8 @@ from experiments import commandline
 from experiments.reproduction.claims import claims_page, write
 from experiments.reproduction.claims.claims_file import load_claims
 from experiments.reproduction.claims.verdicts import PLANNED, printed_of
-from fedjax_pfl.analysis.run_folder import read_folder
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.results.runs.folder import read_folder
 from fedjax_pfl.training import divergence
 
 FEW = np.array([50, 60, 70, 80])

@@ -99,12 +99,12 @@ def render(
   )
 
 
-def load_template(name: str, *folders: Path):
-  """Return a template of these folders or of this one, all text escaped."""
+def load_template(name: str):
+  """Return a template of this folder, all text escaped."""
   import jinja2  # 0.1 s
 
   environment = jinja2.Environment(
-    loader=jinja2.FileSystemLoader([*folders, Path(__file__).parent]),
+    loader=jinja2.FileSystemLoader(Path(__file__).parent),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,

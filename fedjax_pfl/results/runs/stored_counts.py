@@ -16,7 +16,7 @@ import numpy as np
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.leaderboard.method_results import Costs, Counts, Entry, Tuned
+from fedjax_pfl.results.runs.entry import Costs, Counts, Entry, Tuned
 
 MARK = '_counts'  # in the name of the file
 COLUMNS = (

@@ -1,20 +1,23 @@
-"""The table of a partition for a paper: Markdown, and LaTeX with booktabs.
+"""The table of a partition: CSV, and for a paper Markdown and LaTeX.
 
 The best mean and those that are not distinguishable from it are bold.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from fedjax_pfl.leaderboard.board import Board, Row
-from fedjax_pfl.leaderboard.method_results import REFERENCE
-from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.results.runs.entry import REFERENCE
+from fedjax_pfl.results.statistics.board import Board, Row
 from fedjax_pfl.results.tables.text_table import decimal, markdown
 
 LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$'}
 
 
 def head(board: Board) -> list[str]:
-  gaps = [f'minus {display_name(base)}' for base in board.baselines]
+  gaps = [f'minus {paper_name(base)}' for base in board.baselines]
   words = ['method', 'before', 'after', 'worst tenth', 'lowest client', *gaps]
   alone = ['worse than alone, %'] * has_alone(board)
   return [*words, *alone, 'gradients', 'MB up', 'MB down']
@@ -31,7 +34,7 @@ def rows_of(board: Board) -> Iterator[tuple[Row, list[str]]]:
     if row['after'] is None or row['kind'] == REFERENCE:
       continue
     names = 'before', 'after', 'after_worst_tenth', 'after_lowest_client'
-    cells = [display_name(row['method']), *(decimal(row[x]) for x in names)]
+    cells = [paper_name(row['method']), *(decimal(row[x]) for x in names)]
     for base in board.baselines:
       mean, low, high = (row[f'vs_{base}_{x}'] for x in ('mean', 'low', 'high'))
       interval = (
@@ -93,3 +96,14 @@ def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
 def _escaped(text: str) -> str:
   text = ''.join(LATEX.get(one, one) for one in text)
   return text.replace('-', '$-$') if text[:1] in '+-' else text
+
+
+def write_csv(rows: Sequence[Row], path: Path) -> None:
+  texts = [{name: _text(row[name]) for name in row} for row in rows]
+  atomic_files.write_csv(path, [*rows[0]], texts)
+
+
+def _text(value: Any) -> str:
+  if isinstance(value, float):
+    return f'{value:.6g}' if value < 1000 else f'{value:.0f}'
+  return '' if value is None else str(value)

@@ -8,9 +8,10 @@ import pytest
 from helpers import read_rows, refused
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import fill_form, page, price, stored_counts, tables
-from fedjax_pfl.leaderboard.board import make_board, sentences
-from fedjax_pfl.leaderboard.method_results import (
+from fedjax_pfl.leaderboard import fill_form, price
+from fedjax_pfl.results.page import board_page as page
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.runs.entry import (
   METHOD,
   REFERENCE,
   Costs,
@@ -18,6 +19,8 @@ from fedjax_pfl.leaderboard.method_results import (
   Entry,
   Tuned,
 )
+from fedjax_pfl.results.statistics.board import make_board, sentences
+from fedjax_pfl.results.tables import board_tables as tables
 
 S, K, TESTS = 3, 20, 5000
 COSTS = (Costs(1200.0, 3000123.0, 4e6, 2.5),) * S

@@ -7,8 +7,8 @@ import pytest
 from finished_runs import COUNT, TRAIN_COUNT, K, make_run, make_settings
 from helpers import refused
 
-from fedjax_pfl.analysis.results_frame import load_results
 from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.results.runs.frame import load_results
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 

@@ -1,4 +1,4 @@
-"""The rows of one partition: their CSV, and their verdicts in words.
+"""The rows of one partition, and their verdicts in words.
 
 A difference is that of the means of each seed, by Student's paired t with an
 error not below that of the clients. Holm's p below 0.05 over all comparisons
@@ -11,23 +11,21 @@ file it is empty.
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core import atomic_files
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.evaluation.fairness import lowest_client, negative_transfer
 from fedjax_pfl.evaluation.summary import worst_decile
-from fedjax_pfl.leaderboard.method_results import (
+from fedjax_pfl.results.runs.entry import (
   METHOD,
   REFERENCE,
   Costs,
   Counts,
   Entry,
 )
-from fedjax_pfl.leaderboard.stored_counts import About
-from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.statistics import differences
 from fedjax_pfl.results.statistics.differences import LEVEL, Difference, holm
 
@@ -35,7 +33,7 @@ ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
 WITHIN = 'within one point'
 VERDICTS = ABOVE, BELOW, WITHIN, OPEN
 BASELINE = 'baseline'
-ALONE = display_name('local_only')  # it measures negative transfer
+ALONE = paper_name('local_only')  # it measures negative transfer
 POINT = 1.0  # of accuracy: closer means are equivalent
 
 Row = dict[str, Any]  # of a method
@@ -83,7 +81,7 @@ def make_board(
   is_below = lambda pair: ABOVE in (every[pair].word, verdicts[pair].word)
   known = [pair for pair in pairs if pair in every]
   peers = tuple(pair[1] for pair in known if not is_below(pair))
-  shown = {display_name(method): method for method in after}
+  shown = {paper_name(method): method for method in after}
   alone = after.get(shown.get(ALONE, ''))
   rows = [_row(about, partition, one, against, alone) for one in entries]
   # The highest first, then those that are not compared.
@@ -138,7 +136,7 @@ def _row(
   if entry.after is not None:
     own = entry.after.accuracy
     row['after_lowest_client'] = lowest_client(own)
-    is_alone = display_name(entry.method) == ALONE
+    is_alone = paper_name(entry.method) == ALONE
     if alone is not None and entry.kind == METHOD and not is_alone:
       row['worse_than_alone'] = negative_transfer(own, alone)
   for base in about.baselines:
@@ -201,14 +199,14 @@ def sentences(board: Board) -> list[str]:
   elif len(board.peers) == len(compared_with(board.baselines[0], board.rows)):
     words = 'no method is distinguishable from it.'
   found = [
-    f'Highest: {display_name(board.best)}, {best["after"]:.1f} % on average '
+    f'Highest: {paper_name(board.best)}, {best["after"]:.1f} % on average '
     f'over clients after personalisation; {words}'
   ]
   for base in board.baselines:
     found.append(_against(base, compared_with(base, board.rows)))
   for row in board.rows:
     if row['obstacle']:
-      found.append(f'{display_name(row["method"])} {row["obstacle"]}.')
+      found.append(f'{paper_name(row["method"])} {row["obstacle"]}.')
   return found + _ends(board.rows)
 
 
@@ -219,7 +217,7 @@ def _against(baseline: str, rows: Sequence[Row]) -> str:
     found[row[f'vs_{baseline}_verdict']].append(row)
   above, below = (
     ', '.join(
-      f'{display_name(row["method"])} ({row[f"vs_{baseline}_mean"]:+.1f})'
+      f'{paper_name(row["method"])} ({row[f"vs_{baseline}_mean"]:+.1f})'
       for row in found[verdict]
     )
     for verdict in (ABOVE, BELOW)
@@ -227,7 +225,7 @@ def _against(baseline: str, rows: Sequence[Row]) -> str:
   close = _names(row['method'] for row in found[WITHIN])
   equal = f'within one point of it: {close}; ' if found[WITHIN] else ''
   return (
-    f'Against {display_name(baseline)}, above: {above or "none"}; '
+    f'Against {paper_name(baseline)}, above: {above or "none"}; '
     f'below: {below or "none"}; {equal}not distinguishable from it: '
     f'{_names(row["method"] for row in found[OPEN])}.'
   )
@@ -237,24 +235,10 @@ def _ends(rows: Sequence[Row]) -> list[str]:
   """Return a sentence on choices at an end of what was tried."""
   if not (own := [row for row in rows if row['ends']]):
     return []
-  named = ', '.join(f'{display_name(r["method"])} ({r["ends"]})' for r in own)
+  named = ', '.join(f'{paper_name(r["method"])} ({r["ends"]})' for r in own)
   words = 'The choice is the lowest or the highest value that was tried for'
   return [f'{words} {len(own)} of {len(rows)} methods: {named}.']
 
 
 def _names(methods: Iterable[str]) -> str:
-  return ', '.join(map(display_name, methods)) or 'none'
-
-
-# ---- The file ----------------------------------------------------------------
-
-
-def write(rows: Sequence[Row], path: Path) -> None:
-  texts = [{name: _text(row[name]) for name in row} for row in rows]
-  atomic_files.write_csv(path, [*rows[0]], texts)
-
-
-def _text(value: Any) -> str:
-  if isinstance(value, float):
-    return f'{value:.6g}' if value < 1000 else f'{value:.0f}'
-  return '' if value is None else str(value)
+  return ', '.join(map(paper_name, methods)) or 'none'

@@ -4,12 +4,17 @@ Its style, its tables and its script are those of the report's page.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from fedjax_pfl.leaderboard.board import (
+from fedjax_pfl.results.charts import rows as charts
+from fedjax_pfl.results.charts.svg import Panel
+from fedjax_pfl.results.page.render import DATASETS, load_template
+from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.runs.entry import REFERENCE
+from fedjax_pfl.results.runs.stored_counts import About
+from fedjax_pfl.results.statistics.board import (
   ABOVE,
   BASELINE,
   BELOW,
@@ -21,13 +26,7 @@ from fedjax_pfl.leaderboard.board import (
   not_finished,
   sentences,
 )
-from fedjax_pfl.leaderboard.method_results import REFERENCE
-from fedjax_pfl.leaderboard.stored_counts import About
-from fedjax_pfl.leaderboard.tables import has_alone
-from fedjax_pfl.results.charts import rows as charts
-from fedjax_pfl.results.charts.svg import Panel
-from fedjax_pfl.results.page.render import DATASETS, load_template
-from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.tables.board_tables import has_alone
 from fedjax_pfl.results.tables.table import (
   METHOD,
   NONE,
@@ -41,7 +40,7 @@ from fedjax_pfl.results.tables.table import (
   word,
 )
 
-TEMPLATE = 'leaderboard.html.jinja'
+TEMPLATE = 'board.html.jinja'
 SIGNS = {ABOVE: '▲ ', BELOW: '▼ ', WITHIN: '= ', OPEN: '', None: ''}
 
 
@@ -87,7 +86,7 @@ def render(about: About, boards: Sequence[Board]) -> str:
   css = {method: f'c{place}' for place, method in enumerate(about.methods)}
   dataset = DATASETS.get(about.dataset, about.dataset)
   firsts = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
-  return load_template(TEMPLATE, Path(__file__).parent).render(
+  return load_template(TEMPLATE).render(
     title=f'{len(about.methods)} methods on {dataset}',
     lead=' '.join([*firsts, *not_finished(about, boards)]),
     facts=about.facts,

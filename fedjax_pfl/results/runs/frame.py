@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedjax_pfl.analysis.run_folder import StoredEvaluation, read_folder
 from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.types import AnyPath, Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
+from fedjax_pfl.results.runs.folder import StoredEvaluation, read_folder
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import flat_config

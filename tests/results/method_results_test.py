@@ -5,14 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from fedjax_pfl.leaderboard.method_results import (
+from fedjax_pfl.results.runs.entry import (
   METHOD,
   Tuned,
-  choose,
   costs_of,
   read_entry,
 )
 from fedjax_pfl.results.runs.run import read
+from fedjax_pfl.results.statistics.choice import choose
 from fedjax_pfl.training import divergence
 from tests.results import page_runs
 

@@ -1,23 +1,19 @@
 """What a method did in a partition: its choice, its clients, its costs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.federated.sampling import cohort_size
-from fedjax_pfl.leaderboard.form import INITIAL, Fields
-from fedjax_pfl.results.runs.run import Run, read
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.results.runs.run import INITIAL, Run, read
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.views import FINETUNED, candidate_views
-from fedjax_pfl.tuning.train_all import is_diverged
+from fedjax_pfl.training.divergence import sentence_of
 
 Paths = Sequence[AnyPath]
+Fields = Mapping[str, Any]
 METHOD, REFERENCE = 'method', 'reference'  # the second has other clients
-EPOCHS = 'finetune.epochs'
 
 
 class Tuned(NamedTuple):
@@ -69,43 +65,6 @@ class Entry(NamedTuple):
   obstacle: str = ''  # why there are no numbers
 
 
-def choose(
-  candidates: Sequence[Fields], groups: Sequence[Paths]
-) -> Tuned | None:
-  """Return the candidate and the view with the best accuracy on validation.
-
-  Each group has the runs of a candidate, one for every tuning seed; the
-  accuracy is that of the last round, the mean over clients, then over seeds. Of
-  equal ones the first candidate, then its first view. One with which a seed
-  diverged is no candidate; None if all did.
-  """
-  found = []
-  for fields, paths in zip(candidates, groups, strict=True):
-    if any(map(is_diverged, paths)):
-      continue
-    lines = [run_dir.load_metrics(path)[-1] for path in paths]
-    config = run_dir.load_config(paths[0])['config']
-    ends = tuple(name for name in fields if _is_end(name, fields, candidates))
-    views = candidate_views(parse_config(config))
-    for view in views:
-      accuracy = np.mean([line[f'validation/{view}'] for line in lines])
-      own = (*ends, *[EPOCHS] * _is_end_of_epochs(view, views))
-      found.append(Tuned(fields, view, float(accuracy), own))
-  return max(found, key=lambda one: one.accuracy, default=None)
-
-
-def _is_end(name: str, fields: Fields, candidates: Sequence[Fields]) -> bool:
-  values: set[Any] = {own[name] for own in candidates}
-  are_numbers = len(values) > 1 and all(map(is_number, values))
-  return are_numbers and fields[name] in (min(values), max(values))
-
-
-def _is_end_of_epochs(view: str, views: Sequence[str]) -> bool:
-  """Return whether it has most epochs, or least: no number is below 0."""
-  ends = {views[0], views[-1]} - {INITIAL}
-  return views[-1] == FINETUNED and len(views) > 1 and view in ends
-
-
 def read_entry(
   method: str,
   kind: str,
@@ -118,7 +77,7 @@ def read_entry(
   entry = Entry(method, kind, choice)
   if choice is None:
     return entry._replace(obstacle='diverged with every setting that was tried')
-  if number := sum(map(is_diverged, paths)):
+  if number := sum(map(bool, map(sentence_of, paths))):
     words = (
       f'diverged with the chosen setting in {number} of {len(paths)} seeds'
     )

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from helpers import read_rows
 
-from fedjax_pfl.leaderboard import stored_counts
-from fedjax_pfl.leaderboard.board import BELOW, OPEN, WITHIN, make_board
 from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.statistics.board import BELOW, OPEN, WITHIN, make_board
 from fedjax_pfl.results.tables.text_table import decimal
 
 VIEWS = 'before', 'after'
