@@ -30,11 +30,12 @@ from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import run_dir, secret
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.settings import Settings
+from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.settings.hyperparameters import effective
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.privacy_budget import no_budget
 from fedjax_pfl.training.program import as_one_client
 from fedjax_pfl.training.state import random_streams
 from fedjax_pfl.training.views import main_view
@@ -100,7 +101,7 @@ def export(
   result = run_dir.load_result(workdir)
   choice = choose(settings, result, client, view)
   if private:
-    check_private(settings, result, choice)
+    check_private(workdir, choice)
   experiment = open_run.rebuild(settings, data, log, edit)
   if private:
     return export_private(experiment, workdir, path, log)
@@ -166,34 +167,26 @@ def export_model(
   return path
 
 
-def check_private(
-  settings: Settings, result: Mapping[str, Any], choice: Choice
-) -> None:
-  """Refuse a model that the budget of the run does not cover."""
-  select = settings.evaluation.select
-  causes = {
-    'the run was not private: dp.clip is 0': not settings.dp.clip,
-    f'it is the model of {choice} which holds the data of a client': (
-      choice.client is not None
-    ),
-    'its noise follows from dp.noise_seed': settings.dp.noise_seed is not None,
-    f'select={select} chose the round by examples, without noise': (
-      select != 'last'
-    ),
-    'it was trained by a version without a secret': (
-      settings.dp.clip and 'theorem' not in result.get('privacy', {})
-    ),
-  }
-  for cause, is_so in causes.items():
-    if is_so:
-      raise bad_input(
-        'private',
-        got=f'{choice} of a run with dp.clip={settings.dp.clip:g}',
-        expected='the model of the server after the last round of a run whose '
-        'noise came from its secret',
-        choices=[f'--client={SERVER}', 'without --private: not for release'],
-        cause=cause,
-      )
+def check_private(workdir: AnyPath, choice: Choice) -> None:
+  """Refuse a model that the budget of the run, as it is stored, does not cover.
+
+  Nor may its noise be known: whoever gets the secret could take it away.
+  """
+  stored = parse_config(run_dir.load_config(workdir)['config'])
+  cause = no_budget(stored, run_dir.load_result(workdir))
+  if choice.client is not None:
+    cause = f'it is the model of {choice} which holds the data of a client'
+  if (Path(workdir) / secret.NAME).exists():
+    cause = f'{workdir} still has its secret: its own command erases it'
+  if cause:
+    raise bad_input(
+      'private',
+      got=f'{choice} of a run with dp.clip={stored.dp.clip:g}',
+      expected='the model of the server after the last round of a run whose '
+      'noise came from a secret that is erased, and of which a budget is known',
+      choices=[f'--client={SERVER}', 'without --private: not for release'],
+      cause=cause,
+    )
 
 
 def export_private(
@@ -214,12 +207,10 @@ def export_private(
   with atomic_files.writing(path, 'out'):
     save_model(path, model, about)
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
-  more = ''
-  if settings.init_from:
-    more = f'; what {settings.init_from} has spent comes in addition'
+  start = ', with what its start has spent' * ('start' in budget)
   log(
     f'{path}: the private model of the server with {number:,} numbers, epsilon '
-    f'{budget["epsilon"]:.3g} at delta {budget["delta"]:g}{more}.'
+    f'{budget["epsilon"]:.3g} at delta {budget["delta"]:g}{start}.'
   )
   return path
 

@@ -67,6 +67,9 @@ class Rounds(NamedTuple):
   accounting: str = 'all'
   bands: int = 1  # of 'cyclic': groups that take turns
   has_state: bool = False  # uploads depend on what clients keep between rounds
+  noise: float = (
+    0.0  # multiplier of rounds that were before; 0: that of the run
+  )
 
 
 Plan = tuple[Rounds, ...]
@@ -96,14 +99,15 @@ def epsilon_of(noise: float, delta: float, plan: Plan) -> float:
   pairs = _pairs_of(noise or 1.0, plan)
   if not any(numbers):
     return 0.0
-  if not noise:
+  if not all(noise or rounds.noise for rounds in plan if rounds.number):
     return math.inf
   check_installed(
     'dp.clip', 'dp_accounting', ['dp.clip=0, which is no privacy']
   )
   from dp_accounting import gaussian_mechanism
 
-  deviation = 1 / (pairs[0][0].mu * math.sqrt(sum(numbers)))
+  each = zip(pairs[0], numbers, strict=True)
+  deviation = 1 / math.sqrt(sum(pair.mu**2 * number for pair, number in each))
   with np.errstate(divide='ignore'):  # of much noise
     at_most = float(gaussian_mechanism.get_epsilon_gaussian(deviation, delta))
   if all(pair.rate == 1 for pair in pairs[0]):
@@ -131,10 +135,10 @@ def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
     raise bad_input(
       'dp.epsilon',
       got=epsilon,
-      expected=f'{least:.2g} or more: what {rounds} rounds cost with noise of '
-      f'{MOST:g} clips',
+      expected=f'{least:.3g} or more: what {rounds} rounds, with those of the '
+      f'start, cost with new noise of {MOST:g} clips',
       choices=['a larger dp.epsilon or dp.delta', 'fewer rounds'],
-      cause='a budget that no noise reaches, or a delta far below 1 / clients',
+      cause='what the start has spent, or a delta far below 1 / clients',
     )
   ends = math.log(LEAST), math.log(MOST)
   noise = math.exp(brentq(over, *ends, xtol=PRECISION / 2))
@@ -173,6 +177,7 @@ def _pairs_of(noise: float, plan: Plan) -> list[list[Pair]]:
     kind, rate = _kind_of(rounds), 1.0
     if kind != 'all':
       rate = min(rounds.bands * rounds.size / rounds.num_clients, 1.0)
-    return Pair(KNOWN if kind == KNOWN else direction, clips / noise, rate)
+    mu = clips / (rounds.noise or noise)
+    return Pair(KNOWN if kind == KNOWN else direction, mu, rate)
 
   return [[pair_of(one, rounds) for rounds in plan] for one in directions]

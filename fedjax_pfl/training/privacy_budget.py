@@ -1,19 +1,32 @@
-"""The privacy of a run: its noise, and what its rounds spend."""
+"""The privacy of a run: its noise, and what its rounds spend.
 
-from collections.abc import Callable
+A start counts: the clients of a run may be those of the run that `init_from`
+names, whose rounds are composed with its own, at the delta of this run.
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.around import accountant, privacy
 from fedjax_pfl.around.accountant import Plan, Rounds
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import ClientData, PyTree, Task
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.settings import Settings, replace
+from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training.build_method import make_sampler, wrapped
+
+
+class Start(NamedTuple):
+  """What the model of `init_from` has spent; nothing, without one."""
+
+  model: str = ''  # its digest
+  plan: Plan = ()  # rounds with their noise
+  no_budget: str = ''  # why nothing bounds what it tells; '' if something does
 
 
 class Budget(NamedTuple):
@@ -24,6 +37,7 @@ class Budget(NamedTuple):
   noise: float  # multiplier: given, or from dp.epsilon
   changes: tuple[PyTree, ...]  # of each stage: shapes of what a client changes
   senders: tuple[float, ...]  # of each stage: clients that do not drop out
+  start: Start = Start()
 
   def mechanisms(self) -> list[privacy.Mechanism]:
     """Return what each stage does to uploads."""
@@ -36,8 +50,8 @@ class Budget(NamedTuple):
     ]
 
   def spent(self, done: int) -> float:
-    """Return the epsilon of so many rounds."""
-    plan = []
+    """Return the epsilon of so many rounds, and of those of the start."""
+    plan = [*self.start.plan]
     for rounds in self.plan:
       number = min(rounds.number, done)
       plan.append(rounds._replace(number=number))
@@ -47,19 +61,67 @@ class Budget(NamedTuple):
   @property
   def epsilon_name(self) -> str:
     """Return what epsilon is called wherever it is shown."""
-    is_secret = self.dp.noise_seed is None
-    return 'epsilon' if is_secret else 'epsilon_not_private'
+    is_private = self.dp.noise_seed is None and not self.start.no_budget
+    return 'epsilon' if is_private else 'epsilon_not_private'
 
   def summary(self) -> dict[str, Any]:
     """Return what result.json says of privacy."""
+    start, plan = self.start, (*self.start.plan, *self.plan)
+    noisy = [rounds._replace(noise=self.noise) for rounds in self.plan]
+    in_json = lambda plan: [rounds._asdict() for rounds in plan]
+    about = start._asdict() | {'plan': in_json(start.plan)}
     return {
       self.epsilon_name: self.spent(sum(rounds.number for rounds in self.plan)),
       'delta': self.dp.delta,
       'noise_multiplier': self.noise,
       'clip': self.dp.clip,
-      'neighbours': accountant.neighbours(self.plan),
-      'theorem': accountant.theorem(self.plan),
+      'neighbours': accountant.neighbours(plan),
+      'theorem': accountant.theorem(plan),
+      'plan': in_json(noisy),
+      **({'start': about} if start != Start() else {}),
     }
+
+
+def plan_of(privacy: Mapping[str, Any]) -> Plan:
+  """Return the rounds of a run and of its start, of what `summary` returned."""
+  rows = [*privacy.get('start', {}).get('plan', ()), *privacy['plan']]
+  return tuple(Rounds(**row) for row in rows)
+
+
+def no_budget(settings: Settings, result: Mapping[str, Any]) -> str:
+  """Return why no budget covers the last model of a run; '' if one does."""
+  spent, select = result.get('privacy', {}), settings.evaluation.select
+  causes = {
+    'the run was not private: dp.clip is 0': not settings.dp,
+    'its noise follows from dp.noise_seed': settings.dp.noise_seed is not None,
+    f'select={select} chose the round by examples, without noise': (
+      select != 'last'
+    ),
+    'an earlier version trained it, which did not store its rounds': (
+      'plan' not in spent
+    ),
+    f'its start has no budget ({spent.get("start", {}).get("no_budget")})': (
+      'epsilon' not in spent
+    ),
+  }
+  return next((cause for cause, is_so in causes.items() if is_so), '')
+
+
+def start_of(path: str) -> Start:
+  """Return what the model of `init_from` has spent; '' is none."""
+  if not path:
+    return Start()
+  try:
+    model, result = run_dir.model_digest(path), run_dir.load_result(path)
+    stored = parse_config(run_dir.load_config(path)['config'])
+  except BadInput:
+    cause = 'no run tells what it was trained on'
+    return Start(run_dir.model_digest(path), no_budget=cause)
+  if cause := no_budget(stored, result):
+    return Start(model, no_budget=cause)
+  if model != result.get('model'):
+    return Start(model, no_budget='its model/ is not that of its result.json')
+  return Start(model, plan_of(result['privacy']))
 
 
 def make_budget(
@@ -77,16 +139,16 @@ def make_budget(
   dp, name = settings.dp, settings.algorithm
   shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
   method, traced = methods
-  stages = wrapped(method, settings, task)
+  stages, start = wrapped(method, settings, task), start_of(settings.init_from)
   plan = _plan_of(settings, stages, shapes)
-  noise, how = dp.noise_multiplier, (dp.epsilon, dp.delta, plan)
-  noise = noise or accountant.find_noise(*how)
+  how = dp.epsilon, dp.delta, (*start.plan, *plan)
+  noise = dp.noise_multiplier or accountant.find_noise(*how)
   rate = settings.failures.dropout_rate
   senders = tuple(
     rounds.size * (1 - rate * (not stage.full_participation))
     for rounds, stage in zip(plan, stages, strict=True)
   )
-  budget = Budget(dp, plan, noise, (None,) * len(stages), senders)
+  budget = Budget(dp, plan, noise, (None,) * len(stages), senders, start)
   _check_count(budget)
   independent = tuple(rounds._replace(bands=1) for rounds in plan)
   alone = budget._replace(plan=independent)
@@ -95,7 +157,7 @@ def make_budget(
   unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
   private = wrapped(traced, plain, task, budget=alone)
   whole = privacy.check(private, shapes, name, unfit)
-  for sentence in _sentences(budget, settings.data.num_seen_clients, whole):
+  for sentence in _sentences(budget, settings, whole):
     log(sentence)
   if dp.bands == 1:
     return budget
@@ -120,15 +182,30 @@ def _check_count(budget: Budget) -> None:
       )
 
 
-def _sentences(budget: Budget, clients: int, whole: list[str]) -> list[str]:
+def _sentences(
+  budget: Budget, settings: Settings, whole: list[str]
+) -> list[str]:
   """Return what a user should read before the run trains."""
   dp, about, name = budget.dp, budget.summary(), budget.epsilon_name
+  start, clients = budget.start, settings.data.num_seen_clients
   more = ', and of what it takes back from the rounds before' * (dp.bands > 1)
   sentences = [
     f'Privacy of clients ({about["neighbours"]}): {name} {about[name]:.3g} at '
     f'delta {dp.delta:g} after all rounds, noise of {budget.noise:.4g} clips '
     f'of {dp.clip:g} in a sum{more}. Bound: {about["theorem"]}.'
   ]
+  if start.no_budget:
+    sentences.append(
+      f'{name} counts the rounds of this run alone: its start, '
+      f'{settings.init_from}, has no budget, so that `export --private` '
+      f'refuses the model. Why: {start.no_budget}.'
+    )
+  elif start.plan:
+    spent = budget.spent(0)
+    sentences.append(
+      f'The start, {settings.init_from}, has spent {name} {spent:.3g} at this '
+      'delta; it is composed with that of the rounds here.'
+    )
   if dp.noise_seed is not None:
     words = 'This run is NOT PRIVATE: its noise follows from dp.noise_seed.'
     sentences.append(words)

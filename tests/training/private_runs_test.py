@@ -21,8 +21,9 @@ from small_runs import (
   spoil_upload,
 )
 
-from fedjax_pfl.analysis import export as export_module
 from fedjax_pfl.analysis.export import export
+from fedjax_pfl.around import accountant
+from fedjax_pfl.around.accountant import Rounds
 from fedjax_pfl.core import chacha
 from fedjax_pfl.runs import model_file, run_dir, secret
 from fedjax_pfl.training.build import build_experiment
@@ -227,10 +228,71 @@ def test_a_known_seed_is_called_not_private(tmp_path):
   (line,) = run_dir.load_metrics(tmp_path / 'run')
   for shown in (result['privacy'], line):
     assert 'epsilon' not in shown and shown['epsilon_not_private'] > 0
-  choice = export_module.choose(experiment.settings, result, 'server', '')
-  own = experiment.settings, result, choice
-  message = refused(export_module.check_private, *own)
-  assert message.endswith('its noise follows from dp.noise_seed.')
+  without = lambda config: config['dp'].update(noise_seed=None)
+  for edit in (None, without):  # what the run has stored counts
+    message = refused(release, tmp_path / 'run', edit)
+    assert message.endswith('its noise follows from dp.noise_seed.')
+
+
+def release(path, edit=None):
+  """Return what the header of a released model says of privacy."""
+  output = path.with_suffix('.npz')
+  output.unlink(missing_ok=True)
+  export(path, 'server', '', output, print, edit, private=True)
+  return model_file.load_model(output)[1]['privacy']
+
+
+def begun(tmp_path, name, start='', **changes):
+  """Return the path of a run of this start, and what it said."""
+  said, dp = [], changes.pop('dp', DP)
+  dp = make_settings()['dp'] | dp
+  how = {**ONE_ROUND, 'model': 'convnet3', 'batch_size': 20, **changes}
+  init_from = str(tmp_path / start) if start else ''
+  settings = make_settings(dp=dp, init_from=init_from, **how)
+  experiment = build_experiment(settings, said.append)
+  train(experiment, str(tmp_path / name))
+  return tmp_path / name, ' '.join(said)
+
+
+def test_a_start_counts(tmp_path):
+  """What was trained without noise is never released, whatever follows."""
+  begun(tmp_path, 'public', dp={})
+  for name, start, rounds in (
+    ('zero', 'public', 0),
+    ('one', 'public', 1),
+    ('after', 'zero', 1),
+  ):
+    path, said = begun(tmp_path, name, start, rounds=rounds)
+    assert 'its start, ' in said and 'has no budget' in said
+    about = run_dir.load_result(path)['privacy']
+    assert 'epsilon' not in about and 'dp.clip is 0' in str(about['start'])
+    assert 'its start has no budget (' in refused(release, path)
+
+  path, said = begun(tmp_path, 'first')
+  assert 'start' not in said and 'start' not in release(path)
+  path, said = begun(tmp_path, 'second', 'first', dp=DP | {'delta': 2e-3})
+  again, _ = begun(tmp_path, 'third', 'second', rounds=0)
+  once, twice = (Rounds(number, 10, 10) for number in (1, 2))
+  spent = [
+    accountant.epsilon_of(1.0, delta, (rounds,))
+    for delta, rounds in ((1e-3, once), (2e-3, twice), (1e-3, twice))
+  ]
+  got = [release(own)['epsilon'] for own in (path, again)]
+  assert (
+    run_dir.load_result(tmp_path / 'first')['privacy']['epsilon'] == spent[0]
+  )
+  assert got == pytest.approx(spent[1:])
+  assert run_dir.load_metrics(path)[-1]['epsilon'] == got[0]
+  assert 'has spent epsilon' in said
+
+  less = {'clip': 0.5, 'epsilon': spent[0], 'delta': 1e-3}
+  message = refused(lambda: begun(tmp_path, 'less', 'second', dp=less))
+  assert message.startswith('dp.epsilon: got') and 'start' in message
+  shutil.copy(tmp_path / 'public' / run_dir.MODEL, path / run_dir.MODEL)
+  path, _ = begun(tmp_path, 'swapped', 'second', rounds=0)
+  assert 'is not that of its result.json' in refused(release, path)
+  (again / secret.NAME).write_text('00')
+  assert 'still has its secret' in refused(release, again)
 
 
 @pytest.mark.parametrize('name', ['fedper', 'ditto'])
