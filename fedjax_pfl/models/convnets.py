@@ -51,9 +51,9 @@ class SimpleCNN(layers.Network):
 
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
+    conv = functools.partial(layers.Conv, padding=0, use_bias=True)
     for i, width in enumerate(self.widths[:2], 1):
-      how = {'padding': 0, 'use_bias': True, 'name': f'conv{i}'}
-      x = layers.max_pool(nn.relu(layers.Conv(width, (5, 5), **how)(x)))
+      x = layers.max_pool(nn.relu(conv(width, (5, 5), name=f'conv{i}')(x)))
     x = _flat(x)
     for i, width in enumerate(self.widths[2:], 1):
       x = nn.relu(layers.Dense(width, name=f'fc{i}')(x))
@@ -96,9 +96,11 @@ class SuperFedCNN(layers.Network):
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
     pooled, last = SUPERFED_SIDES[self.side]
+    conv = functools.partial(
+      layers.Conv, padding=0, use_bias=True, inits=layers.glorot_normal
+    )
     for i, (width, size) in enumerate(((32, 5), (64, 5), (32, last)), 1):
-      how = {'padding': 0, 'use_bias': True, 'inits': layers.glorot_normal}
-      x = layers.Conv(width, (size, size), **how, name=f'conv{i}')(x)
+      x = conv(width, (size, size), name=f'conv{i}')(x)
       x = layers.max_pool(nn.relu(x), pooled)
     dense = layers.Dense(512, layers.glorot_normal, name='fc1')
     return nn.relu(dense(_flat(x)))
@@ -118,8 +120,8 @@ class VGG9(layers.Network):
 
   @nn.compact
   def features(self, x: Array, mask: Array, train: bool = False) -> Array:
-    how = {'broadcast_dims': (1, 2), 'name': 'drop_channels'}
-    drop_channels, drop = nn.Dropout(0.05, **how), nn.Dropout(0.1, name='drop')
+    drop = nn.Dropout(0.1, name='drop')
+    drop_channels = nn.Dropout(0.05, (1, 2), name='drop_channels')
     for i, width in enumerate((32, 64, 128, 128, 256, 256), 1):
       x = nn.relu(layers.Conv(width, use_bias=True, name=f'conv{i}')(x))
       x = layers.max_pool(x) if i % 2 == 0 else x

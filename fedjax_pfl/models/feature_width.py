@@ -32,8 +32,8 @@ def with_width(module: nn.Module, width: int) -> nn.Module:
 
   class Pooled(kind):
     @functools.wraps(kind.features)  # with its argument `train`, if any
-    def features(self, *args, **how):
-      return pooled(super().features(*args, **how), width)
+    def features(self, *args, **kwargs):
+      return pooled(super().features(*args, **kwargs), width)
 
   fields = (field.name for field in dataclasses.fields(module) if field.init)
   given = {name: getattr(module, name) for name in fields}

@@ -89,12 +89,12 @@ def _with_leaves(
 ) -> Params:
   """Return the parameters with A and B of each target, which may be none."""
   flat = flatten_dict(params)
-  found = {
+  kernels = {
     '/'.join(path[:-1]): path[:-1]
     for path, leaf in flat.items()
     if path[-1] == 'kernel' and leaf.ndim > 1 and path[0] != 'head'
   }
-  if not found:
+  if not kernels:
     raise bad_input(
       'lora_rank',
       got=rank,
@@ -104,16 +104,16 @@ def _with_leaves(
       cause='char_lstm, or a model whose layers call their matrices otherwise',
     )
   for pattern in targets:
-    if not any(fnmatchcase(name, pattern) for name in found):
+    if not any(fnmatchcase(name, pattern) for name in kernels):
       raise bad_input(
         'lora_targets',
         got=pattern,
         expected='a pattern that matches the path of a layer with a kernel',
-        choices=['*', *found],
+        choices=['*', *kernels],
         cause='a layer of another model, or the head, which is trained itself',
       )
   key = jax.random.fold_in(key, STREAM)
-  for place, (name, path) in enumerate(found.items()):
+  for number, (name, path) in enumerate(kernels.items()):
     if not any(fnmatchcase(name, pattern) for pattern in targets):
       continue
     # An attention's query is [in, heads, out of each], as its bias shows.
@@ -121,8 +121,8 @@ def _with_leaves(
     ends = 1 if bias is None else bias.ndim
     size = math.prod(kernel.shape[:-ends])
     outputs, dtype = math.prod(kernel.shape[-ends:]), kernel.dtype
-    own = jax.random.fold_in(key, place)
+    layer_key = jax.random.fold_in(key, number)
     draw = layers.uniform(size)
-    flat[*path, A] = draw(own, (size, rank)).astype(dtype)
+    flat[*path, A] = draw(layer_key, (size, rank)).astype(dtype)
     flat[*path, B] = jnp.zeros((rank, outputs), dtype)
   return unflatten_dict(flat)

@@ -15,8 +15,8 @@ from fedjax_pfl.core.types import Batch, ExampleLoss, Mask, Outputs, Params
 from fedjax_pfl.models.module_functions import ModuleFunctions
 
 # What a class or a function may be called with to make a module.
-WORDS = ('num_classes', 'input_shape', 'rngs')
-NO_WORDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+ARGUMENTS = ('num_classes', 'input_shape', 'rngs')
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def module_of(
@@ -38,9 +38,9 @@ def module_of(
       cause='the name of something else in that file; or a module of flax.nnx '
       'with its parameters in it, whose class is meant',
     )
-  takes = _words_of(code)
+  takes = _arguments_of(code)
   known = {'num_classes': num_classes, 'input_shape': tuple(image_shape)}
-  given = {word: value for word, value in known.items() if word in takes}
+  given = {name: value for name, value in known.items() if name in takes}
 
   def make(**more: Any) -> Any:
     return user_code.call(
@@ -64,23 +64,23 @@ def module_of(
   )
 
 
-def _words_of(code: Callable) -> set[str]:
-  """Return the words it takes; refuse code that needs others."""
+def _arguments_of(code: Callable) -> set[str]:
+  """Return the arguments that code takes; refuse code that needs others."""
   # A class of flax.nnx is called by its metaclass.
   begin = code.__init__ if inspect.isclass(code) else code
   taken = {
-    name: one.default is one.empty
-    for name, one in inspect.signature(begin).parameters.items()
-    if name != 'self' and one.kind not in NO_WORDS
+    name: parameter.default is parameter.empty
+    for name, parameter in inspect.signature(begin).parameters.items()
+    if name != 'self' and parameter.kind not in VARIADIC
   }
-  others = [name for name in taken if taken[name] and name not in WORDS]
+  others = [name for name in taken if taken[name] and name not in ARGUMENTS]
   if not others:
     return {*taken}
   raise bad_input(
     'model',
     got=f'{user_code.name_of(code)}, which needs {", ".join(others)}',
     expected='no other argument without a default',
-    choices=WORDS,
+    choices=ARGUMENTS,
     cause='sizes that have no default: give them one, or write a function '
     'that makes the module',
   )
@@ -181,8 +181,8 @@ def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
       cause='other arguments, or numpy and `if` on arrays that are traced: '
       'use jnp and jnp.where',
     )
-    found = getattr(out, 'shape', None), getattr(out, 'dtype', None)
-    if found[0] == (rows,) and jnp.issubdtype(found[1], jnp.floating):
+    shape, dtype = getattr(out, 'shape', None), getattr(out, 'dtype', None)
+    if shape == (rows,) and jnp.issubdtype(dtype, jnp.floating):
       return
     got = f'{user_code.name_of(loss)} that returns {user_code.describe(out)}'
   raise bad_input(

@@ -2,7 +2,7 @@
 
 A module of flax.nnx holds its parameters: `nnx.split` divides it into its
 static structure, its parameters, and the streams of random numbers of its
-dropout. Parameters become a nested dict of words, as those of flax.linen:
+dropout. Parameters become a nested dict by names, as those of flax.linen:
 {'blocks': {'0': {'bias': ..}}, ..}; a step gives the streams its key.
 """
 
@@ -46,8 +46,8 @@ class ModuleFunctions(NamedTuple):
     return self.apply(_outputs_of, params, None, x, mask).logits
 
   def train_outputs(self, params: Params, batch: Batch, key: Key) -> Outputs:
-    where = batch.x, batch.mask, self.is_still
-    return self.apply(_outputs_of, params, key, *where)
+    x, mask = batch.x, batch.mask
+    return self.apply(_outputs_of, params, key, x, mask, self.is_still)
 
 
 def functions_of(module: Any) -> ModuleFunctions:
@@ -64,12 +64,12 @@ def functions_of(module: Any) -> ModuleFunctions:
   raise _no_module(module)
 
 
-def _no_module(found: Any) -> BadInput:
-  is_class = inspect.isclass(found)
-  what = 'the class' if is_class else 'an instance of'
+def _no_module(module: Any) -> BadInput:
+  is_class = inspect.isclass(module)
+  kind = 'the class' if is_class else 'an instance of'
   return bad_input(
     'module',
-    got=f'{what} {(found if is_class else type(found)).__name__}',
+    got=f'{kind} {(module if is_class else type(module)).__name__}',
     expected='a module of flax.linen, or a function rngs -> module of flax.nnx',
     choices=['MyNet(10)', 'lambda rngs: MyNet(10, rngs=rngs)'],
     cause='a class of flax.linen in the place of an instance, a module of '
@@ -83,18 +83,19 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
   has_train = _takes_train(name, getattr(module, 'features', None))
   norms, batch_norms = set(), set()
 
-  def watch(call, args, how, context):
+  def watch(call, args, kwargs, context):
     if isinstance(context.module, NORMS_OF_LINEN):
       norms.add(context.module.path)
     if isinstance(context.module, layers.BatchNorm):
       batch_norms.add(context.module.path)
-    return call(*args, **how)
+    return call(*args, **kwargs)
 
   def begin(key, x, mask):
-    how = {'train': False} if has_train else {}
+    flags = {'train': False} if has_train else {}
     with nn.intercept_methods(watch):
-      made = module.init_with_output(key, x, mask, method=_outputs_of, **how)
-    outputs, variables = made
+      outputs, variables = module.init_with_output(
+        key, x, mask, method=_outputs_of, **flags
+      )
     if set(variables) == {'params'}:
       return outputs, variables['params']
     raise bad_input(
@@ -105,11 +106,11 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
     )
 
   def apply(method, params, key, x, mask, is_still=False):
-    how = {'train': key is not None} if has_train else {}
+    flags = {'train': key is not None} if has_train else {}
     if key is not None:
       streams = (layers.TRAINING,) * (not is_still) + ('dropout',) * has_train
-      how['rngs'] = dict.fromkeys(streams, key)
-    return module.apply({'params': params}, x, mask, **how, method=method)
+      flags['rngs'] = dict.fromkeys(streams, key)
+    return module.apply({'params': params}, x, mask, **flags, method=method)
 
   return ModuleFunctions(name, begin, apply, norms, batch_norms, has_train)
 
@@ -144,25 +145,25 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
 
   def apply(method, params, key, x, mask, is_still=False):
     del is_still  # there are no running statistics
-    how = {'train': key is not None} if has_train else {}
+    flags = {'train': key is not None} if has_train else {}
     key = jax.random.key(0) if key is None else key
     given = flatten_dict(params)
-    tree = {path: given[_words(path)] for path in flatten_dict(shapes)}
+    tree = {path: given[_names(path)] for path in flatten_dict(shapes)}
     module = nnx.merge(graph, unflatten_dict(tree), _streams(streams, key))
-    return method(module, x, mask, **how)
+    return method(module, x, mask, **flags)
 
   def begin(key, x, mask):
     tree = flatten_dict(nnx.to_pure_dict(nnx.state(made(key), nnx.Param)))
-    params = unflatten_dict({_words(at): leaf for at, leaf in tree.items()})
+    params = unflatten_dict({_names(at): leaf for at, leaf in tree.items()})
     return apply(_outputs_of, params, None, x, mask), params
 
   kinds = tuple(getattr(nnx, kind) for kind in NORMS)
-  norms = {_words(at) for at, part in parts.items() if isinstance(part, kinds)}
+  norms = {_names(at) for at, part in parts.items() if isinstance(part, kinds)}
   return ModuleFunctions(name, begin, apply, norms, has_train=has_train)
 
 
-def _words(path: tuple) -> tuple[str, ...]:
-  """Return the path with words for places in a list: '0', '1'."""
+def _names(path: tuple) -> tuple[str, ...]:
+  """Return the path with names of the items of a list: '0', '1'."""
   return tuple(map(str, path))
 
 
@@ -170,11 +171,11 @@ def _streams(shapes: PyTree, key: Key) -> PyTree:
   """Return streams of random numbers that begin with a key."""
   leaves, treedef = jax.tree.flatten(shapes)
 
-  def begin(place, leaf):
+  def begin(number, leaf):
     if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
       return jnp.zeros(leaf.shape, leaf.dtype)  # how many were drawn
-    own = jax.random.fold_in(key, place)
-    return jax.random.split(own, leaf.shape) if leaf.shape else own
+    stream = jax.random.fold_in(key, number)
+    return jax.random.split(stream, leaf.shape) if leaf.shape else stream
 
   return jax.tree.unflatten(treedef, map(begin, range(len(leaves)), leaves))
 
@@ -182,10 +183,10 @@ def _streams(shapes: PyTree, key: Key) -> PyTree:
 def _check_state(name: str, others: PyTree) -> None:
   if not others:
     return
-  words = ['/'.join(_words(path)) for path in flatten_dict(others)]
+  names = ['/'.join(_names(path)) for path in flatten_dict(others)]
   raise bad_input(
     name,
-    got=f'variables that are no parameters: {", ".join(words)}',
+    got=f'variables that are no parameters: {", ".join(names)}',
     expected='nnx.Param only: a model is a function of its parameters',
     cause='nnx.BatchNorm keeps running averages; nnx.LayerNorm and '
     'nnx.GroupNorm do not',
@@ -204,22 +205,22 @@ def _check_dropout(name: str, parts, has_train: bool, kind: type) -> None:
   )
 
 
-def _features_of(module: Any, x: Array, mask: Array, **how: bool) -> Array:
+def _features_of(module: Any, x: Array, mask: Array, **flags: bool) -> Array:
   """Return the features [B, F]; of tokens [B, L] with features each, [B L, F].
 
   The mask of tokens is [B L], the module's one [B]: which rows have a label.
   """
   if mask.shape != x.shape[:1]:
     mask = mask.reshape(len(x), -1).max(1)
-  features = module.features(x, mask, **how)
+  features = module.features(x, mask, **flags)
   if features.ndim == 3 and features.shape[:2] == x.shape:
     return features.reshape(-1, features.shape[-1])
   return features
 
 
-def _outputs_of(module: Any, x: Array, mask: Array, **how: bool) -> Outputs:
+def _outputs_of(module: Any, x: Array, mask: Array, **flags: bool) -> Outputs:
   """Return the features and the logits of one forward pass."""
-  features = _features_of(module, x, mask, **how)
+  features = _features_of(module, x, mask, **flags)
   return Outputs(features, module.head(features))
 
 

@@ -54,12 +54,13 @@ def make_user_task(
   image_shape: tuple[int, ...],
   num_classes: int,
   wrap: Callable[[Any], Any] = lambda module: module,
-  **how: Any,
+  **options: Any,
 ) -> Task:
   """Return the Task of code of the user's own, such as net.py:MyNet."""
-  sizes = {'image_shape': image_shape, 'num_classes': num_classes}
-  module = wrap(checks.module_of(code, **sizes))
-  return task_from_module(module, **sizes, **how)
+  module = wrap(checks.module_of(code, image_shape, num_classes))
+  return task_from_module(
+    module, image_shape=image_shape, num_classes=num_classes, **options
+  )
 
 
 def task_from_module(
@@ -149,8 +150,9 @@ def task_from_module(
     logits = train_outputs(params, batch, key).logits
     return batch_loss(logits, batch, loss)
 
-  checked = checks.check_module(functions, begin, num_classes, example)
-  params, num_labels = checked
+  params, num_labels = checks.check_module(
+    functions, begin, num_classes, example
+  )
   if running_statistics:
     checks.check_batch_norms(functions.name, functions.batch_norms)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)

@@ -22,7 +22,7 @@ from fedjax_pfl.models.module_task import task_from_module
 class Model(NamedTuple):
   """Where a model is, and the images that it accepts."""
 
-  place: str  # 'file.name', in models/, of (num_classes=) -> module
+  source: str  # 'file.name', in models/, of (num_classes=) -> module
   min_side: int = 1  # of an image: its pooling leaves a pixel
   patch: int = 1  # whose multiples the sides are
   sides: tuple[int, ...] = ()  # if given: only these, square; (side=) too
@@ -32,7 +32,7 @@ class Model(NamedTuple):
   on_gpu: str = 'fused'  # what conv_impl=auto is, in float32
 
   def make(self, image_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    file, _, name = self.place.partition('.')
+    file, _, name = self.source.partition('.')
     module = importlib.import_module(f'fedjax_pfl.models.{file}')
     size = {'side': image_shape[0]} if self.sides else {}
     return getattr(module, name)(num_classes=num_classes, **size)
@@ -105,7 +105,7 @@ def make_task(
   one_of(MODELS, 'a known model', cause).check('model', name)
   model = MODELS[name]
   _check_images(name, model, image_shape)
-  how = {
+  options = {
     'image_shape': image_shape,
     'num_classes': num_classes,
     'augment': augment,
@@ -114,7 +114,7 @@ def make_task(
     'precision': precision,
     'running_statistics': running_statistics,
   }
-  sibling = lambda name: make_task(name, conv_impl=asked, **how)
+  sibling = lambda name: make_task(name, conv_impl=asked, **options)
   # Tiles of numbers that are rounded, as in tf32, lose two bits.
   asked = conv_impl
   if conv_impl == 'auto' and target() == 'gpu' and precision == 'float32':
@@ -126,7 +126,7 @@ def make_task(
     batch_independent=model.batch_independent
     or running_statistics == norm_stats.FROZEN,
     conv_impl=conv_impl,
-    **how,
+    **options,
   )
   return task._replace(sibling=sibling)
 

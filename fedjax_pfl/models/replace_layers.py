@@ -133,8 +133,9 @@ def _bind(way: Way, eqn: core.JaxprEqn, inputs: list[jax.Array]) -> Sequence:
   params = dict(eqn.params)
   if eqn.primitive.name == 'remat2' and _is_concerned(params['jaxpr']):
     inner = functools.partial(_evaluate, way, params['jaxpr'], ())
-    how = {name: params[name] for name in ('prevent_cse', 'policy')}
-    return jax.checkpoint(inner, **how)(*inputs)
+    prevent_cse, policy = params['prevent_cse'], params['policy']
+    inner = jax.checkpoint(inner, prevent_cse=prevent_cse, policy=policy)
+    return inner(*inputs)
   for name in INNER.get(eqn.primitive.name, ()):
     params[name] = jax.tree.map(
       functools.partial(_replaced, way),

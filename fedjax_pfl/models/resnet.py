@@ -38,9 +38,11 @@ class BasicBlock(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array, mask: Array) -> Array:
-    def normed(x, widths, size, stride, conv, norm):
-      shape = widths * self.width, (size, size), stride, size // 2
-      x = layers.Conv(*shape, inits=self.inits, name=conv)(x)
+    conv = functools.partial(layers.Conv, inits=self.inits)
+
+    def normed(x, widths, size, stride, name, norm):
+      width, kernel = widths * self.width, (size, size)
+      x = conv(width, kernel, stride, size // 2, name=name)(x)
       return layers.BatchNorm(name=norm)(x, mask)
 
     y = x
@@ -87,14 +89,18 @@ class ResNet(layers.Network):
 
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
-    how = ((7, 7), 2, 3) if self.is_imagenet else ()
-    x = layers.Conv(64, *how, inits=self.inits, name='stem')(x)
+    size, stride = (7, 2) if self.is_imagenet else (3, 1)
+    x = layers.Conv(
+      64, (size, size), stride, size // 2, inits=self.inits, name='stem'
+    )(x)
     x = nn.relu(layers.BatchNorm(name='stem_bn')(x, mask))
     if self.is_imagenet:
       x = nn.max_pool(x, (3, 3), (2, 2), [(1, 1)] * 2)
     for s, blocks in enumerate(self.blocks, 1):
-      how = blocks, WIDTHS[s - 1], min(s, 2), self.inits
-      x = Stage(self.block, *how, name=f'stage{s}')(x, mask)
+      width, stride = WIDTHS[s - 1], min(s, 2)
+      x = Stage(
+        self.block, blocks, width, stride, self.inits, name=f'stage{s}'
+      )(x, mask)
     return x.mean((1, 2))
 
 

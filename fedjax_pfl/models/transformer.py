@@ -74,8 +74,7 @@ def attention(qkv: Array, heads: int, is_causal: bool) -> Array:
   batch, length, width = qkv.shape
   size = width // 3 // heads
   # [3, B, H, L, d]: products of heads that lie one after another.
-  parts = qkv.reshape(batch, length, 3, heads, size).transpose(2, 0, 3, 1, 4)
-  q, k, v = parts
+  q, k, v = qkv.reshape(batch, length, 3, heads, size).transpose(2, 0, 3, 1, 4)
   if is_causal:
     q, k = rotated(q), rotated(k)
   scores = jnp.einsum('bhqd,bhkd->bhqk', q / math.sqrt(size), k)
@@ -117,8 +116,9 @@ class ViT(layers.Network):
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
     size = (self.patch, self.patch)
-    how = {'stride': self.patch, 'padding': 0, 'use_bias': True}
-    x = layers.Conv(self.width, size, **how, name='patches')(x)
+    x = layers.Conv(
+      self.width, size, self.patch, padding=0, use_bias=True, name='patches'
+    )(x)
     x = x.reshape(len(x), -1, self.width)  # [B, patches, F]
     init = initializers.normal(0.02, dtype=float)
     if self.class_token:

@@ -306,8 +306,8 @@ def _both_sums(g, h):
   """Return both sums over pixels as one reduction."""
   zero = jnp.zeros((), g.dtype)
 
-  def add(one, other):
-    return one[0] + other[0], one[1] + other[1]
+  def add(a, b):
+    return a[0] + b[0], a[1] + b[1]
 
   sums = lax.reduce((g, h), (zero, zero), add, (1, 2))  # [B, C]
   return tuple(row.sum(0) for row in sums)

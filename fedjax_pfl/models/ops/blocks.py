@@ -45,14 +45,14 @@ def over_blocks(
     summand, rows = f(*parts)
     return jax.tree.map(jnp.add, total, summand), rows
 
-  return in_turn(step, block, zeros, *arrays)
+  return in_turn(step, block, zeros, arrays)
 
 
 def in_turn(
   f: Callable[..., tuple[PyTree, PyTree]],
   block: int,
   kept: PyTree,
-  *arrays: PyTree,
+  arrays: tuple[PyTree, ...],
   in_place: bool = False,
 ) -> tuple[PyTree, PyTree]:
   """Return (kept, rows) of f(kept, *blocks of rows) -> (kept, rows).

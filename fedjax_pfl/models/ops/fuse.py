@@ -181,10 +181,15 @@ def on_cpu(layer: Layer) -> Array:
     case Relu(
       Norm(Conv(Relu(Norm() as first), kernel, stride, depthwise=True)) as n
     ) if target() == 'cpu' and first.mask is n.mask:
-      lines = (first.scale, first.bias), kernel, (n.scale, n.bias)
-      running = first.running and (first.running, n.running)
-      args = *lines, n.mask, running, stride
-      return _separable(_before_separable(first), *args)
+      return _separable(
+        _before_separable(first),
+        (first.scale, first.bias),
+        kernel,
+        (n.scale, n.bias),
+        n.mask,
+        first.running and (first.running, n.running),
+        stride,
+      )
   return anywhere(layer)
 
 
@@ -199,11 +204,11 @@ def plan_of(
   edge = padding[0][0]
   if padding != ((edge, edge),) * 2 or stride > 1:
     return 'patches'
-  shapes = x.shape, kernel.shape, edge
-  if pooled > 1 and window_conv.is_worth(*shapes, pooled):
+  if pooled > 1 and window_conv.is_worth(x.shape, kernel.shape, edge, pooled):
     return 'windows'
-  is_half = x.dtype.itemsize < 4
-  return 'tiles' if winograd.is_worth(*shapes) and not is_half else 'patches'
+  is_full = x.dtype.itemsize >= 4
+  is_worth = is_full and winograd.is_worth(x.shape, kernel.shape, edge)
+  return 'tiles' if is_worth else 'patches'
 
 
 # Jitted, so that layers of one shape are traced and lowered once; XLA inlines
@@ -295,5 +300,7 @@ def _turned_conv(x, kernel, stride, padding, precision) -> Array:
 
 @functools.partial(jax.jit, static_argnums=6)  # as conv
 def _separable(y, first, kernel, second, mask, running, stride: int) -> Array:
-  args = y, first, kernel, second, mask, running, stride
-  return turned(norm_depthwise.norm_depthwise_norm(*args))
+  z = norm_depthwise.norm_depthwise_norm(
+    y, first, kernel, second, mask, running, stride
+  )
+  return turned(z)

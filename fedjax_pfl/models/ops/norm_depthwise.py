@@ -61,8 +61,8 @@ def norm_depthwise_norm(
   fast = _with_derivative_of(_plain_values, _values_in_blocks, stride)
   z, moments = fast(y, first, kernel, second, mask)
   lag = running and tuple(
-    lags(one, mean, inverse**-2 - EPSILON, pixels.number)
-    for one, (mean, inverse), pixels in zip(
+    lags(statistics, mean, inverse**-2 - EPSILON, pixels.number)
+    for statistics, (mean, inverse), pixels in zip(
       running, moments, _pixels_of(y, mask, stride), strict=True
     )
   )
@@ -123,7 +123,7 @@ def _values_in_blocks(stride, y, first, kernel, second, mask):
     return u, (z.astype(dtype), moments, after)
 
   rows = _rows_of(y), first, kernel.reshape(9, -1).T, second
-  _, (z, *moments) = in_turn(block, size, margin, *rows)
+  _, (z, *moments) = in_turn(block, size, margin, rows)
   z = z.reshape(-1, -(-h // stride), -(-w // stride), b)
   return z, tuple(moments)
 
@@ -140,8 +140,7 @@ def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
     v = _convolved(u, kernel, stride, b)
     g = _gate(v, *_line(second, after), dz, of_z.w)
     dsecond, factors = _affine_gradient(g, v, second, after, of_z)
-    arrays = margins[1], g, v, *factors, of_z.w
-    dv = _inside(*arrays, of=_norm_gradient)
+    dv = _inside(margins[1], g, v, *factors, of_z.w, of=_norm_gradient)
     g = _image_gradient(dv, u, kernel, stride, y.shape, b)
     dkernel = _tap_sums(u, dv, stride, b)
     dfirst, factors = _affine_gradient(g, y, first, moments, of_u)
@@ -152,15 +151,14 @@ def _gradients_in_blocks(stride, y, first, kernel, second, mask, *rest):
   margins = margin, margin if stride == 1 else None
   channels = kernel.reshape(9, -1).T
   rows = _rows_of(y), _rows_of(dz), first, channels, second, *moments
-  grads = in_turn(block, size, margins, *rows, in_place=True)[1]
+  grads = in_turn(block, size, margins, rows, in_place=True)[1]
   dy, dfirst, dkernel, dsecond = grads
   dkernel = dkernel.T.reshape(kernel.shape).astype(kernel.dtype)
   return dy.reshape(shape), dfirst, dkernel, dsecond
 
 
 def _activated(margin, y, affine, moments, of) -> Array:
-  arrays = margin, y, *_line(affine, moments), of.w
-  return _inside(*arrays, of=_activate)
+  return _inside(margin, y, *_line(affine, moments), of.w, of=_activate)
 
 
 def _blocks(y: Array) -> tuple[int, Array]:
@@ -249,9 +247,9 @@ def _column(a: Array) -> Array:
 # ---- Sums over all pixels of a channel
 
 
-def _sums(terms, n: int, *arrays, **how) -> Array:
+def _sums(terms, n: int, *arrays, **constants) -> Array:
   """Return the sums [c, n] of n terms, rows [c, H, ..]."""
-  rows = _partial_sums(*arrays, terms=terms, **how)
+  rows = _partial_sums(*arrays, terms=terms, **constants)
   rows = rows.reshape(len(rows) * n, -1)
   ones = jnp.ones(rows.shape[1], rows.dtype)
   total = lax.dot(rows, ones, precision=lax.Precision.HIGHEST)
@@ -259,8 +257,9 @@ def _sums(terms, n: int, *arrays, **how) -> Array:
 
 
 @one_pass
-def _partial_sums(*arrays, terms, **how):
-  return lax.concatenate([add_some(x, 1) for x in terms(*arrays, **how)], 1)
+def _partial_sums(*arrays, terms, **constants):
+  sums = [add_some(x, 1) for x in terms(*arrays, **constants)]
+  return lax.concatenate(sums, 1)
 
 
 def _terms_of_mean(y, w):

@@ -80,8 +80,14 @@ def fold(
   if kernel is None and len(taps) == stride == 1 and not padding:
     return taps[0]
   h, w, _ = shape
-  how = {'stride': stride, 'padding': padding, 'sides': (h, w)}
-  sums = _overlap(taps, kernel, size=tuple(size), **how)
+  sums = _overlap(
+    taps,
+    kernel,
+    size=tuple(size),
+    stride=stride,
+    padding=padding,
+    sides=(h, w),
+  )
   if stride == 1:
     return sums[0][0]
   y = jnp.stack([jnp.stack(row, 3) for row in sums], 2)

@@ -19,8 +19,8 @@ from fedjax_pfl.models.ops.batch_norm import EPSILON, Running, lags
 from fedjax_pfl.models.ops.passes import by_hand
 
 # Products that are sums: an accelerator must not round what it adds up.
-EXACT = {'precision': lax.Precision.HIGHEST}
-_dot = functools.partial(lax.dot, **EXACT)
+EXACT = lax.Precision.HIGHEST
+_dot = functools.partial(lax.dot, precision=EXACT)
 
 
 @by_hand()
@@ -47,8 +47,8 @@ def _norm_pool(saved, dz):
   dbias = _dot(_flat(g), jnp.ones(weight.size, g.dtype))
   dscale = _inner(g, top) * inverse
   a = scale * inverse
-  factors = a, a * dbias / n, a * inverse * dscale / n
-  dy = _unpool(y, g, top, weight.reshape(z.shape[1:]), *factors)
+  b, c = a * dbias / n, a * inverse * dscale / n
+  dy = _unpool(y, g, top, weight.reshape(z.shape[1:]), a, b, c)
   return dy, dscale, dbias, None, lag
 
 
@@ -57,7 +57,7 @@ def _flat(x: Array) -> Array:
 
 
 def _inner(a: Array, b: Array) -> Array:
-  return jnp.einsum('cn,cn->c', _flat(a), _flat(b), **EXACT)
+  return jnp.einsum('cn,cn->c', _flat(a), _flat(b), precision=EXACT)
 
 
 def _column(a: Array) -> Array:

@@ -69,8 +69,8 @@ def separable(eqn: JaxprEqn, x: Value, kernel: Value) -> Array | Layer | None:
     return convolution(eqn, x, kernel)
   is_one = p['feature_group_count'] == 1
   if target() == 'gpu' and is_one and _is_usual(p, eqn.invars[0].aval.dtype):
-    how = p['window_strides'][0], p['padding'], p['precision']
-    return grouped.conv(compute(x), compute(kernel), how)
+    spec = p['window_strides'][0], p['padding'], p['precision']
+    return grouped.conv(compute(x), compute(kernel), spec)
   return None
 
 

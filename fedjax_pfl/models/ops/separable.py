@@ -111,10 +111,11 @@ def _image_gradient(dy, kernel, stride: int, shape) -> Array:
   if stride == 1:
     return _weighted(_taps(dy, 1), kernel[::-1, ::-1], wide(dy).dtype)
   dy, dx = wide(dy), 0
+  sides, pixels = shape[1:3], dy.shape[1:3]
   zero = jnp.zeros((), dy.dtype)
   for t, k in enumerate(wide(kernel.reshape(9, -1))):
-    edges, sides = [(0, 0, 0)], (shape[1:3], dy.shape[1:3])
-    for tap, side, of in zip(divmod(t, 3), *sides, strict=True):
+    edges = [(0, 0, 0)]
+    for tap, side, of in zip(divmod(t, 3), sides, pixels, strict=True):
       high = side - (stride * (of - 1) + 1) - tap + 1
       edges.append((tap - 1, high, stride - 1))
     dx = dx + lax.pad(dy * k, zero, [*edges, (0, 0, 0)])

@@ -260,7 +260,7 @@ def _add_up(x, *, m, axis, tiles, overlap):
   `tiles` has a margin of as many tiles as overlap. Pixel m s + k of tile s is
   pixel k + m e of tile s - e.
   """
-  place = tiles - (axis < tiles)
+  tile_axis = tiles - (axis < tiles)
   count = x.shape[tiles] - overlap
 
   def part(e):
@@ -269,9 +269,9 @@ def _add_up(x, *, m, axis, tiles, overlap):
     matrix[: len(pixels)] = pixels
     start = overlap - e
     met = lax.slice_in_dim(x, start, start + count, 1, tiles)
-    return _mix(matrix, _unstacked(met, axis), place + 1)
+    return _mix(matrix, _unstacked(met, axis), tile_axis + 1)
 
   total = add_all(part(e) for e in range(overlap + 1))
   shape = list(total.shape)
-  shape[place : place + 2] = [count * m]
+  shape[tile_axis : tile_axis + 2] = [count * m]
   return lax.reshape(total, shape)
