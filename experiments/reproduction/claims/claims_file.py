@@ -61,8 +61,6 @@ class Term(NamedTuple):
 
   sign: int  # 1 or -1
   cell: Cell
-  table: str
-  where: str  # the conditions by which it was chosen
 
   @property
   def is_printed(self) -> bool:
@@ -170,7 +168,7 @@ def _term(
   if view is not None:  # of which print has no number
     printed = cell.published._replace(mean=None)
     cell = cell._replace(published=printed, reading=Reading(view))
-  return Term(sign, cell, table.name, where)
+  return Term(sign, cell)
 
 
 # ---- The entries of the file -------------------------------------------------

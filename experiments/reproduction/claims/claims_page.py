@@ -71,7 +71,8 @@ def effort(verdicts: Sequence[Verdict]) -> str:
   found = {
     one.key: one.row
     for verdict in verdicts
-    for _, compared in verdict.cells
+    for judged in (*verdict.judged, *verdict.like)
+    for _, compared in judged.cells
     for one in compared.measured
   }
   if not found:
@@ -81,8 +82,8 @@ def effort(verdicts: Sequence[Verdict]) -> str:
   machines = '; '.join(dict.fromkeys(row['machine'] for row in rows))
   machines = machines.replace(', 1 cores', ', 1 core')
   return (
-    f'The claims rest on {len(rows)} trainings, which took {hours:.1f} hours '
-    f'on machines that often did other work: {machines}.'
+    f'{len(rows)} trainings were compared, which took {hours:.1f} hours on '
+    f'machines that often did other work: {machines}.'
   )
 
 

@@ -88,7 +88,6 @@ class Verdict(NamedTuple):
   claim: Claim
   judged: tuple[Judged, ...]  # as published
   like: tuple[Judged, ...]  # the same ones, like with like
-  cells: tuple[Pair, ...]
 
 
 def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
@@ -102,16 +101,9 @@ def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
     elif one.unlike:
       like[at] = Judged(one, NOT_STORED, None, ())
   like = decide(like)
-  pairs, found = iter(zip(published, like, strict=True)), []
-  for claim in claims:
-    own = [next(pairs) for _ in claim.comparisons]
-    cells: dict[tuple, Pair] = {}
-    every = (cell for two in own for one in two for cell in one.cells)
-    for term, compared in every:
-      place = term.table, frozenset(term.where.split(',')), term.cell.reading
-      cells.setdefault(place, (term, compared))
-    found.append(Verdict(claim, *zip(*own, strict=True), tuple(cells.values())))
-  return found
+  pairs = iter(zip(published, like, strict=True))
+  of_claim = lambda claim: [next(pairs) for _ in claim.comparisons]
+  return [Verdict(one, *zip(*of_claim(one), strict=True)) for one in claims]
 
 
 def decide(judged: Sequence[Judged]) -> list[Judged]:
