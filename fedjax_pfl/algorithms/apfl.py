@@ -65,6 +65,7 @@ PARTS = {
   'order': ('protocol', 'paper'),
   'private_decay': ('protocol', 'released'),
 }
+TRACED = ('alpha', 'private_decay')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2003.13461'
 FEDAVG_EQUIVALENT = {}  # always
 FEDAVG_WHERE = 'its global model'

@@ -63,6 +63,7 @@ RULES = {
   'clusters': rules.count('clusters', 'a share of clients'),
 }
 PARTS = {'gamma': ('protocol', 'paper')}
+TRACED = ('eps1', 'eps2', 'gamma')
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/1910.01991'
 FEDAVG_EQUIVALENT = {'clusters': 1}
 PRIVATE_LEAVES = ()

@@ -54,6 +54,7 @@ PARTS = {
   'personal_momentum': ('protocol', 'paper'),
   'personal_epochs': ('protocol', 'paper'),
 }
+TRACED = ('lam', 'personal_momentum')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2012.04221'
 FEDAVG_EQUIVALENT = {'protocol': 'paper'}
 FEDAVG_WHERE = 'its global model'

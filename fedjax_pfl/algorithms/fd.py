@@ -41,6 +41,7 @@ class HParams(NamedTuple):
 RULES = {
   'gamma': rules.at_least(0),
 }
+TRACED = ('gamma',)
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/1811.11479'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)

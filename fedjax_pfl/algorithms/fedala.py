@@ -63,6 +63,7 @@ RULES = {
   ),
   'threshold': rules.at_least(0),
 }
+TRACED = ('learning_rate', 'threshold')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2212.01197'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()  # W_i stays as well, but w_i depends on it

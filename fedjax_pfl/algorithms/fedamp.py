@@ -43,6 +43,7 @@ RULES = {
   'alpha': POSITIVE,
   'sigma': POSITIVE,
 }
+TRACED = ('lam', 'alpha', 'sigma')
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2007.03797'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()

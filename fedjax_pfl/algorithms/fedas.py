@@ -62,6 +62,7 @@ RULES = {
   'align_batch_size': rules.count('examples', '0: there would be no batch'),
   'protocol': rules.protocol(),
 }
+TRACED = ('align_learning_rate',)
 FAMILY = 'shared parts'
 PAPER = (
   'openaccess.thecvf.com/content/CVPR2024/html/Yang_FedAS_Bridging_'

@@ -33,6 +33,7 @@ class HParams(NamedTuple):
 
 
 RULES = {'head_lr_ratio': rules.at_least(0)}
+TRACED = ('head_lr_ratio',)
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1602.05629'
 FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
 PRIVATE_LEAVES = ()

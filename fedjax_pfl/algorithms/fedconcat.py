@@ -91,6 +91,7 @@ RULES = {
   'cap_factor': rules.above(1).or_none('no cap'),
   'classifier_decay': rules.at_least(0),
 }
+TRACED = ('cap_factor', 'classifier_decay')
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}
 FEDAVG_WHERE = 'in its first stage'

@@ -51,6 +51,7 @@ RULES = {
   'protocol': rules.protocol(),
   'lam': rules.at_least(0),
 }
+TRACED = ('lam',)
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2307.01217'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()  # p_i stays, but (h + p_i) / 2 tells it

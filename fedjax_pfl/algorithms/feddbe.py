@@ -43,6 +43,7 @@ RULES = {
   'kappa': rules.at_least(0),
   'mean_momentum': rules.interval('(0, 1]', 'the weight of the older means'),
 }
+TRACED = ('kappa', 'mean_momentum')
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2311.14975'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('shift',)

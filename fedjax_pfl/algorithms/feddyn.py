@@ -46,6 +46,7 @@ RULES = {
   'alpha': rules.above(0, '0 for no such terms: that is algorithm=fedavg'),
   'protocol': rules.protocol(),
 }
+TRACED = ('alpha',)
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2111.04263'
 FEDAVG_EQUIVALENT = None  # never: with alpha = 0 the server still adds v
 PRIVATE_LEAVES = ()

@@ -60,6 +60,7 @@ RULES = {
   'epsilon': rules.share(),
   'decay': rules.share(),
 }
+TRACED = ('share', 'epsilon', 'decay')
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()

@@ -79,6 +79,7 @@ RULES = {
 }
 PARTS = {'distil': ('protocol', 'released')}
 DECAY = 0.98  # released: of both terms and of the rate of G, in a round
+TRACED = ('lam', 'server_learning_rate', 'distil')
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2105.10056'
 FEDAVG_EQUIVALENT = {'lam': 0.0}
 PRIVATE_LEAVES = ()

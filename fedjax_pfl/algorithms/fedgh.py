@@ -47,6 +47,7 @@ RULES = {
   'server_epochs': rules.count('epochs', '0: the head would never learn'),
   'server_learning_rate': rules.above(0),
 }
+TRACED = ('server_learning_rate',)
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2303.13137'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('body',)

@@ -51,6 +51,7 @@ class HParams(NamedTuple):
 
 ENERGY = rules.share('a percentage, or a number of singular values')
 RULES = {'energy_start': ENERGY, 'energy_end': ENERGY}
+TRACED = ('energy_start', 'energy_end')
 FAMILY, PAPER = 'distillation', 'doi.org/10.1038/s41467-022-29763-x'
 FEDAVG_EQUIVALENT = None  # never: gradients pass between the models
 PRIVATE_LEAVES = ('own', 'map')

@@ -35,6 +35,7 @@ class HParams(NamedTuple):
 
 
 RULES = {'tau': rules.at_least(0)}
+TRACED = ('tau',)
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2209.00189'
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
 PRIVATE_LEAVES = ()

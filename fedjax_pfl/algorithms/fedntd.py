@@ -38,6 +38,7 @@ RULES = {
   'beta': rules.at_least(0),
   'temperature': rules.above(0, '0 to switch it off: that is hp.beta=0'),
 }
+TRACED = ('beta', 'temperature')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2106.03097'
 FEDAVG_EQUIVALENT = {'beta': 0.0}
 PRIVATE_LEAVES = ()

@@ -51,6 +51,7 @@ PARTS = {
   'beta_2': ('optimizer', 'adam', 'yogi'),
   'tau': ('optimizer', 'adam', 'yogi', 'adagrad'),
 }
+TRACED = ('learning_rate', 'beta_1', 'beta_2', 'tau')
 FAMILY, PAPER = 'server optimisers', 'arxiv.org/abs/2003.00295'
 FEDAVG_EQUIVALENT = {'optimizer': 'sgd', 'learning_rate': 1.0, 'beta_1': 0.0}
 PRIVATE_LEAVES = ()

@@ -57,6 +57,7 @@ RULES = {
   'head_epochs': rules.count('epochs', '0: the heads would never learn'),
   'head_learning_rate': rules.above(0),
 }
+TRACED = ('lam', 'head_learning_rate')
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2306.11867'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()

@@ -57,6 +57,7 @@ RULES = {
   'protocol': rules.protocol(),
   'lam': rules.at_least(0),
 }
+TRACED = ('lam',)
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)

@@ -49,6 +49,7 @@ RULES = {
   'mu': rules.at_least(0),
   'distance': rules.one_of(DISTANCES, 'what mu is a factor of'),
 }
+TRACED = ('mu',)
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/1812.06127'
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()

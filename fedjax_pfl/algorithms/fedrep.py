@@ -55,6 +55,7 @@ RULES = {
   'body_epochs': rules.count('epochs', '0: the body would never learn'),
   'momentum': rules.momentum(),
 }
+TRACED = ('momentum',)
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2102.07078'
 FEDAVG_EQUIVALENT = None  # never; with head_epochs = 0 it is FedBABU
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged

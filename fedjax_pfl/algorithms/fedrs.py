@@ -34,6 +34,7 @@ class HParams(NamedTuple):
 
 
 RULES = {'alpha': rules.share()}
+TRACED = ('alpha',)
 FAMILY, PAPER = 'global', 'doi.org/10.1145/3447548.3467254'
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
 PRIVATE_LEAVES = ()

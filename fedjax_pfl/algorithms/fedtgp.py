@@ -65,6 +65,7 @@ RULES = {
   'server_epochs': rules.count('epochs', '0: the means would never learn'),
   'server_learning_rate': rules.above(0),
 }
+TRACED = ('lam', 'tau', 'server_learning_rate')
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2401.03230'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)

@@ -42,6 +42,7 @@ class HParams(NamedTuple):
 
 SHARE = rules.share('a weight of KL, not of the cross-entropy beside it')
 RULES = {'alpha': SHARE, 'beta': SHARE}
+TRACED = ('alpha', 'beta')
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2006.16765'
 FEDAVG_EQUIVALENT = {'beta': 1.0}
 FEDAVG_WHERE = 'its shared model'

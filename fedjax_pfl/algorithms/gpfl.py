@@ -53,6 +53,7 @@ RULES = {
   'lam': rules.at_least(0),
   'mu': rules.at_least(0),
 }
+TRACED = ('lam', 'mu')
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('head',)

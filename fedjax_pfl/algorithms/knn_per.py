@@ -51,6 +51,7 @@ RULES = {
   'neighbours': rules.count('examples', 'a share of the examples'),
   'scale': rules.above(0),
 }
+TRACED = ('lam', 'scale')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2111.09360'
 FEDAVG_EQUIVALENT = {}  # always
 FEDAVG_WHERE = 'its global model'

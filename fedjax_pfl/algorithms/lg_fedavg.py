@@ -54,6 +54,7 @@ RULES = {
   'learning_rate': rules.above(0),
   'protocol': rules.protocol(),
 }
+TRACED = ('learning_rate',)
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'
 FEDAVG_EQUIVALENT = {'train_fedavg': True}
 FEDAVG_WHERE = 'in its first stage'

@@ -47,6 +47,7 @@ RULES = {
   'mu': rules.at_least(0),
   'temperature': rules.above(0, '0 to switch it off: that is hp.mu=0'),
 }
+TRACED = ('mu', 'temperature')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2103.16257'
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()

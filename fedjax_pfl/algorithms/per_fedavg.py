@@ -58,6 +58,7 @@ RULES = {
     expected='a rate above 0',
   ).or_none('that of the protocol'),
 }
+TRACED = ('beta',)
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2002.07948'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()

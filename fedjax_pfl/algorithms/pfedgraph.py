@@ -46,6 +46,7 @@ RULES = {
   'lam': rules.at_least(0, 'the sign of the public code: hp.protocol=released'),
   'alpha': rules.above(0, '0, by which the equations divide'),
 }
+TRACED = ('lam', 'alpha')
 FAMILY, PAPER = 'similarity', 'proceedings.mlr.press/v202/ye23b.html'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()

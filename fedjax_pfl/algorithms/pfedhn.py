@@ -62,6 +62,12 @@ RULES = {
   'server_decay': rules.at_least(0),
   'server_clip': rules.above(0),
 }
+TRACED = (
+  'server_learning_rate',
+  'server_momentum',
+  'server_decay',
+  'server_clip',
+)
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2103.04628'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()

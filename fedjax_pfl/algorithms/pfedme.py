@@ -60,6 +60,7 @@ RULES = {
   'lam': rules.above(0, '0 to switch it off: w would never change'),
   'beta': rules.above(0, '0: w would never change'),
 }
+TRACED = ('inner_lr', 'lam', 'beta')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2006.08848'
 FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
 PRIVATE_LEAVES = ('personal',)

@@ -86,6 +86,7 @@ RULES = {
     'a ratio twice, percentages, or another order',
   ),
 }
+TRACED = ('mu', 'nu')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2109.07628'
 FEDAVG_EQUIVALENT = {'mu': 0.0, 'phase_start': 1.0}
 PRIVATE_LEAVES = ('local',)

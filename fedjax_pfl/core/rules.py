@@ -181,8 +181,8 @@ def check_sgd(optimizer: str, method: str, reason: str) -> None:
 def equals(number: Any, value: float) -> bool:
   """Return whether a number of a setting is this one.
 
-  A traced Python number never is: where a method asks, 0 and 1 are constants of
-  its program (training/program.py). Of other traced arrays jax refuses to say.
+  A traced Python number never is: 0 and 1 are constants of a program
+  (settings/validate.py). Of other traced arrays jax refuses to say.
   """
   if isinstance(number, jax.core.Tracer) and number.weak_type:
     return False

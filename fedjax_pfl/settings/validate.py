@@ -1,7 +1,6 @@
 """From a config to typed settings; every mistake is refused in one sentence."""
 
-import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from flax.traverse_util import unflatten_dict
@@ -122,11 +121,6 @@ def from_flat(flat: Mapping[str, Any]) -> Settings:
   return Settings(**own, **made)
 
 
-# ---- numbers of a compiled program -------------------------------------------
-# They change no shape and no number of steps: the fields that are `traced`
-# (field.py), and the hyperparameters that a method's record declares as float.
-
-
 def flat_settings(settings: Settings) -> dict[str, Any]:
   """Return every field by name, hyperparameters with the method's defaults.
 
@@ -138,18 +132,41 @@ def flat_settings(settings: Settings) -> dict[str, Any]:
   return fields | {f'{HP}{name}': value for name, value in hp.items()}
 
 
-def traced_names(settings: Settings) -> tuple[str, ...]:
-  """Return the names of the numbers that a program may have as arguments."""
-  hints = typing.get_type_hints(algorithms.load(settings.algorithm).HParams)
+def key(settings: Settings, but: Collection[str] = ()) -> str:
+  """Return a text that settings have in common where only `but` differ.
+
+  >>> key(settings, but=['seed', 'hp.mu'])
+  """
   fields = flat_settings(settings)
-  floats = (
-    f'{HP}{name}'
-    for name, hint in hints.items()
-    if float in (hint, *typing.get_args(hint))
-  )
+  return repr({name: fields[name] for name in fields if name not in but})
+
+
+# ---- numbers of a compiled program -------------------------------------------
+# They change no shape and no number of steps: the fields that are `traced`
+# (records.py), and the hyperparameters that a method declares as TRACED.
+
+
+def traced_names(settings: Settings) -> tuple[str, ...]:
+  """Return the numbers that may be arguments of a program, by name.
+
+  Not where it is 0 or 1, by which Python may decide, and not where each setting
+  has a program of its own: in a Python loop, and with clients on the host.
+  """
+  system, method = settings.system, algorithms.load(settings.algorithm)
+  if system.debug or system.clients_placement == 'host':
+    return ()
+  fields = flat_settings(settings)
+  declared = (f'{HP}{name}' for name in getattr(method, 'TRACED', ()))
   return tuple(
-    name for name in (*TRACED, *floats) if type(fields[name]) in (int, float)
+    name
+    for name in (*TRACED, *declared)
+    if type(fields[name]) in (int, float) and fields[name] not in (0, 1)
   )
+
+
+def program_key(settings: Settings) -> str:
+  """Return what runs that share a compiled program have in common."""
+  return key(settings, but=('seed', *traced_names(settings)))
 
 
 def with_numbers(settings: Settings, numbers: Mapping[str, Any]) -> Settings:

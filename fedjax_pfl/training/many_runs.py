@@ -1,13 +1,11 @@
 """Several runs: one compiled program serves those that may share it.
 
-They differ in seeds, and in traced numbers. A number becomes an argument if
-everything that a program contains can be traced with it (program.py says what
-stays a constant).
+They differ in seeds, and in traced numbers (settings/validate.py), of which
+those that differ are arguments of the program.
 """
 
 import os
 from collections.abc import Callable, Sequence
-from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,27 +13,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import progress, trees
+from fedjax_pfl.core import progress
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.data.client_data import client_of
-from fedjax_pfl.evaluation.metrics import score_view
-from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.runs import lock
-from fedjax_pfl.settings import Settings
-from fedjax_pfl.settings.validate import flat_settings, traced_names
+from fedjax_pfl.settings.validate import (
+  flat_settings,
+  program_key,
+  traced_names,
+)
 from fedjax_pfl.training import divergence, loop, memory_estimate
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Program
 
 # The data of an experiment: examples of clients, or of two groups of them.
 SPLITS = ('train', 'test', 'validation', 'unseen')
-# The method needs a number while it is traced: jax says so in one of these.
-NEEDS_VALUE = (
-  jax.errors.ConcretizationTypeError,
-  jax.errors.TracerArrayConversionError,
-  jax.errors.TracerIntegerConversionError,
-)
 
 
 def train_many(
@@ -127,100 +119,24 @@ def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
   return data._replace(index=index)
 
 
-def static_key(settings: Settings) -> str:
-  """Return a text of all fields but the seed and the numbers."""
-  varied = {'seed', *traced_names(settings)}
-  fields = flat_settings(settings)
-  return repr({name: own for name, own in fields.items() if name not in varied})
-
-
 def share_programs(
   experiments: Sequence[Experiment],
 ) -> list[tuple[Program, list[int]]]:
   """Return programs, each with the places of the experiments that share it."""
   groups: dict[tuple, list[int]] = {}
-  for place, own in enumerate(experiments):
-    alone = place if own.holds_seed else None
-    key = static_key(own.settings), own.placement.num_devices, alone
-    groups.setdefault(key, []).append(place)
-  shared = []
+  for place, experiment in enumerate(experiments):
+    alone = place if experiment.holds_seed else None
+    devices = experiment.placement.num_devices
+    shared = program_key(experiment.settings), devices, alone
+    groups.setdefault(shared, []).append(place)
+  programs = []
   for places in groups.values():
-    for part in _divide([experiments[place] for place in places]):
-      own = [places[number] for number in part]
-      names = _differing([experiments[place] for place in own])
-      shared.append((Program(experiments[own[0]], [*names]), own))
-  return shared
-
-
-def _differing(experiments: Sequence[Experiment]) -> dict[str, list[float]]:
-  """Return the numbers in which the settings differ: {name: that of each}."""
-  fields = [flat_settings(own.settings) for own in experiments]
-  names = traced_names(experiments[0].settings)
-  values = {name: [own[name] for own in fields] for name in names}
-  return {name: own for name, own in values.items() if len({*own}) > 1}
-
-
-def _divide(experiments: Sequence[Experiment]) -> list[list[int]]:
-  """Return the places in parts that have the same constants."""
-  first, values = experiments[0], _differing(experiments)
-  arguments = _arguments_among(first, [*values])
-  decisive = {  # the method asks whether it is 0 or 1
-    name
-    for name in arguments
-    if {0, 1} & {*values[name]}
-    and not _can_be_traced(first, [name], jnp.float32)
-  }
-  parts: dict[tuple, list[int]] = {}
-  for place in range(len(experiments)):
-    constants = tuple(
-      (name, own[place])
-      for name, own in values.items()
-      if name not in arguments or (name in decisive and own[place] in (0, 1))
-    )
-    parts.setdefault(constants, []).append(place)
-  return list(parts.values())
-
-
-def _arguments_among(experiment: Experiment, names: list[str]) -> list[str]:
-  """Return which of these numbers can be arguments of a compiled program."""
-  if experiment.settings.system.debug or experiment.placement.on_host:
-    return []  # each setting has its own program
-  if not names or _can_be_traced(experiment, names):
-    return names
-  return [name for name in names if _can_be_traced(experiment, [name])]
-
-
-def _can_be_traced(
-  experiment: Experiment, names: Sequence[str], kind: Callable = float
-) -> bool:
-  """Trace a program with numbers other than 0 and 1 (`equals`); or arrays."""
-  program = Program(experiment, names)
-  numbers = program.numbers_of(experiment.settings)
-  numbers = {name: kind(own) for name, own in numbers.items()}
-  shapes = stage_shapes(experiment.stages, experiment.train)
-  try:
-    for place, (_, *states) in enumerate(shapes):
-      call = partial(_call_functions, program, place)
-      jax.eval_shape(call, numbers, *states, experiment.train)
-  except NEEDS_VALUE:
-    return False
-  return True
-
-
-def _call_functions(program, place, numbers, server, clients, data):
-  """Call every function of a stage that a program contains."""
-  stage = program.stages(numbers)[place]
-  algorithm, key = stage.algorithm, jax.random.key(0)
-  prepared = stage.prepare_data(server, data)
-  own = client_of(data, 0)
-  client, cohort = trees.gather(clients, 0), jnp.zeros(1, int)
-  round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
-  views = algorithm.personalize(server, client, own, key)
-  normalise = program.experiment.task.normalise
-  score = partial(score_view, algorithm.predict)
-  return (
-    round_fn(server, clients, cohort, prepared, key),
-    algorithm.init_client(server, own, key),
-    [score(view, own, normalise) for view in views.values()],
-    algorithm.global_model(server) if algorithm.global_model else (),
-  )
+    settings = [experiments[place].settings for place in places]
+    first, fields = settings[0], [*map(flat_settings, settings)]
+    names = [
+      name
+      for name in traced_names(first)
+      if len({one[name] for one in fields}) > 1
+    ]
+    programs.append((Program(experiments[places[0]], names), places))
+  return programs

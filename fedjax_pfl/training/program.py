@@ -1,9 +1,8 @@
 """The compiled functions of runs that differ in seeds, and in traced numbers.
 
 A seed is an argument of every program. So is a number that changes no shape
-and no decision in Python (a learning rate, hp.mu): the method is built inside
-the traced function, with the argument in the place of the number. Where the
-method needs the value, or decides by a 0 or 1, the number is a constant.
+and no decision in Python (a learning rate, hp.mu; many_runs.py): the method is
+built inside the traced function, with the argument in the place of the number.
 
 A run evaluates the models of clients on each client's own test examples, and
 the global model on the whole test set, in stored order and in batches of

@@ -26,8 +26,8 @@ from fedjax_pfl.results.tables.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, flat_config, parse_config, replace
 from fedjax_pfl.settings.mistakes import check_parts
+from fedjax_pfl.settings.validate import program_key
 from fedjax_pfl.training import build, build_method
-from fedjax_pfl.training.many_runs import static_key
 from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.combinations import Combination
 from fedjax_pfl.tuning.train_all import is_diverged
@@ -55,7 +55,7 @@ def plan_sweep(
         expected='a share of the training examples that is kept for choosing',
         choices=['--config.validation_fraction=0.1'],
       )
-    if (key := static_key(own)) in traced:
+    if (key := program_key(own)) in traced:
       build_method.outline_stages(own)
     else:
       shape = build_method.peek_shape(own.data)

@@ -13,6 +13,7 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
+from fedjax_pfl.settings.validate import program_key
 from fedjax_pfl.training import build, divergence, keys, many_runs
 
 Log = Callable[[str], None]
@@ -58,7 +59,7 @@ def train_all(
       )
       continue
     own = known.setdefault(path, _as_started(own, path))
-    groups.setdefault(many_runs.static_key(own), {})[path] = own
+    groups.setdefault(program_key(own), {})[path] = own
     if not run_dir.is_finished(path):
       todo.add(path)
   log(f'{len({*paths})} runs, {len(todo)} of them to be trained or continued.')
