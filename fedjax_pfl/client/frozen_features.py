@@ -36,8 +36,10 @@ def head_averaging(
       logits = task.classify({'head': head}, f)
       return losses.batch_loss(logits, batch, task.example_loss)
 
-    args = task, down.params['head'], data, rng, down.round
-    head, info = train.fit(*args, loss, batching=batching)
+    head, clock = down.params['head'], down.round
+    head, info = train.fit(
+      task, head, data, rng, clock, loss, batching=batching
+    )
     params = {**down.params, 'head': head}
     return client, trees.select(params, task.is_head), info.metrics()
 

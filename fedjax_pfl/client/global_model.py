@@ -45,8 +45,10 @@ def sgd_update(
 
   def local_update(server, client, data, rng):
     loss = loss_fn(server, client, data) if loss_fn else task.loss
-    tx, args = tx_fn(server.round), (data, rng, server.round)
-    params, info = hp.train.fit(task, server.params, *args, loss, tx, part=part)
+    clock = server.round
+    params, info = hp.train.fit(
+      task, server.params, data, rng, clock, loss, tx_fn(clock), part=part
+    )
     if part is not None:
       params = trees.select(params, norm_stats.with_all(part))
     return client, params, info.metrics()
@@ -67,7 +69,7 @@ def federated_averaging(
   evaluated by the global model in all views; or each by its own,
   model_of(server, client). A method replaces the functions in which it differs.
   """
-  own = model_of or (lambda server, client: server.params)
+  model = model_of or (lambda server, client: server.params)
 
   def aggregate(server, uploads, senders):
     mean = senders.mean(uploads, hp.train.weights(senders.counts))
@@ -77,11 +79,11 @@ def federated_averaging(
     init_server=lambda rng: Server(jnp.zeros((), jnp.int32), task.init(rng)),
     init_client=lambda server, data, rng: (),
     # Nothing else that a method's server holds.
-    download=lambda server, client: Server(server.round, own(server, client)),
+    download=lambda server, client: Server(server.round, model(server, client)),
     local_update=local_update or sgd_update(task, hp),
     aggregate=aggregate,
     personalize=lambda server, client, data, rng: personalization.views(
-      task, own(server, client), data, rng, hp.finetune
+      task, model(server, client), data, rng, hp.finetune
     ),
     predict=personalization.make_predict(task),
     global_model=None if model_of else lambda server: server.params,

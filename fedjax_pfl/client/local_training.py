@@ -163,8 +163,7 @@ class FitInfo(NamedTuple):
     """Return the metrics of `local_update`; 'loss' is the mean of losses."""
     steps, losses = self.num_steps, self.losses
     mean = jnp.sum(losses) / jnp.maximum(steps, 1)
-    own = {'loss': mean, 'num_steps': steps, 'losses': losses}
-    return {**own, **self.reports}
+    return {'loss': mean, 'num_steps': steps, 'losses': losses, **self.reports}
 
 
 def fit(
@@ -263,10 +262,10 @@ def _make_epoch(loss, data, rng, tx, batching, steps, limit):
       values = trees.scatter(values, number * steps + position, value)
       return tree, opt_state, values
 
-    own = steps
+    in_time = steps
     if data.work is not None:  # a deadline
-      own = jnp.clip(limit - number * steps, 0, steps)
-    return lax.fori_loop(0, own, step, state)
+      in_time = jnp.clip(limit - number * steps, 0, steps)
+    return lax.fori_loop(0, in_time, step, state)
 
   return run_epoch
 

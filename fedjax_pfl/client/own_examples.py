@@ -90,11 +90,14 @@ def fit_to_means(
   """Return what a server trains on the means [C, Y, F] of a cohort."""
   means, present = up
   data = of_means(means, present > 0, senders.ids)
-  epochs, as_they_are = hp.server_epochs, lambda x, rng: x
-  size, shuffle = hp.train.batch_size, hp.train.shuffle
-  batching = Batching(size, epochs, as_they_are, shuffle)
-  how = {'tx': optax.sgd(hp.server_learning_rate), 'batching': batching}
-  return local_training.fit(loss, start, data, senders.rng, **how)[0]
+  tx, unchanged = optax.sgd(hp.server_learning_rate), lambda x, rng: x
+  batching = Batching(
+    hp.train.batch_size, hp.server_epochs, unchanged, hp.train.shuffle
+  )
+  params, _ = local_training.fit(
+    loss, start, data, senders.rng, tx=tx, batching=batching
+  )
+  return params
 
 
 def mean_losses(

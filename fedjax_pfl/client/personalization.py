@@ -125,10 +125,15 @@ def finetune(
   mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
   tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
   size, shuffle = finetuning.batch_size, finetuning.shuffle
-  batching = Batching(size, stops[-1], task.augment, shuffle)
-  how = {'tx': optimisers.freeze_except(tx, mask), 'batching': batching}
-  args = loss or task.loss, params, data, rng
-  _, info = local_training.fit(*args, **how, stops=stops)
+  _, info = local_training.fit(
+    loss or task.loss,
+    params,
+    data,
+    rng,
+    tx=optimisers.freeze_except(tx, mask),
+    batching=Batching(size, stops[-1], task.augment, shuffle),
+    stops=stops,
+  )
   return dict(zip(names_of(stops), info.snapshots, strict=True))
 
 
