@@ -99,14 +99,13 @@ def chunk_size(
   if not launches_kernels():
     return 1
   most = most if limit is None else min(most, limit)
-  args = algorithm, server, clients, cohort, data, key
-  work = client_work(*args)
+  work = client_work(algorithm, server, clients, cohort, data, key)
   if work.flops > card().full_step:
     return 1
   free = free_memory((server, clients, data))
   if free is None or most * work.activations < free / 2:
     return most  # nothing is compiled; what does not fit is halved
-  need = client_bytes(*args)
+  need = client_bytes(algorithm, server, clients, cohort, data, key)
   return int(np.clip(MEMORY_SHARE * free // need, 1, most))
 
 
@@ -134,7 +133,8 @@ def expected_overhead(
   if cohort_size < len(counts):
     draw = lambda: rng.choice(counts, cohort_size, replace=False)
     cohorts = [draw() for _ in range(NUM_COHORTS)]
-  return float(np.mean([overhead(own, chunk, batch_size) for own in cohorts]))
+  shares = [overhead(cohort, chunk, batch_size) for cohort in cohorts]
+  return float(np.mean(shares))
 
 
 def free_memory(resident: PyTree) -> int | None:

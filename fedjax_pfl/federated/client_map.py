@@ -224,9 +224,9 @@ def run_on_mesh(
   senders = all_send(*_on_all(real, mesh), data, mesh.size)
   server = server_update(algorithm, server, uploads, senders, key)
   if algorithm.respond is not None:
-    own = trees.gather(divided, senders.ids)
-    own = algorithm.respond(server, own, uploads, senders)
-    divided = trees.scatter(divided, senders.ids, own)
+    kept = trees.gather(divided, senders.ids)
+    kept = algorithm.respond(server, kept, uploads, senders)
+    divided = trees.scatter(divided, senders.ids, kept)
   as_given = lambda new, old: _divided(new[: len(old)], mesh)
   clients = jax.tree.map(as_given, divided, clients)
   metrics[SERVER_FINITE] = trees.all_finite(server)
@@ -249,12 +249,12 @@ def _divided(leaf: Array, mesh: Mesh) -> Array:
 
 def fetch(share: PyTree, ids: Array) -> PyTree:
   """Return the rows [C / D, ...] of this device's part of `ids` [C]."""
-  place, is_own = _places(share, ids)
-  rows = trees.gather(share, jnp.where(is_own, place, 0))
+  index, is_own = _places(share, ids)
+  rows = trees.gather(share, jnp.where(is_own, index, 0))
 
   def scatter(part):
-    own = jnp.where(is_own[:, None], part, jnp.zeros((), part.dtype))
-    return lax.psum_scatter(own, AXIS, tiled=True)
+    part = jnp.where(is_own[:, None], part, jnp.zeros((), part.dtype))
+    return lax.psum_scatter(part, AXIS, tiled=True)
 
   return _as_bits_do(scatter, rows)
 
@@ -266,9 +266,9 @@ def to_all(rows: PyTree) -> PyTree:
 
 def _keep_own(share: PyTree, ids: Array, rows: PyTree) -> PyTree:
   """Return this device's share with those of the rows [C, ...] that it owns."""
-  place, is_own = _places(share, ids)
-  place = jnp.where(is_own, place, _length(share))  # of others: out of bounds
-  put = lambda leaf, row: leaf.at[place].set(row, mode='drop')
+  index, is_own = _places(share, ids)
+  index = jnp.where(is_own, index, _length(share))  # of others: out of bounds
+  put = lambda leaf, row: leaf.at[index].set(row, mode='drop')
   return jax.tree.map(put, share, rows)
 
 
@@ -278,8 +278,8 @@ def _own_places(share: PyTree, ids: Array) -> Array:
 
 
 def _places(share, ids):
-  place = _own_places(share, ids)
-  return place, (place >= 0) & (place < _length(share))
+  index = _own_places(share, ids)
+  return index, (index >= 0) & (index < _length(share))
 
 
 def _length(share):
@@ -292,13 +292,13 @@ def _as_bits_do(move: Callable[[Array], Array], rows: PyTree) -> PyTree:
   leaves, structure = jax.tree.flatten(rows)
   widths = [leaf.dtype.itemsize for leaf in leaves]
   for width in dict.fromkeys(widths):
-    places = [place for place, own in enumerate(widths) if own == width]
-    parts = [_to_bits(leaves[place]) for place in places]
+    numbers = [i for i, bytes_each in enumerate(widths) if bytes_each == width]
+    parts = [_to_bits(leaves[i]) for i in numbers]
     ends = np.cumsum([part.shape[1] for part in parts[:-1]])
     moved = jnp.split(move(jnp.concatenate(parts, 1)), ends, 1)
-    for place, bits in zip(places, moved, strict=True):
-      like = leaves[place]
-      leaves[place] = bits.reshape(-1, *like.shape[1:]).view(like.dtype)
+    for i, bits in zip(numbers, moved, strict=True):
+      like = leaves[i]
+      leaves[i] = bits.reshape(-1, *like.shape[1:]).view(like.dtype)
   return structure.unflatten(leaves)
 
 

@@ -51,8 +51,8 @@ def of_first(
   """Return the messages of the first client, computed."""
   data = stage.prepare_data(server, data)
   client, key = trees.gather(clients, 0), jax.random.key(0)
-  down, own = stage.algorithm.download(server, client), client_of(data, 0)
-  _, up, _ = stage.algorithm.local_update(down, client, own, key)
+  down = stage.algorithm.download(server, client)
+  _, up, _ = stage.algorithm.local_update(down, client, client_of(data, 0), key)
   return Messages(client, up, down, stage.initial_broadcast(server))
 
 

@@ -44,9 +44,16 @@ def host_rounds(
   cohort = gather(clients, trained[0], data)
   following = [*trained[1:], trained[0, :0]]  # nobody in the end
   for ids, order, after in zip(trained, orders, following, strict=True):
-    args = jax.device_put(cohort), np.argsort(order), data.x, data.y, key
-    server, rows, own = round_fn(data.index.shape, server, *args)
-    metrics.append(own)
+    server, rows, of_round = round_fn(
+      data.index.shape,
+      server,
+      jax.device_put(cohort),
+      np.argsort(order),
+      data.x,
+      data.y,
+      key,
+    )
+    metrics.append(of_round)
     cohort = gather(clients, after, data)  # while the round runs
     write_rows(clients, ids, rows)  # waits for it
     is_old = np.isin(cohort.ids, ids)
@@ -77,7 +84,7 @@ def compile_round(
 
 def write_rows(clients: Client, places: np.ndarray, rows: Client) -> None:
   """Wait for the rows, and write them into places of the host's arrays."""
-  for leaf, own in zip(
+  for leaf, new in zip(
     jax.tree.leaves(clients), jax.tree.leaves(rows), strict=True
   ):
-    leaf[places] = np.asarray(own)
+    leaf[places] = np.asarray(new)

@@ -51,9 +51,9 @@ def init_clients(
     index, count = index[ids], count[ids]
 
   def init_client(index, count, client_id):
-    own = ClientData(data.x, data.y, index, count)
+    examples = ClientData(data.x, data.y, index, count)
     client_key = jax.random.fold_in(key, client_id)
-    return algorithm.init_client(server, own, client_key)
+    return algorithm.init_client(server, examples, client_key)
 
   return jax.vmap(init_client)(index, count, ids)
 
@@ -71,8 +71,8 @@ class OneDevice:
     """Return the states with which a method begins."""
     server_key, clients_key = jax.random.split(key)
     server = stage.algorithm.init_server(server_key)
-    own = stage.algorithm, server, data, clients_key
-    return self.initialize(stage, server, self._first_clients(*own), data)
+    clients = self._first_clients(stage.algorithm, server, data, clients_key)
+    return self.initialize(stage, server, clients, data)
 
   def _first_clients(self, algorithm, server, data, key):
     return init_clients(algorithm, server, data, key)
@@ -163,14 +163,14 @@ class OnMesh(OneDevice):
   def from_host(self, clients):
     """Return the states divided; every process has all and copies its own."""
 
-    def place(leaf):
+    def divide(leaf):
       shape = self.round_up(leaf.shape[0]), *leaf.shape[1:]
       ids = np.minimum(np.arange(shape[0]), leaf.shape[0] - 1)
       return jax.make_array_from_callback(
         shape, self._divided, lambda where: leaf[ids[where[0]]]
       )
 
-    return jax.tree.map(place, clients)
+    return jax.tree.map(divide, clients)
 
 
 class OnHost(OneDevice):

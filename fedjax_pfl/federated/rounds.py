@@ -150,8 +150,10 @@ def make_round(
   chunking.CHUNKS.check('clients_per_chunk', clients_per_chunk)
 
   def make(mesh):
-    own = clients_per_chunk, on_mesh_or_one(mesh)
-    return partial(compile_rounds(lambda numbers: algorithm, *own), {})
+    rounds = compile_rounds(
+      lambda numbers: algorithm, clients_per_chunk, on_mesh_or_one(mesh)
+    )
+    return partial(rounds, {})
 
   return PerSize(make, mesh)
 
@@ -208,6 +210,9 @@ def compile_rounds(
   algorithm = algorithm_of({})
   if loop:
     return partial(_loop_rounds, algorithm, watch, loop)
+  chunk_size = partial(
+    chunking.chunk_size, clients_per_chunk, algorithm, limit=limit
+  )
 
   def make(chunk):
     if placement.on_host:
@@ -219,11 +224,10 @@ def compile_rounds(
     if placement.on_host:  # the device has the cohort's alone
       _, server, cohort, ids, x, y, key = args
       data = ClientData(x, y, cohort.index, cohort.count, cohort.work)
-      own = server, cohort.clients, ids, data, key
-    else:
-      _, server, clients, ids, *rest = args
-      own = server, clients, ids[0] if ids.ndim == 2 else ids, *rest
-    return chunking.chunk_size(clients_per_chunk, algorithm, *own, limit=limit)
+      return chunk_size(server, cohort.clients, ids, data, key)
+    _, server, clients, ids, data, key = args
+    ids = ids[0] if ids.ndim == 2 else ids
+    return chunk_size(server, clients, ids, data, key)
 
   round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
   return partial(host_rounds, round_fn) if placement.on_host else round_fn
@@ -233,12 +237,12 @@ def _rounds_fn(algorithm_of, chunk, mesh, watch):
   """Return the function of rounds on one device or a mesh, not compiled."""
 
   def rounds(numbers, server, clients, ids, data, key):
-    own = algorithm_of(numbers)
+    algorithm = algorithm_of(numbers)
     if mesh is None:
       map_fn = partial(chunking.map_chunks, chunk=chunk)
-      step = partial(run_round, own, watch, map_fn, data, key)
+      step = partial(run_round, algorithm, watch, map_fn, data, key)
     else:
-      step = partial(run_on_mesh, own, watch, chunk, mesh, data, key)
+      step = partial(run_on_mesh, algorithm, watch, chunk, mesh, data, key)
     states = server, clients
     if ids.ndim == 1:
       states, metrics = step(states, ids)
@@ -268,9 +272,9 @@ def _loop_rounds(
   named = algorithm._replace(aggregate=aggregate)
   states, ids, metrics = (server, clients), jnp.asarray(ids), []
   for cohort in jnp.atleast_2d(ids):
-    states, own = run_round(named, watch, loop, data, key, states, cohort)
-    metrics.append(own)
-  return *states, trees.stack(metrics) if ids.ndim == 2 else own
+    states, of_round = run_round(named, watch, loop, data, key, states, cohort)
+    metrics.append(of_round)
+  return *states, trees.stack(metrics) if ids.ndim == 2 else of_round
 
 
 @contextlib.contextmanager

@@ -224,7 +224,7 @@ def sample_cohorts(
   """
   numbers = first + jnp.arange(rounds)
   keys = jax.vmap(partial(jax.random.fold_in, key))(numbers)
-  return jax.vmap(lambda own: sample_cohort(own, num_clients, size))(keys)
+  return jax.vmap(lambda key: sample_cohort(key, num_clients, size))(keys)
 
 
 # ---- Poisson cohorts ---------------------------------------------------------
@@ -246,8 +246,8 @@ def poisson_cohorts(
   Groups, of equal size and drawn from the key, take turns.
   """
   if num_groups > 1:
-    own = jax.random.fold_in(key, GROUPS)
-    groups = jax.random.permutation(own, num_clients) % num_groups  # [K]
+    groups_key = jax.random.fold_in(key, GROUPS)
+    groups = jax.random.permutation(groups_key, num_clients) % num_groups  # [K]
 
   def cohort(number):
     keys = jax.vmap(partial(client_key, key, number))(jnp.arange(num_clients))

@@ -91,9 +91,10 @@ def describe(mesh: Mesh | None) -> str:
 
 def on_mesh(fn: Callable, mesh: Mesh, in_specs: PyTree, out_specs: PyTree):
   """Return fn of what each device has of its arguments: `jax.shard_map`."""
-  how = {'mesh': mesh, 'in_specs': in_specs, 'out_specs': out_specs}
   # The carry of a loop begins equal on all and then differs.
-  return jax.shard_map(fn, **how, check_vma=False)
+  return jax.shard_map(
+    fn, mesh=mesh, in_specs=in_specs, out_specs=out_specs, check_vma=False
+  )
 
 
 def replicate(
@@ -212,13 +213,13 @@ def _divide(tree: PyTree, mesh: Mesh) -> PyTree:
   """Return the rows divided over the mesh, where that is even."""
   divided = NamedSharding(mesh, Spec(AXIS))
 
-  def place(leaf):
+  def divide(leaf):
     if is_divided(leaf) or not np.ndim(leaf) or len(leaf) % mesh.size:
       return leaf
     is_viewed = _is_viewed(leaf, mesh.devices.flat)
     return jax.device_put(np.asarray(leaf) if is_viewed else leaf, divided)
 
-  return jax.tree.map(place, tree)
+  return jax.tree.map(divide, tree)
 
 
 def _remember(leaf: Array, result: Array) -> None:
