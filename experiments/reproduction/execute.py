@@ -31,7 +31,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.runs.folder import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, identity, run_dir
-from fedjax_pfl.runs.score_files import FOLDER, OLD, correct_of
+from fedjax_pfl.runs.score_files import FOLDER, correct_of
 from fedjax_pfl.settings import (
   RESUMABLE,
   Settings,
@@ -41,8 +41,8 @@ from fedjax_pfl.settings import (
   to_config,
 )
 from fedjax_pfl.training import divergence, keys
-from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
+from fedjax_pfl.training.kept_models import evaluate_finished
 from fedjax_pfl.training.many_runs import train_many
 from fedjax_pfl.training.program import Evaluator
 from fedjax_pfl.training.state import random_streams, state_shapes
@@ -205,10 +205,10 @@ def scores_of(
     correct = best_of_each(workdir, view, experiment)
     scores[f'{view}:best_round'] = Scores(correct, count)
   if views := _views(readings, 'best_finished'):
-    like = lambda step: {'test_best': state_shapes(experiment, step).test_best}
+    like = lambda step: {'kept': state_shapes(experiment, step).kept}
     how, folder = (like, progress.log), workdir / 'checkpoints'
     _, restored = checkpoint.restore(folder, *how, ignored='')
-    finished = evaluate_finished(evaluator, restored['test_best'])
+    finished = evaluate_finished(evaluator, restored['kept'])
     scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores
 
@@ -218,14 +218,11 @@ def best_of_each(
 ) -> np.ndarray:
   """Return the right answers of each client in its best round: [K].
 
-  Of the last stage. Runs of earlier versions have them in their checkpoint.
+  Of the last stage.
   """
   first = experiment.rounds - experiment.stages[-1].rounds
-  folder, name = workdir / 'checkpoints', f'{OLD}{view}/each/correct'
-  found = correct_of(workdir / FOLDER, first).get(view)
-  if not found:
-    found = checkpoint.read_named(folder, checkpoint.steps(folder)[-1], name)
-  return np.max([*found.values()], axis=0)
+  correct = correct_of(workdir / FOLDER, first)[view]
+  return np.max([*correct.values()], axis=0)
 
 
 def _views(readings: Sequence[Reading], *measures: str) -> list[str]:

@@ -37,7 +37,7 @@ import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
-from fedjax_pfl.core.algorithm import KeepBest, Stage
+from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Mask, Params, Task
 
@@ -96,7 +96,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   )
   if hp.protocol == 'released':
     finish = partial(with_mean_part, shared=task.is_head)
-    last = last._replace(keep_best=KeepBest('initial', finish))
+    last = last._replace(keep_best=finish)
   if not hp.train_fedavg:
     return (last,)
   all_parts = trees.part_mask(task, 'full')

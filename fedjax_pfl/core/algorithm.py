@@ -147,23 +147,6 @@ class Algorithm(NamedTuple):
   global_model: Callable[[Server], View] | None = None
 
 
-class KeepBest(NamedTuple):
-  """Every client keeps the model of its best round by TEST accuracy.
-
-  The model with which the stage begins is one of them, and the later of equal
-  ones is kept: the public code of a published table does so. A run evaluates
-  those of its last stage.
-
-  Args:
-    view: the name of the view that clients keep.
-    finish: models [K, ...] -> models [K, ...], of which the end of the run
-      stores the scores, beside those of the last models.
-  """
-
-  view: str
-  finish: Callable[[View], View]
-
-
 class Stage(NamedTuple):
   """Rounds of one algorithm.
 
@@ -181,7 +164,10 @@ class Stage(NamedTuple):
     initial_broadcast: server -> the part of each download that does not change
       in this stage; it is sent once, to all clients.
     full_participation: whether all K clients take part in every round.
-    keep_best: the models that clients keep of their best rounds, if any.
+    keep_best: models [K, ...] -> models [K, ...]: the scores of what it returns
+      are stored at the end of a run. It is given, of each client, the model
+      (view 'initial') of its best round by TEST accuracy, the start among them,
+      and the later of equal ones: the public code of a published table does so.
 
   >>> fedavg = pfl.algorithm('fedavg')
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
@@ -200,4 +186,4 @@ class Stage(NamedTuple):
   prepare_data: Callable[[Server, ClientData], ClientData] = as_stored
   initial_broadcast: Callable[[Server], PyTree] = lambda server: ()
   full_participation: bool = False
-  keep_best: KeepBest | None = None
+  keep_best: Callable[[View], View] | None = None

@@ -134,14 +134,6 @@ def restore(
   return None
 
 
-def read_named(folder: Path, step: int, prefix: str) -> dict[str, np.ndarray]:
-  """Return the leaves of a checkpoint whose names begin so, as arrays."""
-  path = folder / str(step)
-  kinds = _parse((path / CHECKSUMS).read_bytes())['leaves']
-  wanted = {name: np.zeros(0) for name in kinds if name.startswith(prefix)}
-  return dict(zip(wanted, _read_leaves(path, kinds, wanted), strict=True))
-
-
 def _parse(content: bytes) -> dict[str, Any]:
   """Return the checksums; a ValueError if they are not as they were written."""
   found = json_text.parse_object(content)

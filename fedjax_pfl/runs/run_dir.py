@@ -198,8 +198,7 @@ class Run:
     Metrics after it are removed, and what a killed process left half written.
     The run starts, or continues, at its tracker.
     """
-    how = self._checkpoints, like, self._log, score_files.OLD
-    restored = checkpoint.restore(*how)
+    restored = checkpoint.restore(self._checkpoints, like, self._log)
     for folder in (self.path, self.path / 'model', self.scores):
       if folder.is_dir():
         atomic_files.remove_temporary(folder)
@@ -219,15 +218,6 @@ class Run:
       _cut(path, last)
     self._tracking.start(last if path.exists() else None)
     return restored
-
-  def take_over(self, step: int, first: int) -> None:
-    """Take the best rounds from a checkpoint of an earlier version, if it is.
-
-    `first` is the number of rounds before the stage of its last round.
-    """
-    if 'scores' not in checkpoint.read_metadata(self._checkpoints, step):
-      old = checkpoint.read_named(self._checkpoints, step, score_files.OLD)
-      score_files.take_over(self.scores, old, first)
 
   def write_scores(self, name: str, scores: Mapping[str, Scores]) -> None:
     """Write scores/NAME.npz: right answers; before the line of its round."""

@@ -5,8 +5,7 @@
   scores/ROUND.start.npz   the same of the models with which a stage begins
 
 From these the best rounds are chosen when the run ends (evaluation/choices.py).
-A checkpoint has their checksum. Those of earlier versions have the best rounds
-so far in their place: `take_over`.
+A checkpoint has their checksum.
 """
 
 import hashlib
@@ -19,7 +18,6 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import Scores
 
 FOLDER = 'scores'
-OLD = 'test_best/'  # begins the names of leaves in earlier checkpoints
 
 
 def name_of(number: int, first: int) -> str:
@@ -67,29 +65,6 @@ def cut(folder: Path, step: int) -> None:
   for file in _files(folder):
     if _is_after(step, *file):
       file[1].unlink()
-
-
-def take_over(folder: Path, leaves: dict[str, np.ndarray], first: int) -> None:
-  """Write files that have the best rounds which leaves of a checkpoint tell.
-
-  The right answers in the best round of all together, and of each client in its
-  own; -1 in the others, which are not known, and not as good.
-  """
-  names = [name.removeprefix(OLD) for name in leaves]
-  views = {name.rpartition('/each/round')[0] for name in names} - {''}
-  rounds = {}
-  for view in sorted(views):
-    each, correct, all_of_them, shared = (
-      leaves[f'{OLD}{view}/{name}']
-      for name in ('each/round', 'each/correct')
-      + ('together/round', 'together/correct')
-    )
-    for number in {*each.tolist(), *all_of_them.tolist()} - {-1}:
-      others = np.where(all_of_them == number, shared, -1)
-      own = np.where(each == number, correct, others)
-      rounds.setdefault(number, {})[f'{view}/correct'] = own
-  for number, arrays in rounds.items():
-    _write(folder, name_of(number, first), arrays)
 
 
 def _is_after(step: int, number: int, path: Path) -> bool:

@@ -62,14 +62,13 @@ def check_method(
   names = evaluate.view_names(last.algorithm, *states, data)
   for views in (final_views(settings), evaluation.eval_views):
     evaluate.check_views(views, names)
-  kept = last.keep_best and last.keep_best.view
-  if kept and kept not in evaluation.eval_views:
+  if last.keep_best and 'initial' not in evaluation.eval_views:
     raise bad_input(
       'eval_views',
       got=evaluation.eval_views,
-      expected=f'{kept} among them: of it the clients of {method} keep the '
+      expected=f'initial among them: of it the clients of {method} keep the '
       'models of their best rounds',
-      choices=[f'eval_views={",".join((*evaluation.eval_views, kept))}'],
+      choices=[f'eval_views={",".join((*evaluation.eval_views, "initial"))}'],
     )
   if evaluation.eval_global_model and last.algorithm.global_model is None:
     raise bad_input(

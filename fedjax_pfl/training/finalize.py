@@ -22,7 +22,7 @@ from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings, hyperparameters
-from fedjax_pfl.training import best_models, multihost
+from fedjax_pfl.training import best_models, kept_models, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States
 from fedjax_pfl.training.state import Training, forget_noise
@@ -48,7 +48,7 @@ def finalize(training: Training) -> None:
   select = experiment.settings.evaluation.select
   evaluated = _evaluate(training)
   result, last = evaluated[select], len(experiment.stages) - 1
-  finished = best_models.evaluate_finished(evaluator, training.state.test_best)
+  finished = kept_models.evaluate_finished(evaluator, training.state.kept)
   of_server = evaluator.global_model(last, result.states[0])
   has_choice = len(evaluated) > 1
   validation = _validation(training, result) if has_choice else None

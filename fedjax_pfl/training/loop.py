@@ -24,11 +24,12 @@ from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import (
   compile_cache,
   divergence,
+  kept_models,
   memory_estimate,
   multihost,
   round_numbers,
 )
-from fedjax_pfl.training.best_models import choose, evaluate_and_keep
+from fedjax_pfl.training.best_models import choose
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
@@ -132,10 +133,8 @@ def run_rounds(training: Training) -> Training:
   ):
     for place in places(experiment.stages):
       training = start_stage(training, place)
-      keep_best = place.stage.keep_best
-      if keep_best and training.done == place.first:
-        # The models with which the stage begins are candidates.
-        training, _ = evaluate(training, place, [keep_best.view])
+      if training.state.kept and training.done == place.first:
+        training = evaluate_start(training, place)
       while training.done < place.last:
         stop = every.next_stop(training.done, place.last)
         began, cohorts = times(), cohorts_of(training, place, stop)
@@ -280,40 +279,50 @@ def save_start(training: Training, place: Place) -> Training:
   return training
 
 
+def evaluate_start(training: Training, place: Place) -> Training:
+  """Return the run after an evaluation of the models that clients may keep."""
+  began, state, views = time.perf_counter(), training.state, [kept_models.VIEW]
+  scores, kept = kept_models.evaluate(
+    training.evaluator, place.number, training.states, views, state.kept
+  )
+  training.run.write_scores(name_of(training.done, place.first), scores)
+  seconds = state.seconds + time.perf_counter() - began
+  return training._replace(state=state._replace(seconds=seconds, kept=kept))
+
+
 def evaluate(
-  training: Training, place: Place, only: Sequence[str] = ()
+  training: Training, place: Place
 ) -> tuple[Training, dict[str, Any]]:
   """Return the run after an evaluation, and its numbers.
 
   A stage is evaluated in those of `eval_views` that it has; the last has all.
-  With `only` it is evaluated in these views, and nothing else is.
   """
   began, number, state = time.perf_counter(), place.number, training.state
   experiment, evaluator = training.experiment, training.evaluator
-  views, stage = only or experiment.settings.evaluation.eval_views, place.stage
-  if not only and stage is not experiment.stages[-1]:
+  views, stage = experiment.settings.evaluation.eval_views, place.stage
+  if stage is not experiment.stages[-1]:
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
-  done, chosen = training.done, state.chosen
-  own = number, training.states, views, state.test_best, done
-  scores, kept = evaluate_and_keep(evaluator, *own)
-  numbers, validation = {}, {}
+  scores, kept = kept_models.evaluate(
+    evaluator, number, training.states, views, state.kept
+  )
+  numbers: dict[str, Any] = {}
   if privacy := experiment.privacy:
-    numbers[privacy.epsilon_name] = privacy.spent(done)
+    numbers[privacy.epsilon_name] = privacy.spent(training.done)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)
     numbers[f'{view}/accuracy'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
     numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
-  if not only:
-    of_server = evaluator.global_model(number, state.server)
-    of_server.pop('count', None)
-    numbers |= {f'global/{name}': own for name, own in of_server.items()}
-    own = evaluator, chosen, number, training.states, done
-    chosen, validation, more = choose(*own)
-    numbers |= more
-  name = name_of(done, place.first)
+  of_server = evaluator.global_model(number, state.server)
+  of_server.pop('count', None)
+  numbers |= {f'global/{name}': value for name, value in of_server.items()}
+  chosen, validation, means = choose(
+    evaluator, state.chosen, number, training.states, training.done
+  )
+  name = name_of(training.done, place.first)
   training.run.write_scores(name, scores | validation)
   seconds = state.seconds + time.perf_counter() - began
-  state = state._replace(seconds=seconds, test_best=kept, chosen=chosen)
-  return training._replace(state=state, validation=validation), numbers
+  state = state._replace(seconds=seconds, kept=kept, chosen=chosen)
+  training = training._replace(state=state, validation=validation)
+  return training, numbers | means

@@ -26,7 +26,7 @@ from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.training.best_models import bytes_of_best
+from fedjax_pfl.training import best_models, kept_models
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States, block_size, make_evaluation
 from fedjax_pfl.training.views import final_views
@@ -140,7 +140,11 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   rows = trees.num_bytes([(own.index, own.count) for own in splits if own])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
-  best = bytes_of_best(experiment, stage, states)
+  best = sum(
+    module.COPIES
+    * trees.num_bytes(module.nothing_yet(experiment, stage, states))
+    for module in (best_models, kept_models)
+  )
   if placement.on_host:
     share = experiment.sampler_of(stage).size / num_clients
     own, host = int(share * clients), clients + rows

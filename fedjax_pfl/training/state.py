@@ -20,7 +20,7 @@ from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training.best_models import Choice, Kept, begin_best
+from fedjax_pfl.training import best_models, kept_models
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, Program, States
 
@@ -34,8 +34,8 @@ class State(NamedTuple):
   server: Server
   clients: Client
   seconds: np.ndarray  # of work so far, in this and in earlier processes
-  test_best: Kept  # models that clients of this stage keep, by view
-  chosen: Choice = ()  # by validation
+  kept: kept_models.Kept | tuple[()] = ()  # by the clients of this stage
+  chosen: best_models.Choice = ()  # by validation
   sim_seconds: np.ndarray | tuple[()] = ()  # simulated; () without speeds
 
 
@@ -114,8 +114,6 @@ def start_training(
   placement = experiment.placement
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
-    now = next(own for own in places(experiment.stages) if done <= own.last)
-    run.take_over(done, now.first)
     state = state._replace(clients=placement.from_host(state.clients))
   else:
     # Its stage: what is compiled here serves all runs that share the program.
@@ -164,7 +162,8 @@ def _state_of(
   return State(
     *states,
     before.seconds if before else np.zeros(()),
-    *begin_best(experiment, stage, *states),
+    kept_models.nothing_yet(experiment, stage, states),
+    best_models.nothing_yet(experiment, stage, states),
     before.sim_seconds if before else no_time,
   )
 

@@ -14,7 +14,7 @@ import pytest
 from fedjax_pfl.algorithms import lg_fedavg
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.training import best_models
+from fedjax_pfl.training.kept_models import Kept, later_if_better
 from golden_cases.inputs import (
   KEY,
   client_rows,
@@ -81,15 +81,15 @@ def check_lg_fedavg(case):
   algorithm, start = stage.algorithm, [task.init(KEY(0))] * case['clients']
   first = evaluated(algorithm, start, test).accuracy
   case.check('table/accuracy_round0', first)
-  best = fold(None, first, 0, start, test)
+  best = fold(None, first, start, test)
   table, table_best = [], []
 
   def each(done):
     nonlocal best
     models = views_of(algorithm, done, train, ['initial'], jax.jit)['initial']
     table.append(evaluated(algorithm, models, test).accuracy)
-    best = fold(best, table[-1], done.number, models, test)
-    finished = stage.keep_best.finish(best.models)
+    best = fold(best, table[-1], models, test)
+    finished = stage.keep_best(best.models)
     printed = evaluated(algorithm, models_of(finished, case['clients']), test)
     table_best.append(printed.accuracy)
     for i, logits in enumerate(printed.logits):
@@ -108,14 +108,12 @@ def models_of(stacked, number):
   return [trees.gather(stacked, i) for i in range(number)]
 
 
-def fold(best, accuracy, number, models, test):
+def fold(best, accuracy, models, test):
   """Return the best round of every client so far, with its models."""
   stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *models)
   correct = np.rint(np.asarray(accuracy) * test.count / 100).astype(int)
-  if best is None:
-    before = np.full(len(models), -1)
-    best = best_models.Best(before, before, stacked)
-  return best_models.later_if_better(best, correct, number, stacked)
+  latest = Kept(correct, stacked)
+  return later_if_better(best, latest) if best else latest
 
 
 # ---- Adapted -----------------------------------------------------------------

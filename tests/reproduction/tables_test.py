@@ -120,5 +120,5 @@ def check_reading(cell, names, stage):
     assert settings['eval_global_model'] and stage.algorithm.global_model
   if measure in OF_ALL_ROUNDS:
     assert settings['eval_every'] == 1 and view in settings['eval_views']
-  kept = stage.keep_best.view if stage.keep_best else None
+  kept = 'initial' if stage.keep_best else None
   assert kept == (view if measure == 'best_finished' else None)

@@ -20,7 +20,7 @@ from small_runs import (
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.runs import checkpoint, run_dir, score_files
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.best_models import choose
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Evaluator
@@ -209,10 +209,9 @@ def best(kept):
 def test_every_client_keeps_its_best_model(kept, best):
   """The start is a candidate, and a tie replaces the earlier one."""
   found, ties = best
-  got = restored(kept.experiment, kept.path).test_best['initial']['each']
+  got = restored(kept.experiment, kept.path).kept
   correct, rounds, models = zip(*found, strict=True)
   assert got.correct.tolist() == [*correct]
-  assert got.round.tolist() == [*rounds]
   assert_same_bits(
     got.models, jax.tree.map(lambda *rows: np.stack(rows), *models)
   )
@@ -247,48 +246,9 @@ def test_a_killed_run_ends_with_the_same_best(name, step, request):
   paths = recorded.folder / f'killed{step}', recorded.path
   train(recorded.experiment, paths[0], recorded.program)
   one, other = (restored(recorded.experiment, path) for path in paths)
-  assert_same_bits(one.test_best, other.test_best)
+  assert_same_bits(one.kept, other.kept)
   assert_same_bits(one.chosen, other.chosen)
   one, other = map(run_dir.load_result, paths)
-  assert {**one, 'seconds': 0} == {**other, 'seconds': 0}
-
-
-def as_earlier_versions_had_it(path, first):
-  """Put the best rounds so far into the checkpoint, in the place of scores/."""
-  folder = path / 'checkpoints'
-  step = max(checkpoint.steps(folder))
-  leaves = checkpoint.read_named(folder, step, '')
-  for view, found in score_files.correct_of(path / 'scores', first).items():
-    if view.startswith('validation/'):
-      continue
-    numbers, correct = [*found], np.stack([*found.values()])
-    place, own = correct.sum(1).argmax(), correct.argmax(0)
-    size = correct.shape[1]
-    best = {
-      'each/round': np.array(numbers)[own],
-      'each/correct': correct.max(0),
-      'together/round': np.full(size, numbers[place]),
-      'together/correct': correct[place],
-    }
-    for name, leaf in best.items():
-      leaves.setdefault(f'test_best/{view}/{name}', leaf.astype('i4'))
-  metadata = checkpoint.read_metadata(folder, step)
-  del metadata['scores']
-  shutil.rmtree(folder)
-  checkpoint.save(folder, step, leaves, metadata=metadata)
-  shutil.rmtree(path / 'scores')
-
-
-@pytest.mark.parametrize(('name', 'first'), [('chosen', 0), ('kept', FIRST)])
-def test_a_checkpoint_of_an_earlier_version_continues(
-  name, first, request, tmp_path
-):
-  recorded = request.getfixturevalue(name)
-  path = shutil.copytree(recorded.folder / 'killed5', tmp_path / 'earlier')
-  as_earlier_versions_had_it(path, first)
-  train(recorded.experiment, path, recorded.program)
-  one, other = map(run_dir.load_result, (path, recorded.path))
-  assert one['test_best'] == other['test_best']
   assert {**one, 'seconds': 0} == {**other, 'seconds': 0}
 
 
