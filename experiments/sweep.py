@@ -12,8 +12,8 @@ Several jobs may give it at once, with --seeds=0:3 and --seeds=3:6 or with the
 same seeds: a run that one of them trains is left to it by the others.
 
 --tune=validation ends with the setting that is best on the examples of
-validation_fraction, its lead over the next, whether that may be noise, and the
-command of the best. --out=sweep.html writes the report of all runs.
+validation_fraction, its lead over the next, whether seeds tell them apart, and
+the command of the best. --out=sweep.html writes the report of all runs.
 """
 
 import shlex

@@ -7,6 +7,8 @@ Marks: `reported` has no counts, so that only its own mean is known; of a
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from experiments.entries import entries, form_data
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
@@ -17,7 +19,10 @@ from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.results.runs.entry import Entry
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.statistics.board import make_board, sentences
-from fedjax_pfl.results.statistics.differences import over_paired_clients
+from fedjax_pfl.results.statistics.differences import (
+  error_of_clients,
+  over_seeds,
+)
 from fedjax_pfl.results.tables.board_tables import as_markdown
 
 REPORTED, RECOMPUTED, RERUN = 'reported', 'recomputed', 're-run'
@@ -95,7 +100,8 @@ def _holds(
   if again.after is None:
     progress.log(f'{entry.method}, trained again, {again.obstacle}.')
     return False
-  gap = over_paired_clients(entry.after.accuracy - again.after.accuracy)
+  gaps = entry.after.accuracy - again.after.accuracy
+  gap = over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
   progress.log(
     f'{entry.method}, trained again: {again.after.means.mean():.2f} %. The '
     f'entry has {gap.mean:+.2f} points ({gap.low:+.2f} to {gap.high:+.2f}).'

@@ -33,7 +33,7 @@ from experiments.reproduction.results import Results, Row
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.results.runs.folder import StoredEvaluation
-from fedjax_pfl.results.statistics.differences import MIN_SEEDS, Score
+from fedjax_pfl.results.statistics.differences import MIN_SEEDS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
 
@@ -41,6 +41,17 @@ from fedjax_pfl.training import keys
 SEEDS = {('fedconcat', '1'): 3, **{('pfllib', number): 3 for number in '123'}}
 BEST = ':best'  # after the name of a family of views
 BEST_VIEW = 'test_best_view'  # in result.json
+
+
+class Score(NamedTuple):
+  """The number of one method with one seed, in percent."""
+
+  sign: int  # 1 or -1: with which it is in the difference
+  mean: float
+  std: float | None = None  # over clients; None: one number of the server
+  size: int = 0  # clients or, without a std, test images; 0: unknown
+  clients: np.ndarray | None = None  # [K]; NaN without an accuracy
+  data: str = ''  # fingerprint of the clients: equal ones share them
 
 
 class Measured(NamedTuple):

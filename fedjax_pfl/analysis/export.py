@@ -27,6 +27,7 @@ from fedjax_pfl.core.types import AnyPath, Scores
 from fedjax_pfl.data.images import IMAGE
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.evaluation import evaluate
+from fedjax_pfl.evaluation.choices import main_view
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
@@ -38,7 +39,6 @@ from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.privacy_budget import no_budget
 from fedjax_pfl.training.program import as_one_client
 from fedjax_pfl.training.state import random_streams
-from fedjax_pfl.training.views import main_view
 
 SERVER = 'server'
 HEAD = {

@@ -1,4 +1,7 @@
-"""Choices among the scores of a run: rounds, and views of a family; numpy.
+"""Choices among the scores of runs: settings, rounds and views; numpy.
+
+On validation examples, one rule for settings, rounds and views: the highest
+mean over seeds of the mean over clients, of equal ones the first.
 
 Test selection is a choice by TEST accuracy: some published tables have that of
 each client's best round, or of the best member of a family of views. It is
@@ -9,8 +12,9 @@ The views mix_0.0, mix_0.1, .., mix_1.0 are the family 'mix'. A view without a
 number, such as 'finetuned' beside 'finetuned_1', is in no family.
 """
 
+import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,7 +23,41 @@ import numpy as np
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import other_measures, summarise
 
+INITIAL, FINETUNED = 'initial', 'finetuned'
 MEMBER = re.compile(r'(?P<family>.+)_(?P<value>\d+(\.\d+)?)')
+
+
+def main_view(views: Sequence[str]) -> str:
+  """Return the view after personalisation, which is a table's main number.
+
+  >>> main_view(['initial', 'finetuned', 'finetuned_1'])
+  'finetuned'
+  >>> main_view(['mix_0.5', 'personal', 'initial']), main_view(['initial'])
+  ('personal', 'initial')
+  """
+  others = [view for view in views if view != INITIAL] or [INITIAL]
+  return FINETUNED if FINETUNED in others else others[-1]
+
+
+# ---- on validation examples --------------------------------------------------
+
+
+def best_candidate(means: Sequence[float]) -> int | None:
+  """Return the place of the highest mean, of equal ones the first.
+
+  NaN is no candidate; None without any.
+
+  >>> best_candidate([math.nan, 70.0, 80.0, 80.0]), best_candidate([math.nan])
+  (2, None)
+  """
+  known = [at for at, mean in enumerate(means) if math.isfinite(mean)]
+  return max(known, key=lambda at: means[at], default=None)
+
+
+def mean_of_clients(accuracy: np.ndarray) -> float:
+  """Return the mean over clients with such examples; NaN of none."""
+  used = accuracy[~np.isnan(accuracy)]
+  return float(used.mean()) if used.size else math.nan
 
 
 # ---- among rounds ------------------------------------------------------------

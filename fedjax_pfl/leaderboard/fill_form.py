@@ -26,7 +26,7 @@ from fedjax_pfl.results.runs.stored_counts import MARK, About, Found
 from fedjax_pfl.results.statistics import board
 from fedjax_pfl.results.statistics.choice import choose
 from fedjax_pfl.results.tables import board_tables
-from fedjax_pfl.tuning.train_all import train_groups
+from fedjax_pfl.tuning.train_all import read_group, train_groups
 
 RUNS = 'runs'  # in the folder of a comparison
 FORMATS = '.html', '.csv', '.md', '.tex', '.png', f'{MARK}.csv'
@@ -69,7 +69,7 @@ def train_method(
   candidates = form.candidates[method]
   grid = [settings(one, form.tuning_seeds) for one in candidates]
   groups = train_groups(grid, folder, progress.log)
-  choice, final = choose(candidates, groups), []
+  choice, final = choose(candidates, [*map(read_group, groups)]), []
   if choice is None:
     progress.log('No setting of the grid: each diverged.')
   else:

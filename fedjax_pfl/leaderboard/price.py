@@ -12,6 +12,7 @@ from fedjax_pfl.leaderboard.form import (
   views_of,
 )
 from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.runs.run import are_same_clients
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.tables.text_table import align, duration
 from fedjax_pfl.runs.identity import provenance
@@ -42,7 +43,13 @@ def about(form: Form) -> About:
   compared = form.methods, tuple(form.partitions), form.baselines, form.seeds
   words = tuple(facts), tuple(_protocol(form))
   program = made['version'], made['commit'] or ''
-  return About(form.name, value('dataset'), *compared, *words, *program)
+  same_clients = tuple(
+    name
+    for name, fields in form.partitions.items()
+    if are_same_clients(base | {**fields})
+  )
+  named = form.name, value('dataset')
+  return About(*named, *compared, *words, *program, same_clients)
 
 
 def _protocol(form: Form) -> list[str]:

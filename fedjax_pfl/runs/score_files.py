@@ -51,6 +51,20 @@ def correct_of(folder: Path, first: int) -> dict[str, dict[int, np.ndarray]]:
   return found
 
 
+def last(run: Path, part: str) -> dict[str, Scores]:
+  """Return {view: scores} of the last evaluation, of names that begin so."""
+  files = _files(run / FOLDER)
+  arrays = atomic_files.read_npz(files[-1][1]) if files else {}
+  names = [name.rpartition('/')[0] for name in arrays]
+  return {
+    name.removeprefix(part): Scores(
+      arrays[f'{name}/correct'], arrays[f'{name}/count']
+    )
+    for name in dict.fromkeys(names)
+    if name.startswith(part)
+  }
+
+
 def digest(folder: Path, step: int) -> str:
   """Return the checksum of all evaluations that belong to a checkpoint."""
   content = hashlib.sha256()

@@ -21,6 +21,7 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.choices import best_candidate, mean_of_clients
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.federated.placement import shapes_on_host
 from fedjax_pfl.training.build import Experiment
@@ -59,10 +60,12 @@ def choose(
   found = evaluator.validation(place, states, views)
   scores = {f'validation/{view}': found[view] for view in views}
   count = experiment.train.count
-  each = [float(np.nanmean(accuracies(own, count))) for own in scores.values()]
-  means, view = dict(zip(scores, each, strict=True)), int(np.argmax(each))
-  if not each[view] > chosen.accuracy:
+  each = [mean_of_clients(accuracies(own, count)) for own in scores.values()]
+  means = dict(zip(scores, each, strict=True))
+  best = best_candidate([float(chosen.accuracy), *each])
+  if best == 0:  # an earlier round
     return chosen, scores, means
+  view = best - 1
   server, clients = states
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(clients, num_clients)

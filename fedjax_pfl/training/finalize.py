@@ -15,7 +15,7 @@ from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import OneOf
 from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
-from fedjax_pfl.evaluation.choices import best_rounds, best_views
+from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import score_files
 from fedjax_pfl.runs.client_scores import Clients
@@ -26,7 +26,7 @@ from fedjax_pfl.training import best_models, kept_models, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States
 from fedjax_pfl.training.state import Training, forget_noise
-from fedjax_pfl.training.views import candidate_views, final_views, main_view
+from fedjax_pfl.training.views import candidate_views, final_views
 
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 

@@ -1,12 +1,8 @@
 """Which views are evaluated at the end, and among which validation chooses."""
 
-from collections.abc import Sequence
-
 from fedjax_pfl.client.personalization import names_of
-from fedjax_pfl.evaluation.choices import families
+from fedjax_pfl.evaluation.choices import FINETUNED, families, main_view
 from fedjax_pfl.settings import Settings
-
-FINETUNED = 'finetuned'
 
 
 def final_views(settings: Settings) -> tuple[str, ...]:
@@ -20,11 +16,6 @@ def final_views(settings: Settings) -> tuple[str, ...]:
   place = views.index(FINETUNED)
   more = candidate_views(settings)
   return tuple(dict.fromkeys((*views[:place], *more, *views[place:])))
-
-
-def main_view(views: Sequence[str]) -> str:
-  """Return the view after personalisation, which is a table's main number."""
-  return FINETUNED if FINETUNED in views else views[-1]
 
 
 def candidate_views(settings: Settings) -> tuple[str, ...]:

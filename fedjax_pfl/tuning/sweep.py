@@ -1,36 +1,28 @@
 """A sweep: settings that differ in some fields, each with several seeds.
 
-The best is chosen on examples that nobody trained on:
-
-  argmax over settings of  mean over seeds of  mean over clients of a_sk
-
-where a_sk is the accuracy of client k's model, of seed s, on its validation
-examples. Of equal settings the first is chosen. No test reaches the choice.
+The best is chosen by `results/statistics/choice.py`, on examples that nobody
+trained on.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.partition import SAME_CLIENTS
-from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.results.statistics.differences import (
-  Difference,
-  paired_difference,
-)
+from fedjax_pfl.results.statistics.choice import Choice, best_setting
+from fedjax_pfl.results.statistics.differences import ABOVE
 from fedjax_pfl.results.tables.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, flat_config, parse_config, replace
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.validate import program_key
 from fedjax_pfl.training import build, build_method
-from fedjax_pfl.training.views import main_view
 from fedjax_pfl.tuning.combinations import Combination
-from fedjax_pfl.tuning.train_all import is_diverged
+from fedjax_pfl.tuning.train_all import is_diverged, read_group
 
 Groups = Sequence[Sequence[Path]]  # run directories [setting][seed]
 
@@ -87,71 +79,36 @@ def _check_same_examples(settings: Sequence[Settings]) -> None:
     )
 
 
-class BestSetting(NamedTuple):
-  """The best of some groups: each has the runs of one setting, one a seed."""
-
-  best: int  # its place
-  second: int | None  # of those with finite numbers
-  means: tuple[float, ...]  # in percent; NaN where a run diverged
-  lead: Difference  # the best less the second; NaN without a second
-  by_seed: tuple[tuple[float, ...], ...]  # [group][seed], whose means are means
-
-
-def best_on_validation(groups: Groups) -> BestSetting:
+def best_on_validation(groups: Groups) -> Choice:
   """Return the choice among groups of finished runs, the same seeds in each."""
-  read = lambda path: run_dir.load_config(path)['config']
-  configs = [[*map(read, group)] for group in groups]
-  seeds = [[one['seed'] for one in group] for group in configs]
+  read = lambda path: run_dir.load_config(path)['config']['seed']
+  seeds = [[*map(read, group)] for group in groups]
   if not seeds or not seeds[0] or any(own != seeds[0] for own in seeds):
     raise bad_input(
       'groups',
       got=seeds,
       expected='one or more groups of runs, with the same seeds in each',
     )
-  clients = [[_accuracies(path) for path in group] for group in groups]
-  by_seed = tuple(tuple(map(_mean, group)) for group in clients)
-  means = tuple(float(np.mean(group)) for group in by_seed)
-  finite = [place for place, mean in enumerate(means) if math.isfinite(mean)]
-  if not finite:
+  runs = [*map(read_group, groups)]
+  for run in itertools.chain(*runs):
+    if run.clients.validation is None:
+      raise bad_input(
+        'validation_fraction',
+        got=f'{run.path}, a run without validation examples',
+        expected='runs that kept some for choosing',
+        choices=['validation_fraction=0.1'],
+        cause='the field was forgotten; or an older version ended the run: '
+        'without its result.json the same command ends it again',
+      )
+  choice = best_setting(runs)
+  if choice is None:
     raise bad_input(
       'sweep',
       got=f'{len(groups)} settings, in each of which a run diverged',
       expected='a setting whose runs stay finite',
       cause='learning rates that are too high for this model',
     )
-  best, *rest = sorted(finite, key=lambda place: -means[place])
-  if not rest:
-    return BestSetting(best, None, means, Difference(math.nan), by_seed)
-  pair, own = (clients[best], clients[rest[0]]), configs[best][0]
-  # Which clients come later, or share a domain, is drawn.
-  is_drawn = own.get('unseen_clients') or own.get('clients_per_domain', 1) > 1
-  same = own['partition'] in SAME_CLIENTS and not is_drawn
-  lead = paired_difference(*pair, same_clients=same)
-  return BestSetting(best, rest[0], means, lead, by_seed)
-
-
-def _mean(accuracy: np.ndarray) -> float:
-  """Return the mean over clients with validation examples; NaN of none."""
-  used = accuracy[~np.isnan(accuracy)]
-  return float(used.mean()) if used.size else math.nan
-
-
-def _accuracies(path: Path) -> np.ndarray:
-  """Return the accuracy of every client on validation; NaN if it diverged."""
-  if is_diverged(path):
-    return np.array([math.nan])
-  run_dir.load_result(path)  # refuses a run that is not finished
-  clients = run_dir.load_clients(path)
-  if clients.validation is None:
-    raise bad_input(
-      'validation_fraction',
-      got=f'{path}, a run without validation examples',
-      expected='runs that kept some for choosing',
-      choices=['validation_fraction=0.1'],
-      cause='the field was forgotten; or an older version ended the run: '
-      'without its result.json the same command ends it again',
-    )
-  return accuracies(clients.validation, clients.train_count)
+  return choice
 
 
 def runs_of_whole_settings(groups: Groups) -> list[Path]:
@@ -164,9 +121,7 @@ def runs_of_whole_settings(groups: Groups) -> list[Path]:
 
 
 def as_table(
-  combinations: Sequence[Combination],
-  groups: Groups,
-  choice: BestSetting | None,
+  combinations: Sequence[Combination], groups: Groups, choice: Choice | None
 ) -> str:
   """Return the accuracies in percent, mean ± deviation over seeds, as text.
 
@@ -177,31 +132,33 @@ def as_table(
   rows = [(*fields, *['validation'] * bool(choice), 'tests')]
   pairs = zip(combinations, groups, strict=True)
   for place, (own, group) in enumerate(pairs):
-    cells = [own[name] for name in fields]
+    cells, view = [own[name] for name in fields], ''
     if choice:
-      cells.append(_mean_and_std(choice.by_seed[place]))
+      tried = choice.tried[place]
+      view = tried.view if tried else ''
+      cells.append(_mean_and_std(tried.means if tried else []))
     is_shown = not choice or place == choice.best
-    rows.append((*cells, _on_tests(group) if is_shown else ''))
+    rows.append((*cells, _on_tests(group, view) if is_shown else ''))
   return align(rows)
 
 
-def verdict(combinations: Sequence[Combination], choice: BestSetting) -> str:
-  """Return what was chosen, by how much, and whether that may be noise."""
+def verdict(combinations: Sequence[Combination], choice: Choice) -> str:
+  """Return what was chosen, by how much, and whether seeds tell them apart."""
+  tried = choice.tried[choice.best]
   best = describe(combinations[choice.best])
-  line = f'Best on validation: {best}, {choice.means[choice.best]:.2f} %'
+  view = f' in the view {tried.view}' if tried.view else ''
+  line = f'Best on validation: {best}{view}, {tried.mean:.2f} %'
   if choice.second is None:
     return f'{line}; the only setting with finite numbers.'
-  second = describe(combinations[choice.second])
-  mean, *ends = choice.lead[:3]
-  # A digit that is not 0: a rounded end would be on the side of either verdict.
-  low, high = (f'{x:.2f}' if round(x, 2) else f'{x + 0.0:.1g}' for x in ends)
-  words = 'is more than noise' if choice.lead.sign else 'may be noise'
-  words = f'paired over seeds and clients: the difference {words}'
-  if len(choice.by_seed[0]) == 1:
-    words = 'over the clients of one seed; it says nothing of other seeds'
+  ahead = tried.mean - choice.tried[choice.second].mean
+  line += f', {ahead:.2f} points above {describe(combinations[choice.second])}'
+  if choice.lead is None:
+    return f'{line} (of one seed, which says nothing of others).'
+  gap, word = choice.lead.gap, choice.lead.word
+  word = 'distinguishable' if word == ABOVE else word
   return (
-    f'{line}, {mean:.2f} points above {second} '
-    f'(95 % interval {low} to {high}, {words}).'
+    f'{line} (95 % interval {gap.low:.2f} to {gap.high:.2f}, paired over '
+    f'seeds; by Holm over all pairs of settings: {word}).'
   )
 
 
@@ -210,26 +167,19 @@ def describe(combination: Combination) -> str:
   return ', '.join(f'{name}={value}' for name, value in combination.items())
 
 
-def _on_tests(group: Sequence[Path]) -> str:
-  """Return mean ± deviation over seeds on the tests.
+def _on_tests(group: Sequence[Path], view: str) -> str:
+  """Return mean ± deviation over seeds on the tests, in this view.
 
-  Of the view that validation compared, where a run has one; else of the main.
+  Without one in that which is the number of each run.
   """
-  if any(map(is_diverged, group)):
-    return 'diverged'
-  means = []
-  for path in group:
-    result = run_dir.load_result(path)
-    views, select = result['views'], result.get('select')
-    view = result[select]['view'] if select else main_view(tuple(views))
-    means.append(views[view]['mean'])
-  return _mean_and_std(means)
+  runs = read_group(group)
+  numbers = [run.result['views'][view or run.compared[1]] for run in runs]
+  return _mean_and_std([one['mean'] for one in numbers])
 
 
 def _mean_and_std(values: Sequence[float]) -> str:
-  mean = float(np.mean(values))
-  if math.isnan(mean):
+  if not values or math.isnan(np.mean(values)):
     return 'diverged'
   if len(values) == 1:
-    return f'{mean:.2f}'
-  return f'{mean:.2f} ± {np.std(values, ddof=1):.2f}'
+    return f'{values[0]:.2f}'
+  return f'{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}'

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.results.runs.run import Run, read
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
 from fedjax_pfl.settings.validate import program_key
@@ -97,6 +98,11 @@ def _build(runs: Mapping[Path, Settings], log: Log) -> list[build.Experiment]:
       built[own.seed] = many_runs.with_images_of(new, first)
     experiments.append(build.with_numbers_of(built[own.seed], own))
   return experiments
+
+
+def read_group(paths: Sequence[Path]) -> list[Run]:
+  """Return the finished runs of a setting; [] if a seed of it diverged."""
+  return [] if any(map(is_diverged, paths)) else [*map(read, paths)]
 
 
 def is_diverged(path: str | os.PathLike) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.reproduction.cells import Cell, Published, Reading
 from experiments.reproduction.compare import (
+  Score,
   compare,
   measure,
   over_seeds,
@@ -15,7 +16,6 @@ from experiments.reproduction.compare import (
   score_of,
 )
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.results.statistics.differences import Score
 
 PRINTED = Published(
   *('fedbabu', '13', 'cifar10', 'convnet4', 'fedavg', 100, 5, 0.1, 10),

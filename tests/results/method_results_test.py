@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from fedjax_pfl.core.types import Scores
 from fedjax_pfl.results.runs.entry import (
   METHOD,
   Tuned,
@@ -13,7 +14,9 @@ from fedjax_pfl.results.runs.entry import (
 )
 from fedjax_pfl.results.runs.run import read
 from fedjax_pfl.results.statistics.choice import choose
+from fedjax_pfl.runs import score_files
 from fedjax_pfl.training import divergence
+from fedjax_pfl.tuning.train_all import read_group
 from tests.results import page_runs
 
 FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}
@@ -25,11 +28,17 @@ def make(tmp_path):
 
   def make(name, one=80.0, five=81.0, **changes):
     path = tmp_path / name
-    page_runs.make_run(path, **FIELDS, **changes)
-    chosen = {'validation/finetuned_1': one, 'validation/finetuned': five}
+    views, count = {'finetuned_1': one, 'finetuned': five}, np.full(4, 1000)
+    right = {view: np.full(4, 10 * own) for view, own in views.items()}
+    found = {
+      view: Scores(own.astype(int), count) for view, own in right.items()
+    }
+    chosen = {f'validation/{view}': own for view, own in found.items()}
+    page_runs.make_run(path, **FIELDS, **changes, validation=found['finetuned'])
+    score_files.write(path / 'scores', '3', chosen)
     lines = [
       {'round': 2, 'num_steps': 6.0, 'bytes_up': 10, 'bytes_down': 20},
-      {'round': 3, 'num_steps': 9.0, 'bytes_up': 5, 'bytes_down': 7, **chosen},
+      {'round': 3, 'num_steps': 9.0, 'bytes_up': 5, 'bytes_down': 7},
     ]
     for stage, line in zip('ab', lines, strict=True):
       line['stage'] = stage
@@ -53,14 +62,14 @@ def test_the_choice_is_the_best_mean_on_validation(make):
     [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
   ]
   own = [{'learning_rate': rate, 'hp.mu': 1} for rate in (0.01, 0.03, 0.1)]
-  assert choose(own, runs) == Tuned(
+  assert choose(own, [*map(read_group, runs)]) == Tuned(
     own[1], 'finetuned', 92.5, ('finetune.epochs',)
   )
   # Equal: the first setting, then the fewest epochs.
   ends = 'learning_rate', 'finetune.epochs'
   first = Tuned(own[0], 'finetuned_1', 92.0, ends)
-  assert choose(own[::2], runs[::2]) == first
-  assert choose(own[2:], runs[2:]) is None
+  assert choose(own[::2], [*map(read_group, runs[::2])]) == first
+  assert choose(own[2:], [*map(read_group, runs[2:])]) is None
 
 
 CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())

@@ -159,7 +159,7 @@ def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
     assert words in page.render(given)
   summary = sections(page.render(every))['Summary']
   assert re.findall(r' best"[^>]*>([\d.]+)', summary) == ['65.00', '63.33']
-  assert 'Holm decides over these' in summary
+  assert 'Holm decides over all pairs' in summary
   assert '14.50 to 28.84' in summary and 'not distinguishable<' in summary
   text = overview.as_table(every)
   assert '21.7  ' in text and '1.7, not distinguishable  ' in text

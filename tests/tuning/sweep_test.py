@@ -1,19 +1,18 @@
 """A sweep as a user starts it: plan, training, table and verdict."""
 
-import math
-
+import numpy as np
 import pytest
 import small_cells
 from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.results.statistics.differences import Difference
+from fedjax_pfl.results.statistics.choice import Choice, Tried
+from fedjax_pfl.results.statistics.differences import Difference, Verdict
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.tuning import train_all
 from fedjax_pfl.tuning.combinations import parse_seeds
 from fedjax_pfl.tuning.sweep import (
-  BestSetting,
   as_table,
   best_on_validation,
   plan_sweep,
@@ -95,12 +94,12 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   groups = train_all.train_groups(settings, tmp_path, lambda text: None)
   assert [len(group) for group in groups] == [2, 2, 2]
   choice = best_on_validation(groups)
-  assert choice.best == 0 and math.isnan(choice.means[1])
+  assert choice.best == 0 and choice.tried[1] is None
   head, _, best, hot, low = as_table(rates, groups, choice).splitlines()
   assert head.split() == ['learning_rate', 'validation', 'tests']
   views = [run_dir.load_result(path)['views'] for path in groups[0]]
   on_tests = sum(own['initial']['mean'] for own in views) / 2
-  assert f'{choice.means[0]:.2f} ±' in best and f'{on_tests:.2f} ±' in best
+  assert f'{choice.tried[0].mean:.2f} ±' in best and f'{on_tests:.2f} ±' in best
   assert hot.split() == ['1e38', 'diverged'] and low.count('±') == 1
   untuned = as_table(rates, groups, None).splitlines()
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
@@ -108,18 +107,20 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   assert runs_of_whole_settings(groups) == [*groups[0], *groups[2]]
 
 
-def test_a_verdict_says_whether_the_lead_is_noise():
+def test_a_verdict_says_whether_seeds_tell_the_best_from_the_second():
   both = {'hp.mu': '1'}, {'hp.mu': '2'}
-  lead = Difference(10.0, 4.0, 16.0)
-  sure = BestSetting(1, 0, (50.0, 60.0), lead, ((50.0,) * 2, (60.0,) * 2))
+  lead = Verdict(Difference(10.0, 4.0, 16.0), 0.01, 1.0)
+  tried = [
+    Tried('', dict(enumerate([np.array([x])] * 2))) for x in (50.0, 60.0)
+  ]
+  sure = Choice(1, 0, tuple(tried), lead)
   assert verdict(both, sure) == (
     'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
-    'interval 4.00 to 16.00, paired over seeds and clients: the difference is '
-    'more than noise).'
+    'interval 4.00 to 16.00, paired over seeds; by Holm over all pairs of '
+    'settings: distinguishable).'
   )
-  unsure = sure._replace(lead=lead._replace(low=-0.004))
-  assert 'interval -0.004 to 16.00, paired' in verdict(both, unsure)
-  assert 'the difference may be noise' in verdict(both, unsure)
-  one = verdict(both, sure._replace(by_seed=((50.0,), (60.0,))))
-  assert 'over the clients of one seed; it' in one and 'noise' not in one
+  unsure = sure._replace(lead=lead._replace(p=0.06))
+  assert 'settings: not distinguishable).' in verdict(both, unsure)
+  one = verdict(both, sure._replace(lead=None))
+  assert 'hp.mu=1 (of one seed, which says nothing of others).' in one
   assert 'the only setting' in verdict(both, sure._replace(second=None))

@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
 from experiments.reproduction.published import load
 from experiments.reproduction.table_files import DIVERGED, FOLDER
+from fedjax_pfl.results.statistics.differences import LEVEL
 from fedjax_pfl.results.tables.text_table import align, markdown
 
 BRIEF = '', 'claim', 'verdicts', 'its first comparison', 'ours', 'published'
@@ -124,7 +125,8 @@ def _verdict(judged: Judged) -> str:
   words = judged.verdict
   if judged.difference is not None:
     number = len(judged.measured)
-    p = '' if math.isnan(judged.difference.p) else f' (p {judged.p:.2g})'
+    digits = 3 if round(judged.p, 2) == LEVEL else 2  # on one side of 0.05
+    p = f' (p {judged.p:.{digits}g})' * (not math.isnan(judged.difference.p))
     words += f'{p}, {seeds(number, number)}'
     words += f', without {len(judged.added)} added' * bool(judged.added)
   if judged.diverged:

@@ -17,14 +17,18 @@ A claim of several comparisons counts their verdicts. Nothing is written, and no
 images are needed.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
 
 from experiments.reproduction.claims.claims_file import Claim, Comparison, Term
 from experiments.reproduction.compare import (
   Compared,
   Measured,
+  Score,
   compare_all,
   published_error,
 )
@@ -33,8 +37,8 @@ from fedjax_pfl.results.statistics import differences
 from fedjax_pfl.results.statistics.differences import (
   LEVEL,
   Difference,
-  Score,
   holm,
+  variance_of_mean,
 )
 
 SHOWN, SUGGESTED, NOT_SHOWN = 'shown', 'suggested', 'not shown'
@@ -74,8 +78,17 @@ class Judged(NamedTuple):
     return [[x.score._replace(sign=sign) for sign, x in own] for own in seeds]
 
   def over_seeds(self) -> Difference:
+    """Return the difference; its error is not below that of the clients.
+
+    Of a number of the server, or of a row without clients, seeds alone count.
+    """
     sums = [sum(x.sign * x.mean for x in scores) for scores in self.signed]
-    return differences.over_seeds(sums)
+    each = [one.clients for scores in self.signed for one in scores]
+    floor = 0.0
+    if all(clients is not None for clients in each):
+      each = itertools.chain(*map(differences_by_client, self.signed))
+      floor = math.sqrt(sum(map(variance_of_mean, each))) / len(sums)
+    return differences.over_seeds(sums, floor)
 
   def with_added(self) -> 'Judged':
     every = self._replace(measured=self.measured + self.added)
@@ -142,6 +155,17 @@ def judge(stated: Comparison, results: Results) -> Judged:
   runs = {'measured': planned, 'diverged': tuple(lost), 'added': added}
   judged = Judged(stated, verdict, printed, cells, **runs)
   return judged._replace(difference=judged.over_seeds()) if planned else judged
+
+
+def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
+  """Return the signed sum of every client, an array for each partition.
+
+  Clients without an accuracy in one of the methods are left out.
+  """
+  groups: dict[str, np.ndarray] = {}
+  for one in scores:
+    groups[one.data] = groups.get(one.data, 0.0) + one.sign * one.clients
+  return [group[np.isfinite(group)] for group in groups.values()]
 
 
 def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:

@@ -12,7 +12,12 @@ import numpy as np
 from experiments.reproduction import summary_rows
 from experiments.reproduction.claims import claims_page
 from experiments.reproduction.claims.claims_file import LoadTable, load_claims
-from experiments.reproduction.claims.verdicts import Judged, Verdict, judge_all
+from experiments.reproduction.claims.verdicts import (
+  Judged,
+  Verdict,
+  differences_by_client,
+  judge_all,
+)
 from experiments.reproduction.results import Results
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
@@ -21,10 +26,6 @@ from fedjax_pfl.results.charts.figure_file import format_number, save
 from fedjax_pfl.results.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page.styles import style_of
-from fedjax_pfl.results.statistics.differences import (
-  NORMAL,
-  differences_by_client,
-)
 
 PAGE = 'docs/results.md'
 IMAGES = 'docs/images'
@@ -36,6 +37,7 @@ FOREST_HEADER = (
   *('claim', 'comparison', 'views', 'verdict', 'seeds', 'ours', 'low', 'high'),
   *('p', 'holm_p', 'published', 'published_error'),
 )
+NORMAL = 1.96
 VIEWS = 'like with like', 'as published'
 CLIENTS_HEADER = ('comparison', 'seed', 'client', 'difference')
 OURS, PRINT = 'ours', 'print'  # css classes

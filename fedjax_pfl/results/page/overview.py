@@ -64,8 +64,8 @@ def as_table(workdirs: Sequence[AnyPath]) -> str:
     has_interval = not math.isnan(one.low)
     interval = f'{one.low:.1f} to {one.high:.1f}' if has_interval else '-'
     words = '-'
-    if place and place.behind:
-      words = ', '.join(filter(None, [decimal(place.behind.mean), place.words]))
+    if place and not place.is_best:
+      words = ', '.join(filter(None, [decimal(place.below), place.words]))
     cells = [group.label, decimal(one.before), decimal(one.after), interval]
     cells += [words, *map(decimal, [one.worst, group.lowest] * has_worst)]
     cells += [decimal(alone.get(group.label), '.0f')] * bool(alone)

@@ -11,14 +11,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.results.charts import svg
 from fedjax_pfl.results.charts.lines import plot_before_others
 from fedjax_pfl.results.charts.svg import Panel, Section
 from fedjax_pfl.results.page.sections import ACCURACY
 from fedjax_pfl.results.page.styles import css_of
-from fedjax_pfl.results.runs.groups import UNTRAINED, Group, without_digests
-from fedjax_pfl.results.runs.run import either
+from fedjax_pfl.results.runs.groups import (
+  UNTRAINED,
+  Group,
+  Views,
+  without_digests,
+)
+from fedjax_pfl.results.runs.run import VALIDATION, either
+from fedjax_pfl.results.statistics.choice import best_view
 from fedjax_pfl.settings import FIELDS
 
 # Of other clients, or other examples, validation chooses nothing.
@@ -39,6 +44,7 @@ class Setting(NamedTuple):
   group: Group
   values: Mapping[str, Any]  # of the fields in which settings differ
   accuracy: np.ndarray  # [S] in percent, by seed
+  views: Views  # in which it has this
 
   @property
   def mean(self) -> float:
@@ -74,7 +80,7 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   settings = []
   for place, group in enumerate(groups):
     own = {field: values[place] for field, values in shown.items()}
-    settings.append(Setting(group, own, _accuracy(group, on_validation)))
+    settings.append(Setting(group, own, *_accuracy(group, on_validation)))
   most = max(len(group.runs) for group in groups)
 
   def order(one: Setting) -> tuple[bool, float]:
@@ -100,22 +106,21 @@ def make_sections(sweep: Sweep) -> list[Section]:
 def lead(sweep: Sweep) -> str:
   """Return which setting validation chooses, and what it has on the tests."""
   best, settings = sweep.settings[0], len(sweep.settings)
-  tests = best.group.mean(best.group.after, 'mean')
+  tests = best.group.mean(best.views, 'mean')
   return (
     f'Of {settings} settings, validation chooses {best.group.label}: '
     f'{best.mean:.1f}\u00a0% there, {tests:.1f}\u00a0% on the tests.'
   )
 
 
-def _accuracy(group: Group, on_validation: bool) -> np.ndarray:
-  """Return the accuracy of each seed [S], of the models that are its result."""
+def _accuracy(group: Group, on_validation: bool) -> tuple[np.ndarray, Views]:
+  """Return the accuracy of each seed [S], and the view that has it."""
   if not on_validation:
-    return group.numbers(group.after, 'mean')
-  means = []
-  for run in group.runs:
-    found = accuracies(run.clients.validation, run.clients.train_count)
-    means.append(np.nanmean(found) if np.isfinite(found).any() else np.nan)
-  return np.array(means)
+    return group.numbers(group.after, 'mean'), group.after
+  tried = best_view(group.runs)
+  if tried is None:
+    return np.full(len(group.runs), np.nan), group.after
+  return np.array(tried.means), tried.view or group.after
 
 
 def _overview(sweep: Sweep) -> list[Panel]:
@@ -147,7 +152,7 @@ def _curves(sweep: Sweep) -> list[Section]:
   """Return the curve of every setting, the best first, before the others."""
   settings, curves, names = [], [], []
   for one in sweep.settings:
-    metrics = _metrics(one.group, sweep.on_validation)
+    metrics = _metrics(one, sweep.on_validation)
     rounds, accuracy = one.group.curve(metrics) if metrics else ((), ())
     if len(rounds):  # none if no number was finite
       settings.append(one)
@@ -165,13 +170,15 @@ def _curves(sweep: Sweep) -> list[Section]:
   return [Section('Curve of every setting', words, panels)] * bool(panels)
 
 
-def _metrics(group: Group, on_validation: bool) -> Sequence[str]:
+def _metrics(setting: Setting, on_validation: bool) -> Sequence[str]:
   """Return the metric of each seed that is nearest to the sweep's number."""
+  group, views = setting.group, setting.views
+  views = [views] * len(group.runs) if isinstance(views, str) else views
   logged = itertools.chain(*group.first.metrics)
   any_accuracy = [name for name in logged if name.endswith(ACCURACY)][:1]
-  wanted = [[f'validation/{view}' for view in group.after]] * on_validation
-  wanted.append([view + ACCURACY for view in group.after])
-  wanted.append(any_accuracy * len(group.after))
+  wanted = [[f'{VALIDATION}{view}' for view in views]] * on_validation
+  wanted.append([view + ACCURACY for view in views])
+  wanted.append(any_accuracy * len(views))
   for names in filter(None, wanted):
     pairs = zip(names, group.runs, strict=True)
     if all(name in run.logged() for name, run in pairs):

@@ -56,7 +56,8 @@ MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 BEHIND = (
   'Bold: the highest, and what is not distinguishable from it. Behind it: the '
-  '95 % interval over paired seeds; Holm decides over these.'
+  '95 % interval over paired seeds, with an error not below that of the '
+  'clients; Holm decides over all pairs.'
 )
 FEW_TESTS = (
   f'No worst tenth: a client has fewer than {MIN_TESTS} tests, of which chance '
@@ -76,7 +77,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
   places, has_worst = standing.ranked(groups), has_worst_tenth(groups)
-  is_decided = any(place.is_decided for place in places)
+  is_decided = any(place.verdict for place in places)
   behind = {place.group.label: place for place in places}
   alone = standing.worse_than_alone(groups)
   rows = []
@@ -118,12 +119,13 @@ def group_cell(group: Group) -> Cell:
 
 def _behind(place: Place | None) -> Cell:
   """Return the points below the highest, and the interval."""
-  if place is None or place.behind is None:
+  if place is None or place.is_best:
     return Cell(NONE)
-  gap, below = place.behind, []
-  if gap.has_interval:
+  below = []
+  if place.verdict:
+    gap = place.verdict.gap
     below = [f'{gap.low:.2f} to {gap.high:.2f}', place.words]
-  return number(gap.mean, '{:.2f}', tuple(filter(None, below)))
+  return number(place.below, '{:.2f}', tuple(filter(None, below)))
 
 
 def choices(groups: Sequence[Group]) -> Table | None:

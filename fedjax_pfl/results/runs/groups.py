@@ -66,6 +66,12 @@ class Group(NamedTuple):
     pairs = self._each(views)
     return views and np.concatenate([run.accuracy(view) for run, view in pairs])
 
+  def accuracy_by_seed(self) -> dict[tuple, np.ndarray]:
+    """Return {(seed, its data, K): accuracies [K] after personalisation}."""
+    pairs = self._each(self.after)
+    each = [(run, run.accuracy(view)) for run, view in pairs]
+    return {(run.seed, run.data, len(own)): own for run, own in each}
+
   @property
   def lowest(self) -> float:
     """Return the accuracy of the lowest client after personalisation."""

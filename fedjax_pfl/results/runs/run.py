@@ -13,14 +13,15 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
+from fedjax_pfl.data.partition import SAME_CLIENTS
+from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
 from fedjax_pfl.evaluation.summary import MIN_TESTS, accuracies
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import defaults
 
 Result = Mapping[str, Any]  # of result.json
-INITIAL = 'initial'  # the view before personalisation, where there is one
-FINETUNED = 'finetuned'  # the view after it, where there is one
+VALIDATION = 'validation/'  # begins the names of views on these examples
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # The round that is chosen; the last is a choice by the tests, and no table's
 # main number.
@@ -75,6 +76,29 @@ class Run(NamedTuple):
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
     return accuracies(self.clients.scores[view], self.clients.train_count)
+
+  @property
+  def has_same_clients(self) -> bool:
+    """Return whether client k is the same one with every seed."""
+    return are_same_clients(self.config)
+
+  def on_validation(self) -> dict[str, np.ndarray]:
+    """Return the accuracies [K] on validation examples of each view.
+
+    Of all views that may be chosen, in order of preference, after the last
+    round; where the run has chosen a round and a view, of these, under ''. {}
+    without such examples.
+    """
+    count, own = self.clients.train_count, self.clients.validation
+    if own is None:
+      return {}
+    if self.result.get('select') == 'validation':
+      return {'': accuracies(own, count)}
+    found = {
+      view: accuracies(scores, count)
+      for view, scores in score_files.last(self.path, VALIDATION).items()
+    }
+    return found or {self.compared[1]: accuracies(own, count)}
 
   def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the rounds and values [T] of a number in the metrics."""
@@ -152,6 +176,13 @@ def read_comparable(workdirs: Sequence[AnyPath]) -> list[Run]:
   return completed
 
 
+def are_same_clients(config: Mapping[str, Any]) -> bool:
+  """Return whether client k of these settings is the same with every seed."""
+  # Which clients come later, or share a domain, is drawn.
+  is_drawn = config.get('unseen_clients') or config.get('clients_per_domain')
+  return config.get('partition') in SAME_CLIENTS and is_drawn in (None, 0, 1)
+
+
 def each_once(workdirs: Sequence[AnyPath]) -> list[Path]:
   """Return the directories without those that were given before."""
   paths: dict[str, Path] = {}
@@ -174,9 +205,7 @@ def first_and_after(
   mixtures of SuPerFed, it is the best on the tests; else 'finetuned', or the
   last.
   """
-  known = _initial_first(known)
-  last = FINETUNED if FINETUNED in known else known[-1]
-  after = chosen_by_tests(known, result) or last
+  after = chosen_by_tests(known, result) or main_view(known)
   if 'select' in result:
     after = result[result['select']]['view']
   return INITIAL if INITIAL in known and after != INITIAL else None, after
@@ -190,7 +219,7 @@ def chosen_by_tests(known: Sequence[str], result: Result) -> str | None:
   """
   if 'select' in result:
     return None
-  last = _initial_first(known)[-1]
+  last = main_view(known)
   for family, best in result.get('test_best_view', {}).items():
     is_asked = family == FINETUNED or family in known
     if best and not is_asked and last.startswith(f'{family}_'):
@@ -226,7 +255,3 @@ def summaries_by_choice(result: Result) -> dict[str, Result | None]:
   best = result['test_best'].get(last['view'], {})
   found = [one['views'][one['view']] for one in (last, validation)]
   return dict(zip(KINDS, [*found, best.get('together')], strict=True))
-
-
-def _initial_first(known: Sequence[str]) -> list[str]:
-  return sorted(known, key=lambda view: view != INITIAL)  # stable

@@ -40,6 +40,7 @@ class About(NamedTuple):
   protocol: tuple[str, ...]  # sentences
   version: str = ''
   commit: str = ''
+  same_clients: tuple[str, ...] = ()  # partitions: client k with every seed
 
 
 def write(found: Found, about: About, path: Path) -> None:

@@ -1,16 +1,11 @@
 """The rows of one partition, and their verdicts in words.
 
-A difference is that of the means of each seed, by Student's paired t with an
-error not below that of the clients. Holm's p below 0.05 over all comparisons
-with the baselines in a partition is a verdict. So is, for the best method,
-that over all pairs. What is neither above nor below is within one point if
-Holm's p of two one-sided tests is below 0.05. A method that diverged counts in
-Holm's M with p = 1. A value is None where a method has no such number; in the
-file it is empty.
+Two families of `results/statistics/differences.py`: all comparisons with the
+baselines, and, for the best method, all pairs. A method that diverged counts in
+both. A value is None where a method has no such number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,31 +21,21 @@ from fedjax_pfl.results.runs.entry import (
   Entry,
 )
 from fedjax_pfl.results.runs.stored_counts import About
-from fedjax_pfl.results.statistics import differences
-from fedjax_pfl.results.statistics.differences import LEVEL, Difference, holm
+from fedjax_pfl.results.statistics.differences import (
+  ABOVE,
+  BELOW,
+  OPEN,
+  WITHIN,
+  Verdict,
+  behind_best,
+  compare,
+)
 
-ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
-WITHIN = 'within one point'
 VERDICTS = ABOVE, BELOW, WITHIN, OPEN
 BASELINE = 'baseline'
 ALONE = paper_name('local_only')  # it measures negative transfer
-POINT = 1.0  # of accuracy: closer means are equivalent
 
 Row = dict[str, Any]  # of a method
-
-
-class Verdict(NamedTuple):
-  """One method minus another."""
-
-  gap: Difference
-  p: float  # Holm's
-  p_within: float  # Holm's, of being within one point
-
-  @property
-  def word(self) -> str:
-    if self.p < LEVEL:
-      return ABOVE if self.gap.mean > 0 else BELOW
-    return WITHIN if self.p_within < LEVEL else OPEN
 
 
 class Board(NamedTuple):
@@ -71,43 +56,23 @@ def make_board(
   after = {name: own.accuracy for name, own in family.items() if own}
   if not {*about.baselines} <= {*after}:
     return None
-  means = {name: np.nanmean(own, 1) for name, own in after.items()}  # [S]
+  by_seed = {name: dict(enumerate(after.get(name, ()))) for name in family}
+  same_clients = partition in about.same_clients
   others = [(one, base) for base in about.baselines for one in family]
-  against = _compare(after, [pair for pair in others if pair[0] != pair[1]])
-  best = max(means, key=lambda method: means[method].mean())
-  pairs = [(best, other) for other in family if other != best]
-  every = _compare(after, [*pairs, *combinations({*family} - {best}, 2)])
-  verdicts = every | against  # of the best and a baseline both count
-  is_below = lambda pair: ABOVE in (every[pair].word, verdicts[pair].word)
-  known = [pair for pair in pairs if pair in every]
-  peers = tuple(pair[1] for pair in known if not is_below(pair))
+  others = [(one, base) for one, base in others if one != base]
+  against = compare(by_seed, others, same_clients)
+  best = max(after, key=lambda name: np.nanmean(after[name], 1).mean())
+  peers = []
+  for name, verdict in behind_best(by_seed, best, same_clients).items():
+    # Of the best and a baseline both families count.
+    words = verdict.word, against.get((best, name), verdict).word
+    peers += [name] * (ABOVE not in words)
   shown = {paper_name(method): method for method in after}
   alone = after.get(shown.get(ALONE, ''))
   rows = [_row(about, partition, one, against, alone) for one in entries]
   # The highest first, then those that are not compared.
   rows.sort(key=lambda row: (row['kind'] == REFERENCE, -(row['after'] or 0.0)))
-  return Board(partition, about.baselines, tuple(rows), best, peers)
-
-
-def _compare(
-  after: Mapping[str, np.ndarray], pairs: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], Verdict]:
-  """Return {pair: the first minus the second}, clients and seeds paired.
-
-  Holm counts pairs without numbers, too, which are not in the answer.
-  """
-  known = [pair for pair in pairs if {*pair} <= {*after}]
-  lost = [None] * (len(pairs) - len(known))
-  gaps = [after[one] - after[other] for one, other in known]
-  means = [np.nanmean(gap, 1) for gap in gaps]
-  floors = map(differences.error_of_clients, gaps)
-  found = [*map(differences.over_paired_clients, gaps)]
-  close = [
-    Difference(0.0, p=differences.within(mean, POINT, floor))
-    for mean, floor in zip(means, floors, strict=True)
-  ]
-  verdicts = map(Verdict, found, holm([*found, *lost]), holm([*close, *lost]))
-  return dict(zip(known, verdicts, strict=True))
+  return Board(partition, about.baselines, tuple(rows), best, tuple(peers))
 
 
 def _row(

@@ -1,50 +1,55 @@
-"""Differences of methods, and which of many hold. Pure numpy.
+"""One rule of comparison: a difference, its interval, and whether it holds.
 
 With d_s, the difference of two methods with seed s, a mean over clients on the
 same partition, cohorts and initial model, of S seeds:
 
-  t  = mean(d) / (std(d, ddof=1) / sqrt(S))       Student, S - 1 degrees
+  e  = max(std(d, ddof=1) / sqrt(S), error of the clients)
+  t  = mean(d) / e                                Student, S - 1 degrees
   p  = 2 P(T < -|t|)                              unadjusted, two-sided
 
-Of a leaderboard, whose tests may be few, the standard error below t is not less
-than that of the clients (`error_of_clients`).
-
-Holm, over the M comparisons of one table or leaderboard, p_(1) <= p_(2) <= ..:
+Holm, over the M comparisons that are shown together, p_(1) <= p_(2) <= ..:
 
   adjusted p_(i) = max over j <= i of min(1, (M - j + 1) p_(j))
 
 A comparison holds if its adjusted p is below 0.05: then one false verdict or
-more is in at most one table of twenty, however large M is.
+more is in at most one table of twenty, however large M is. The best of several
+was chosen by the same numbers: its M is that of all pairs. What does not hold
+is within one point if Holm's p of two one-sided tests is below 0.05.
+
+Sweeps, comparisons, pages and claims have this rule and no other. Of one seed
+there is neither an interval nor a verdict.
 
 Like with like: both methods are read in views of the same kind. Both are
 personalised or neither is, on training examples, with the models of the last
 round. Where a paper compares unlike views, both differences are given.
-
-`paired_difference` is of two settings alone, also of one seed: a sweep's lead.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.evaluation.summary import NUM_RESAMPLES, resampled_means
-
 LEVEL = 0.05  # of the adjusted p
-ENDS = [2.5, 97.5]  # percentiles
 NOTHING = 1e-9  # points: a smaller deviation is rounding
 MIN_SEEDS = 3  # for the interval of a figure
-NORMAL = 1.96
+POINT = 1.0  # of accuracy: closer means are equivalent
+ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
+WITHIN = 'within one point'
+
+# Accuracies [K] of every seed; methods are paired where both have the key.
+BySeed = Mapping[Hashable, np.ndarray]
+Pair = tuple[str, str]
 
 
 class Difference(NamedTuple):
   """A mean difference in points, with the ends of its 95 % interval."""
 
   mean: float
-  low: float = math.nan  # NaN: nothing gives an interval
+  low: float = math.nan  # NaN: of one seed
   high: float = math.nan
-  p: float = math.nan  # unadjusted; of `over_seeds` alone
+  p: float = math.nan  # unadjusted
 
   @property
   def has_interval(self) -> bool:
@@ -56,65 +61,54 @@ class Difference(NamedTuple):
     return int(self.low > 0) - int(self.high < 0)
 
 
-class Score(NamedTuple):
-  """The number of one method with one seed, in percent."""
+class Verdict(NamedTuple):
+  """One method minus another, among all that is shown with it."""
 
-  sign: int  # 1 or -1: with which it is in the difference
-  mean: float
-  std: float | None = None  # over clients; None: one number of the server
-  size: int = 0  # clients or, without a std, test images; 0: unknown
-  clients: np.ndarray | None = None  # [K]; NaN without an accuracy
-  data: str = ''  # fingerprint of the clients: equal ones share them
+  gap: Difference
+  p: float  # Holm's
+  p_within: float  # Holm's, of being within one point
+
+  @property
+  def word(self) -> str:
+    if self.p < LEVEL:
+      return ABOVE if self.gap.mean > 0 else BELOW
+    return WITHIN if self.p_within < LEVEL else OPEN
 
 
-def paired_difference(
-  ours: Sequence[np.ndarray],
-  theirs: Sequence[np.ndarray],
-  *,
+def compare(
+  methods: Mapping[str, BySeed],
+  pairs: Sequence[Pair],
   same_clients: bool = False,
-) -> Difference:
-  """Return the mean over seeds s of the mean over clients of a_sk - b_sk.
+) -> dict[Pair, Verdict]:
+  """Return {pair: the first minus the second}, clients and seeds paired.
 
-  The interval is the wider one, at each end, of two. The bootstrap draws S of
-  the S seeds, and of each as many clients as it has; it cannot leave the range
-  of the seeds. With `same_clients` it draws K of the clients' means over seeds,
-  once, and S of the seeds' means, and adds their deviations. Student's t is
-  that of the S means; of two seeds it decides hardly anything. Of one seed the
-  interval covers the clients alone. It is of this pair: the best of many
-  settings is a little lucky.
-
-  Args:
-    ours: for every seed a_s [K], by client; NaN for one without examples.
-    theirs: b_s [K], of the same seeds and clients.
-    same_clients: whether client k is the same one with every seed.
-
-  >>> one = paired_difference([np.array([80.0, 70])], [np.array([75.0, 65])])
-  >>> one.mean, one.low, one.high, one.sign
-  (5.0, 5.0, 5.0, 1)
+  The pairs are one family of Holm's. Those that share no two seeds count in it,
+  and are not in the answer. With `same_clients` client k is the same one with
+  every seed.
   """
-  gaps = [a - b for a, b in zip(ours, theirs, strict=True)]
-  differences = [gap[~np.isnan(gap)] for gap in gaps]
-  if not all(gap.size for gap in differences):
-    return Difference(math.nan)
-  rng, num_seeds = np.random.default_rng(0), len(differences)
-  drawn = rng.integers(0, num_seeds, (NUM_RESAMPLES, num_seeds))
-  own = np.array([gap.mean() for gap in differences])
-  mean, half = float(own.mean()), 0.0
-  if num_seeds > 1:
-    half = _quantile(num_seeds) * _error(own)
-  if same_clients:
-    shared = np.mean(gaps, axis=0)  # [K]
-    totals = resampled_means(shared[~np.isnan(shared)], seed=rng)
-    totals += own[drawn].mean(axis=1) - mean
-  else:
-    means = np.empty(drawn.shape)
-    for place, gap in enumerate(differences):
-      is_drawn = drawn == place
-      number = int(is_drawn.sum())
-      means[is_drawn] = resampled_means(gap, seed=rng, number=number)
-    totals = means.mean(axis=1)
-  low, high = np.percentile(totals, ENDS).tolist()
-  return Difference(mean, min(low, mean - half), max(high, mean + half))
+  found, close = {}, []
+  for one, other in pairs:
+    ours, theirs = methods.get(one, {}), methods.get(other, {})
+    gaps = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    if len(gaps) > 1 and all(np.isfinite(gap).any() for gap in gaps):
+      means = [float(np.nanmean(gap)) for gap in gaps]
+      floor = error_of_clients(gaps, same_clients)
+      found[one, other] = over_seeds(means, floor)
+      close.append(Difference(0.0, p=within(means, POINT, floor)))
+  lost = [None] * (len(pairs) - len(found))
+  gaps = [*found.values()]
+  ps = zip(gaps, holm([*gaps, *lost]), holm([*close, *lost]), strict=False)
+  return dict(zip(found, [Verdict(*one) for one in ps], strict=True))
+
+
+def behind_best(
+  methods: Mapping[str, BySeed], best: str, same_clients: bool = False
+) -> dict[str, Verdict]:
+  """Return the best minus each of the others; the family is all pairs."""
+  others = [name for name in methods if name != best]
+  pairs = [(best, name) for name in others] + [*combinations(others, 2)]
+  found = compare(methods, pairs, same_clients)
+  return {other: found[one, other] for one, other in found if one == best}
 
 
 def over_seeds(values: Sequence[float], floor: float = 0.0) -> Difference:
@@ -131,20 +125,15 @@ def over_seeds(values: Sequence[float], floor: float = 0.0) -> Difference:
   number, mean = len(values), float(np.mean(values))
   if number < 2:
     return Difference(mean)
-  from scipy.special import stdtr  # distribution of Student's t
+  from scipy.special import stdtr, stdtrit  # Student's t and its quantiles
 
   error = max(_error(values), floor)
-  half = _quantile(number) * error
+  half = float(stdtrit(number - 1, 0.975)) * error
   if error < NOTHING:
     p = float(abs(mean) < NOTHING)
   else:
     p = 2 * float(stdtr(number - 1, -abs(mean) / error))
   return Difference(mean, mean - half, mean + half, p)
-
-
-def over_paired_clients(gaps: np.ndarray) -> Difference:
-  """Return `over_seeds` of means over clients [S, K], with their error."""
-  return over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
 
 
 def within(values: Sequence[float], margin: float, floor: float = 0.0) -> float:
@@ -168,22 +157,32 @@ def within(values: Sequence[float], margin: float, floor: float = 0.0) -> float:
   return float(stdtr(len(values) - 1, -room / error))
 
 
-def error_of_clients(gaps: np.ndarray) -> float:
-  """Return the standard error that the clients alone give a mean, of [S, K].
+def error_of_clients(
+  gaps: Sequence[np.ndarray], same_clients: bool = False
+) -> float:
+  """Return the standard error that the clients alone give a mean over seeds.
 
-    sqrt(sum over s of var_k(gaps_sk) / K) / S
+    sqrt(sum over s of var_k(gaps_sk) / K_s) / S
+    sqrt(var_k(mean over s of gaps_sk) / K)        the same clients every time
 
   Seeds can only add to it. Three of them agree by chance more often than
   Student's t allows for where the tests are few, because shares of few images
   are often equal. A client with NaN, one without tests, is left out.
 
-  >>> error_of_clients(np.array([[1.0, 3.0], [2.0, 4.0]]))
+  >>> error_of_clients([np.array([1.0, 3.0]), np.array([2.0, 4.0])])
   0.7071067811865476
+  >>> error_of_clients([np.array([1.0, 3.0]), np.array([2.0, 4.0])], True)
+  1.0
   """
-  number = np.isfinite(gaps).sum(1)
-  squares = np.nansum((gaps - np.nanmean(gaps, 1, keepdims=True)) ** 2, 1)
-  variances = squares / np.maximum(number - 1, 1) / number
-  return float(np.sqrt(variances.sum()) / len(gaps))
+  if same_clients:
+    return math.sqrt(variance_of_mean(np.mean(gaps, axis=0)))
+  return math.sqrt(sum(map(variance_of_mean, gaps))) / len(gaps)
+
+
+def variance_of_mean(values: np.ndarray) -> float:
+  """Return the variance that the choice of the clients [K] gives their mean."""
+  used = values[np.isfinite(values)]
+  return float(np.var(used, ddof=1)) / used.size if used.size > 1 else 0.0
 
 
 def holm(differences: Sequence[Difference | None]) -> list[float]:
@@ -198,24 +197,6 @@ def holm(differences: Sequence[Difference | None]) -> list[float]:
   adjusted = np.empty(ps.size)
   adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
   return adjusted.tolist()
-
-
-def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
-  """Return the signed sum of every client, an array for each partition.
-
-  Clients without an accuracy in one of the methods are left out.
-  """
-  groups: dict[str, np.ndarray] = {}
-  for one in scores:
-    groups[one.data] = groups.get(one.data, 0.0) + one.sign * one.clients
-  return [group[np.isfinite(group)] for group in groups.values()]
-
-
-def _quantile(number: int) -> float:
-  """Return how many standard errors half of the 95 % interval is wide."""
-  from scipy.special import stdtrit  # quantile of Student's t
-
-  return float(stdtrit(number - 1, 0.975))
 
 
 def _error(values: Sequence[float]) -> float:

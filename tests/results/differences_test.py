@@ -1,73 +1,66 @@
 """Differences and their intervals: sums by hand, and how often they cover."""
 
 import math
-import tracemalloc
 
 import numpy as np
 import pytest
 
 from fedjax_pfl.results.statistics.differences import (
+  ABOVE,
   LEVEL,
+  WITHIN,
   Difference,
+  behind_best,
+  compare,
   error_of_clients,
   holm,
   over_seeds,
-  paired_difference,
   within,
 )
 
-RNG = np.random.default_rng(0)
-LOW = RNG.uniform(20, 90, 40)
-HIGH = LOW + RNG.uniform(0, 8, 40)
 NAN = math.nan
 
 
-def width(one):
-  return one.high - one.low
-
-
-def test_a_mean_over_seeds_of_means_over_clients():
-  ours = [np.array([80.0, 60.0, NAN]), np.array([50.0])]
-  theirs = [np.array([70.0, 56.0, NAN]), np.array([49.0])]
-  one = paired_difference(ours, theirs)
-  assert one.mean == pytest.approx(((10 + 4) / 2 + 1) / 2)
+def test_the_rule_by_hand():
+  """Seeds of 7 and 1; a client without a number; other clients a seed."""
+  ours = {0: np.array([80.0, 60.0, NAN]), 1: np.array([50.0, 30.0])}
+  theirs = {0: np.array([70.0, 56.0, NAN]), 1: np.array([49.0, 29.0])}
+  pair = 'a', 'b'
+  found = compare({'a': ours, 'b': theirs}, [pair, ('a', 'lost')])
   half = 12.7062 * 3  # Student's t: the means of the seeds are 7 and 1
-  assert (one.low, one.high) == pytest.approx((4 - half, 4 + half))
-  one = paired_difference(ours[:1], theirs[:1])  # its clients alone: 10 and 4
-  assert one[:3] == (7, 4, 10) and one.sign == 1
-  assert paired_difference(theirs[:1], ours[:1]).sign == -1
+  gap, p, p_within = found.pop(pair)
+  assert not found  # of a pair without numbers there is no verdict
+  assert gap[:3] == pytest.approx((4, 4 - half, 4 + half), rel=1e-5)
+  # It counts in the family: M is 2.
+  assert p == pytest.approx(2 * gap.p) and p_within == 1
+  # A seed that one of them lacks is in no difference; one seed is none.
+  assert compare({'a': ours, 'b': {1: theirs[1], 2: theirs[0]}}, [pair]) == {}
 
 
-def test_the_interval_covers_seeds_too():
-  """Constant within seeds, apart between them: one seed alone is certain."""
-  gains = [np.full(20, gain) for gain in (1.0, 2.0, 3.0)]
-  zeros = [np.zeros(20)] * 3
-  one = paired_difference(gains, zeros)  # all draws are above 0: 1 to 3
-  half = 4.30265 / 3**0.5
-  want = pytest.approx((2 - half, 2 + half), abs=1e-4)
-  assert one[1:3] == want and one.sign == 0
-  assert paired_difference(gains[:1], zeros[:1])[1:3] == (1.0, 1.0)
-  # Seeds that agree: the spread of the clients is left.
-  one = paired_difference([HIGH] * 3, [LOW] * 3)
-  assert one.low < one.mean - 0.2 and one.high > one.mean + 0.2
+def test_the_best_of_several_is_judged_over_all_pairs():
+  rng = np.random.default_rng(0)
+  clients = {seed: rng.normal(80, 10, 50) for seed in range(3)}
+  means = {'a': 5.0, 'b': 4.99, 'c': 0.0, 'd': 0.0}
+  methods = {
+    name: {
+      seed: own + mean + rng.normal(0, 0.1, 50) for seed, own in clients.items()
+    }
+    for name, mean in means.items()
+  }
+  found = behind_best(methods, 'a')
+  assert [*found] == ['b', 'c', 'd']
+  words = [verdict.word for verdict in found.values()]
+  assert words == [WITHIN, ABOVE, ABOVE]
+  alone = compare(methods, [('a', 'c')])['a', 'c']
+  assert found['c'].gap == alone.gap and found['c'].p > 4 * alone.p
 
 
-def test_clients_of_all_seeds_are_drawn_once():
-  """As many seeds as clients, with the same spread: sqrt(2) of that of one."""
-  gains, zeros = HIGH - LOW, np.zeros((40, 40))
-  alone = paired_difference([gains], zeros[:1])
-  both = paired_difference(gains[:, None] + gains, zeros, same_clients=True)
-  assert width(both) == pytest.approx(2**0.5 * width(alone), rel=0.05)
-
-
-def test_differences_of_many_clients_take_little_memory():
-  """All draws at once are 0.6 GB, in each of two arrays."""
-  tracemalloc.start()
-  try:
-    paired_difference([np.arange(20_000.0)], [np.zeros(20_000)])
-    assert tracemalloc.get_traced_memory()[1] < 50e6
-  finally:
-    tracemalloc.stop()
+def test_clients_of_all_seeds_count_once():
+  """Leads of 80, 30 and 40 with every seed: 3 clients, not 6."""
+  gaps = [np.array([80.0, 30.0, 40.0])] * 2
+  error = np.std(gaps[0], ddof=1) / 3**0.5
+  assert error_of_clients(gaps, same_clients=True) == pytest.approx(error)
+  assert error_of_clients(gaps) == pytest.approx(error / 2**0.5)
 
 
 def test_a_p_by_hand():
