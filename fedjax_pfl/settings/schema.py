@@ -84,7 +84,7 @@ class ModelSettings:
     frozen_features: the model of init_from but its head is frozen, and computes
       the features of all images once; the method trains the head
     conv_impl: how convolutions are computed; auto: gemm on a CPU; on a GPU in
-      float32 gemm for most models; else fused
+      float32 gemm for five models, run on a card for convnet4 alone; else fused
     precision: float32 on every device; tf32: products with rounded inputs;
       mixed: bfloat16 activations, float32 parameters
     lora_rank: rank of adapters beside the kernels (LoRA); 0: none

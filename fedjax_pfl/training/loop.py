@@ -217,6 +217,8 @@ def after_rounds(
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, stage, stop, cohorts, metrics)
   seconds, compiled = took
+  if text := compile_cache.advice(settings.model, compiled, target()):
+    progress.log(text)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
   counts = np.asarray(training.data.count)  # [K]

@@ -1,4 +1,7 @@
-"""Compiled programs are stored for the next start; damaged ones replaced."""
+"""Compiled programs are stored for the next start; damaged ones replaced.
+
+And what a run says of a form of convolutions that takes long to compile.
+"""
 
 import os
 import warnings
@@ -6,7 +9,11 @@ import warnings
 import jax
 import jax.numpy as jnp
 import pytest
+from small_runs import make_experiment
 
+from fedjax_pfl.core import progress
+from fedjax_pfl.models.registry import MODELS, RAN_ON_GPU
+from fedjax_pfl.settings.schema import ModelSettings
 from fedjax_pfl.training import compile_cache, loop
 
 NAMES = (
@@ -126,3 +133,39 @@ def test_a_training_of_the_users_own_program_stores_its_programs(monkeypatch):
   monkeypatch.setattr(compile_cache, 'cache_unless_set', ask)
   with pytest.raises(Asked):
     loop.train(None, 'run')
+
+
+@pytest.mark.parametrize(
+  ('changes', 'seconds', 'platform', 'says'),
+  [
+    ({}, 75, 'gpu', True),
+    ({}, 60, 'gpu', False),
+    ({}, 75, 'cpu', False),
+    ({'conv_impl': 'gemm'}, 75, 'gpu', False),  # the user's choice
+    ({'precision': 'mixed'}, 75, 'gpu', False),  # auto is fused
+    ({'name': 'convnet4'}, 75, 'gpu', False),  # its gemm was measured
+    ({'name': 'model.py:Mine'}, 75, 'gpu', False),
+  ],
+)
+def test_a_slow_form_that_no_gpu_has_run_names_one(
+  changes, seconds, platform, says
+):
+  model = ModelSettings(**{'name': 'mobilenet', **changes})
+  text = compile_cache.advice(model, seconds, platform)
+  words = (
+    'Compiling took 75 s. For mobilenet conv_impl=auto is gemm, which was not '
+    'run on a GPU; conv_impl=lax was measured on one.'
+  )
+  assert text == words * says
+  assert all(MODELS[name].on_gpu == 'gemm' for name in RAN_ON_GPU)
+
+
+def test_a_run_gives_this_advice_after_its_first_round(monkeypatch, tmp_path):
+  def advise(model, seconds, platform):
+    return f'{model.name} on a {platform}' if seconds > 1e-6 else ''
+
+  logged = []
+  monkeypatch.setattr(compile_cache, 'advice', advise)
+  monkeypatch.setattr(progress, 'log', logged.append)
+  loop.train(make_experiment(rounds=1, eval_every=1), tmp_path / 'run')
+  assert logged.count('convnet3 on a cpu') == 1

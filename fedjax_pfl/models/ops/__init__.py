@@ -6,7 +6,7 @@ that a convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The
 setting `conv_impl` chooses:
 
   gemm    matrix products, for a CPU, where XLA's convolutions under a client
-          axis are 40 times slower, and for most models on a GPU
+          axis are 40 times slower, and for five models on a GPU
   fused   XLA's convolutions with few passes over memory around them, for
           accelerators; a TPU has XLA's separable ones, too
   lax     XLA's convolutions, and max-pooling by comparisons
