@@ -103,7 +103,6 @@ def _section(verdict: Verdict) -> str:
   table = markdown(COMPARED, _comparison_rows(verdict), numbers=(3,))
   parts = [f'### ({claim.name}) {claim.title}', table]
   parts += [f'{x.sentence}: {x.unlike}.' for x in claim.comparisons if x.unlike]
-  parts += [_added_words(one) for one in verdict.like if one.added]
   return '\n\n'.join([*parts, '\n'.join(commands)])
 
 
@@ -128,20 +127,12 @@ def _verdict(judged: Judged) -> str:
     digits = 3 if round(judged.p, 2) == LEVEL else 2  # on one side of 0.05
     p = f' (p {judged.p:.{digits}g})' * (not math.isnan(judged.difference.p))
     words += f'{p}, {seeds(number, number)}'
-    words += f', without {len(judged.added)} added' * bool(judged.added)
+    if number := len(judged.added):
+      words += f'; {our_words(judged.with_added())} with {number} added'
   if judged.diverged:
     others = ' with other seeds' * (judged.difference is not None)
     words += f': diverged{others} ({", ".join(judged.diverged)})'
   return words
-
-
-def _added_words(judged: Judged) -> str:
-  names = ' and '.join(str(first.seed) for first, *_ in judged.added)
-  return (
-    f'{judged.stated.sentence}: seeds {names} were added after a look at the '
-    'others, so they are not in the verdict. With them the difference is '
-    f'{our_words(judged.with_added())}.'
-  )
 
 
 def seeds(fewest: int, most: int) -> str:
