@@ -50,8 +50,10 @@ def fill(
   # would differ from 3 / 15.
   dtype = np.dtype(confidence.dtype)
   edges = np.arange(1, num_bins, dtype=dtype) / dtype.type(num_bins)
-  place = jnp.searchsorted(jnp.asarray(edges), confidence, side='left')
-  member = real[:, None] & (place[:, None] == jnp.arange(num_bins))  # [B, bins]
+  number = jnp.searchsorted(jnp.asarray(edges), confidence, side='left')
+  member = real[:, None] & (
+    number[:, None] == jnp.arange(num_bins)
+  )  # [B, bins]
   return Bins(
     jnp.sum(member, 0, dtype=jnp.int32),
     jnp.sum(jnp.where(member, confidence[:, None], 0), 0),

@@ -76,12 +76,12 @@ def best_rounds(
   """
   numbers, correct = list(correct_of), np.stack(list(correct_of.values()))
   trains = np.asarray(train_count) > 0
-  place = int(np.argmax((correct * trains).sum(1)))  # correct is [T, K]
+  best = int(np.argmax((correct * trains).sum(1)))  # correct is [T, K]
   each, together = (
-    summarise(Scores(own, np.asarray(count)), train_count)
-    for own in (correct.max(0), correct[place])
+    summarise(Scores(hits, np.asarray(count)), train_count)
+    for hits in (correct.max(0), correct[best])
   )
-  return {'each': each, 'together': {'round': numbers[place], **together}}
+  return {'each': each, 'together': {'round': numbers[best], **together}}
 
 
 # ---- among views -------------------------------------------------------------
@@ -93,14 +93,14 @@ def families(views: Iterable[str]) -> dict[str, list[str]]:
   >>> families(['initial', 'mix_1.0', 'mix_0.5', 'finetuned_1'])
   {'mix': ['mix_0.5', 'mix_1.0']}
   """
-  found: dict[str, dict[float, str]] = {}
+  members_of: dict[str, dict[float, str]] = {}
   for view in views:
     if member := MEMBER.fullmatch(view):
-      members = found.setdefault(member['family'], {})
+      members = members_of.setdefault(member['family'], {})
       members[float(member['value'])] = view
   return {
     family: [members[value] for value in sorted(members)]
-    for family, members in found.items()
+    for family, members in members_of.items()
     if len(members) > 1
   }
 
@@ -148,7 +148,9 @@ def best_views(
   for family, views in families(scores).items():
     table = grid(scores, views)
     is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
-    used = jax.tree.map(lambda rows, own=is_used: rows[own], table)  # [K, G]
+    used = jax.tree.map(
+      lambda rows, is_used=is_used: rows[is_used], table
+    )  # [K, G]
     best[family] = _best_view(views, used) if is_used.any() else {}
   return best
 
@@ -156,7 +158,7 @@ def best_views(
 def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
   accuracy = table.correct / table.count
   column = np.argmax(np.mean(accuracy, axis=0))
-  shared, own = 100 * accuracy[:, column], 100 * accuracy.max(1)
+  shared, each = 100 * accuracy[:, column], 100 * accuracy.max(1)
   tables = {'accuracy': 100 * accuracy, **other_measures(table)}
   released = released_choice(tables)
   return {
@@ -166,6 +168,6 @@ def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
       'std': float(shared.std()),
       'std_sample': float(shared.std(ddof=1)) if shared.size > 1 else None,
     },
-    'each': {'mean': float(own.mean()), 'std': float(own.std())},
-    'released': {name: float(own.mean()) for name, own in released.items()},
+    'each': {'mean': float(each.mean()), 'std': float(each.std())},
+    'released': {name: float(rows.mean()) for name, rows in released.items()},
   }

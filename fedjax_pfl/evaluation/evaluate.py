@@ -41,8 +41,8 @@ def view_shapes(
   """Return the shapes of all views of one client, by name."""
 
   def personalize(server, clients, data):
-    client, own = trees.gather(clients, 0), client_of(data, 0)
-    return algorithm.personalize(server, client, own, jax.random.key(0))
+    client, examples = trees.gather(clients, 0), client_of(data, 0)
+    return algorithm.personalize(server, client, examples, jax.random.key(0))
 
   return jax.eval_shape(personalize, server, clients, data)
 
@@ -109,14 +109,14 @@ def make_evaluate(
     algorithm if callable(algorithm) else lambda server: (algorithm, server)
   )
 
-  def one_client(shared, client, client_id, place):
+  def one_client(shared, client, client_id, row):
     given, train, test, key = shared
     method, server = read(given)
-    data, held_out = client_of(train, place), client_of(test, place)
+    data, held_out = client_of(train, row), client_of(test, row)
     rng = jax.random.fold_in(key, client_id)
-    found = method.personalize(server, client, data, rng)
-    check_views(views, found)
-    models = {name: found[name] for name in views}
+    personal = method.personalize(server, client, data, rng)
+    check_views(views, personal)
+    models = {name: personal[name] for name in views}
     scores = {
       name: score_fn(method.predict, model, held_out, normalise, batch_size)
       for name, model in models.items()

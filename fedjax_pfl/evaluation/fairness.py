@@ -65,9 +65,9 @@ def accuracy_by_shots(train_counts: np.ndarray) -> Metrics:
 
   def of_classes(is_in: np.ndarray):
     def accuracy(logits: Array, labels: Array, mask: Array) -> Array:
-      own = jnp.where(jnp.asarray(is_in)[labels], mask, 0)
-      hits = own * (jnp.argmax(logits, -1) == labels)
-      return 100 * hits.sum() / own.sum()
+      weights = jnp.where(jnp.asarray(is_in)[labels], mask, 0)
+      hits = weights * (jnp.argmax(logits, -1) == labels)
+      return 100 * hits.sum() / weights.sum()
 
     return accuracy
 

@@ -71,11 +71,11 @@ def score_view(
   total = fold_batches(add, start, predict, view, test, normalise, batch_size)
   count = num_labels(test)
   _, _, loss, *errors = shares(total, count)
-  own = None
+  of_tokens = None
   if test.y.ndim > 1:
     measures = loss / math.log(2), jnp.exp(loss)
-    own = dict(zip(OF_TOKENS, measures, strict=True))
-  return Scores(total.correct, count, loss, total.top5, *errors, own=own)
+    of_tokens = dict(zip(OF_TOKENS, measures, strict=True))
+  return Scores(total.correct, count, loss, total.top5, *errors, own=of_tokens)
 
 
 def score_batches(
@@ -150,9 +150,9 @@ def is_in_top_k(logits: Array, y: Array) -> Array:
   ranks lowest.
   """
   num_classes = logits.shape[-1]
-  own = jnp.take_along_axis(logits, y[:, None], 1)  # [B, 1]
+  logit = jnp.take_along_axis(logits, y[:, None], 1)  # [B, 1]
   later = jnp.arange(num_classes) > y[:, None]  # [B, Y]
-  beaten = (own > logits) | ((own == logits) & later)
+  beaten = (logit > logits) | ((logit == logits) & later)
   return jnp.sum(beaten, -1) >= num_classes - TOP_K
 
 

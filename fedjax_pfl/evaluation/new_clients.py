@@ -26,11 +26,13 @@ def with_new_clients(stage: Stage) -> Stage:
 
   def personalize(server, client, data, rng):
     del client
-    own = first_state(stage, server, data, rng)
-    return algorithm.personalize(server, own, data, rng)
+    state = first_state(stage, server, data, rng)
+    return algorithm.personalize(server, state, data, rng)
 
-  own = {'personalize': personalize, 'init_client': lambda *given: ()}
-  return stage._replace(algorithm=algorithm._replace(**own))
+  of_new_clients = algorithm._replace(
+    personalize=personalize, init_client=lambda *given: ()
+  )
+  return stage._replace(algorithm=of_new_clients)
 
 
 def first_state(

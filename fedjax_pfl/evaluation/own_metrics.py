@@ -53,9 +53,9 @@ def with_metrics(
     logits = all_logits(predict, view, test, normalise, batch_size)
     mask = jnp.arange(test.index.shape[0]) < test.count
     y, mask = of_labels(test.y[test.index], mask)
-    rows = logits, y, mask.astype(float_dtype(logits))
-    own = {name: metric(*rows) for name, metric in metrics.items()}
-    return scores._replace(own={**(scores.own or {}), **own})
+    mask = mask.astype(float_dtype(logits))
+    values = {name: metric(logits, y, mask) for name, metric in metrics.items()}
+    return scores._replace(own={**(scores.own or {}), **values})
 
   return score
 
@@ -81,11 +81,9 @@ def all_logits(
 def check_metrics(metrics: Metrics, num_classes: int) -> None:
   """Refuse what is no function, or returns no number."""
   number = jnp.result_type(float)
-  given = (
-    jax.ShapeDtypeStruct((3, num_classes), number),
-    jax.ShapeDtypeStruct((3,), jnp.int32),
-    jax.ShapeDtypeStruct((3,), number),
-  )
+  logits = jax.ShapeDtypeStruct((3, num_classes), number)
+  labels = jax.ShapeDtypeStruct((3,), jnp.int32)
+  mask = jax.ShapeDtypeStruct((3,), number)
   for name, metric in metrics.items():
     got = type(metric).__name__
     if name in TAKEN or name in OF_TOKENS:
@@ -99,7 +97,7 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
     if callable(metric):
       out = call(
         'metrics',
-        lambda metric=metric: jax.eval_shape(metric, *given),
+        lambda metric=metric: jax.eval_shape(metric, logits, labels, mask),
         of=metric,
         cause='other arguments, or numpy and `if` on arrays that are traced: '
         'use jnp and jnp.where',
