@@ -47,9 +47,9 @@ def across_models() -> list[str]:
     name: getattr(load(name), 'ACROSS_MODELS', None) for name in available()
   }
   return [
-    f'{name} with {own}' if own else name
-    for name, own in needs.items()
-    if own is not None
+    f'{name} with {need}' if need else name
+    for name, need in needs.items()
+    if need is not None
   ]
 
 

@@ -140,8 +140,8 @@ def fit_together(task, hp, server, client, data, rng):
   }
   trained = Trained(server.params, *client)
   tx = optax.partition(steps, Trained('w', 'v', 'alpha'))
-  args = task, trained, data, rng, server.round
-  return hp.train.fit(*args, objective(task, start), tx)
+  loss = objective(task, start)
+  return hp.train.fit(task, trained, data, rng, server.round, loss, tx)
 
 
 def objective(task: Task, start: Params | None = None) -> local_training.Loss:
@@ -196,8 +196,10 @@ def fit_in_turns(task, hp, server, client, data, rng):
   start = Trained(server.params, *client, turn=jnp.zeros(()))
   tx = optax.partition(steps, Trained('w', 'v', 'alpha', 'turn'))
   batching = hp.train.batching(task)._replace(steps_per_batch=2)
-  args = task, start, data, rng, server.round
-  trained, info = hp.train.fit(*args, objective_in_turns(task), tx, batching)
+  loss, clock = objective_in_turns(task), server.round
+  trained, info = hp.train.fit(
+    task, start, data, rng, clock, loss, tx, batching
+  )
   shared, mixed = info.losses.reshape(-1, 2).T  # of every batch
   reports = {'mixed_losses': mixed, 'alphas': info.reports['alphas'][::2]}
   return trained, info._replace(

@@ -68,9 +68,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(server, client, data, rng):
     clock, start, opt_state = server
-    args = task, start, data, rng, clock
+    tx = make_tx(clock)
     params, info = hp.train.fit(
-      *args, tx=make_tx(clock), opt_state=opt_state or None
+      task, start, data, rng, clock, tx=tx, opt_state=opt_state or None
     )
     opt_state = info.opt_state if hp.keep_momentum else ()
     up = Upload(trees.select(params, sent), opt_state)
@@ -81,7 +81,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     params = trees.combine(mean.params, server.params)
     # A mean of whole numbers, Adam's count, would round its weights to 0.
     opt_state = jax.tree.map(
-      lambda mean, own: own.max(0) if own.dtype == jnp.int32 else mean,
+      lambda mean, sent: sent.max(0) if sent.dtype == jnp.int32 else mean,
       mean.opt_state,
       uploads.opt_state,
     )

@@ -187,12 +187,11 @@ def halves(likeness: Array, is_pair: Array, is_complete: bool) -> Array:
     number = jnp.sum(is_pair & is_first, 1)  # groups in the cluster of a row
     may = is_pair & is_first & is_first[:, None] & (number > 2)
     may &= places[:, None] < places
-    one, other = jnp.divmod(
-      jnp.argmax(jnp.where(may, likeness, -jnp.inf)), size
-    )
-    merged = worse(likeness[one], likeness[other])
-    joined = likeness.at[one].set(merged).at[:, one].set(merged)
-    group_joined = jnp.where(group == other, one, group)
+    best = jnp.argmax(jnp.where(may, likeness, -jnp.inf))
+    left, right = jnp.divmod(best, size)
+    merged = worse(likeness[left], likeness[right])
+    joined = likeness.at[left].set(merged).at[:, left].set(merged)
+    group_joined = jnp.where(group == right, left, group)
     return trees.choose(may.any(), (joined, group_joined), state)
 
   _, group = lax.fori_loop(0, size, join, (likeness, places))

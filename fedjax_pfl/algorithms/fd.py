@@ -86,9 +86,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def targets(down, client):
     """Return q_i [Y, Y]; 0 of a class that nobody else ever had."""
-    own = client.round == down.rounds  # [Y] its o_ik is in the sum
-    counts = down.sums.counts - own * client.sent.counts
-    outputs = down.sums.outputs - own[:, None] * client.sent.outputs
+    is_in = client.round == down.rounds  # [Y] its o_ik is in the sum
+    counts = down.sums.counts - is_in * client.sent.counts
+    outputs = down.sums.outputs - is_in[:, None] * client.sent.outputs
     return outputs / jnp.maximum(counts, 1)[:, None]
 
   def local_update(down, client, data, rng):
@@ -101,9 +101,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       log_p = jax.nn.log_softmax(logits)
       apart = -jnp.sum(wanted[batch.y] * log_p, axis=1)  # [B]
       pull = hp.gamma * losses.masked_mean(apart, batch)
-      found = jnp.append(jnp.exp(log_p), jnp.ones_like(log_p[:, :1]), axis=1)
-      found = jnp.zeros_like(rows).at[batch.y].add(batch.mask[:, None] * found)
-      gathered = losses.with_gradient(rows, found)
+      new = jnp.append(jnp.exp(log_p), jnp.ones_like(log_p[:, :1]), axis=1)
+      new = jnp.zeros_like(rows).at[batch.y].add(batch.mask[:, None] * new)
+      gathered = losses.with_gradient(rows, new)
       reports = {'cross_entropies': cross_entropy}
       return cross_entropy + pull + gathered, reports
 
@@ -112,8 +112,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       ('train', 'add'),
     )
     start = client.params, jnp.zeros((classes, classes + 1))
-    args = data, rng, down.round
-    (params, rows), info = hp.train.fit(task, start, *args, loss, tx)
+    (params, rows), info = hp.train.fit(
+      task, start, data, rng, down.round, loss, tx
+    )
     outputs = rows[:, :-1] / jnp.maximum(rows[:, -1:], 1)
     sent = Sums(outputs, (rows[:, -1] > 0).astype(outputs.dtype))
     return Client(params, sent, down.round + 1), sent, info.metrics()

@@ -82,7 +82,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check(hp, RULES)
   part = trees.part_mask(task, hp.part, 'hp.part')
   averages = norm_stats.mask(part)
-  part = jax.tree.map(lambda own, is_mean: own and not is_mean, part, averages)
+  part = jax.tree.map(
+    lambda is_in, is_mean: is_in and not is_mean, part, averages
+  )
 
   def local_update(down, client, data, rng):
     mixed = mix(task, hp, part, down, client, data, jax.random.fold_in(rng, 1))
@@ -110,8 +112,8 @@ def mix(task, hp, part, server, client, data, rng) -> Client:
   change = jax.tree.map(jnp.subtract, trees.select(server.params, part), local)
 
   def mixed(weights):
-    own = jax.tree.map(lambda w, d, a: w + d * a, local, change, weights)
-    return trees.combine(own, server.params)
+    params = jax.tree.map(lambda w, d, a: w + d * a, local, change, weights)
+    return trees.combine(params, server.params)
 
   size = (hp.percent * data.count) // 100  # of the block
   block = own_examples.shuffled(data, rng)._replace(count=size)

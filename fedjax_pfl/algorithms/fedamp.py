@@ -64,8 +64,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       return 0.5 * hp.lam / hp.alpha * distance
 
     loss = losses.with_term(task.loss, pull)
-    own, info = hp.train.fit(task, client.params, data, rng, down.round, loss)
-    return client._replace(params=own), own, info.metrics()
+    params, info = hp.train.fit(
+      task, client.params, data, rng, down.round, loss
+    )
+    return client._replace(params=params), params, info.metrics()
 
   algorithm = global_model.federated_averaging(task, hp, local_update)
   algorithm = algorithm._replace(
@@ -98,8 +100,8 @@ def squared_distances(models: Params) -> Array:
   """
   models = norm_stats.learned(models)
 
-  def to_all(own):
-    apart = jax.tree.map(jnp.subtract, models, own)
+  def to_all(model):
+    apart = jax.tree.map(jnp.subtract, models, model)
     leaves = jax.tree.leaves(apart)
     return sum(jnp.sum(leaf**2, range(1, leaf.ndim)) for leaf in leaves)
 

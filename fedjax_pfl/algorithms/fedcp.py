@@ -110,14 +110,14 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def outputs(params, head, gate, context, f, key):
     noise = gumbel(key, (len(f), 2, f.shape[1])) if is_noisy else 0.0
-    own = share(gate, f, context, noise)
-    personal = task.classify(head, own * f)
-    return personal + task.classify(params, (1 - own) * f)
+    chosen = share(gate, f, context, noise)
+    personal = task.classify(head, chosen * f)
+    return personal + task.classify(params, (1 - chosen) * f)
 
   def local_update(down, client, data, rng):
     def loss(tree, batch, rng):
-      own, head, gate = tree  # b_i, p_i, v_i
-      model = trees.combine(own, down.params)
+      encoder, head, gate = tree  # b_i, p_i, v_i
+      model = trees.combine(encoder, down.params)
       f = task.train_outputs(model, batch, rng).features
       received = task.train_outputs(down.params, batch, rng).features
       key = jax.random.fold_in(rng, 1)
@@ -128,12 +128,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
     start = trees.select(down.params, body), client.personal_head, down.gate
     tree, info = hp.train.fit(task, start, data, rng, down.round, loss)
-    own, head, gate = tree
+    encoder, head, gate = tree
     halves = jax.tree.map(
       lambda p, h: (p + h) / 2, head, trees.select(down.params, task.is_head)
     )
     client = Client(head, context_of(head))
-    up = Upload(trees.combine(own, halves), gate)
+    up = Upload(trees.combine(encoder, halves), gate)
     return client, up, info.metrics()
 
   def aggregate(server, up, senders):

@@ -70,8 +70,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       alpha = alpha * down.mean_count / jnp.maximum(data.count, 1)
 
     def term(params):
-      pair = norm_stats.learned(drift), norm_stats.learned(params)
-      products = jax.tree.map(lambda v, u: jnp.sum(v * u), *pair)
+      products = jax.tree.map(
+        lambda v, u: jnp.sum(v * u),
+        norm_stats.learned(drift),
+        norm_stats.learned(params),
+      )
       linear = sum(jax.tree.leaves(products))
       squared = 0.5 * losses.sum_squares(params, down.params)
       return alpha * (linear + squared)
@@ -90,7 +93,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def aggregate(server, up, senders):
     clock, mean = averaging.aggregate(server, up, senders)
-    change = jax.tree.map(lambda own, w: own - w, up, server.params)
+    change = jax.tree.map(lambda sent, w: sent - w, up, server.params)
     total = jax.tree.map(jnp.add, server.total, senders.sum(change))
     params = jax.tree.map(lambda w, v: w + v / senders.num_clients, mean, total)
     params = norm_stats.taken_from(mean, params)

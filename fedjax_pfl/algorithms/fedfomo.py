@@ -205,7 +205,7 @@ def divided(data: ClientData, share: float) -> tuple[ClientData, ClientData]:
   size = jnp.maximum(data.count, 1)
   # (place + 1) held_out modulo size, without that product: it might wrap.
   rest = lax.associative_scan(
-    lambda one, other: (one + other) % size, jnp.full(places.shape, held_out)
+    lambda a, b: (a + b) % size, jnp.full(places.shape, held_out)
   )
   # To train on, for L_i, padding; each of them in the stored order.
   part = jnp.where(places < data.count, rest < held_out, 2)
@@ -217,15 +217,15 @@ def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
   """Return w_i after the mixture, and the gains [M] of the models received."""
   changes = jax.tree.map(jnp.subtract, client.received, client.params)
   everyone = jax.tree.map(
-    lambda own, leaf: jnp.concatenate([own[None], leaf]),
+    lambda w, leaf: jnp.concatenate([w[None], leaf]),
     client.params,
     client.received,
   )
-  own, *others = own_examples.mean_losses(
+  before, *others = own_examples.mean_losses(
     task, everyone, data, rng, hp.train.batch_size
   )
   lengths = trees.row_norms(norm_stats.learned(changes), client.ids.shape)
-  gains = (own - jnp.stack(others)) / jnp.where(lengths > 0, lengths, 1)
+  gains = (before - jnp.stack(others)) / jnp.where(lengths > 0, lengths, 1)
   gains = jnp.where(lengths > 0, gains, 0)
   is_there = (client.ids != NOBODY) & (data.count > 0)
   gains = jnp.where(is_there, gains, 0)
@@ -233,5 +233,5 @@ def mixture(task, hp, client, data, rng) -> tuple[Params, Array]:
   total = jnp.sum(weights)
   weights = weights / jnp.where(total > 0, total, 1)
   step = trees.mixed(changes, weights[None])
-  params = jax.tree.map(lambda own, d: own + d[0], client.params, step)
+  params = jax.tree.map(lambda w, d: w + d[0], client.params, step)
   return params, gains

@@ -182,11 +182,13 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       logits = task.train_outputs(params, batch, rng).logits
       cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
       second, third = (jax.random.fold_in(rng, number) for number in (1, 2))
-      args = down.generator, params['head'], down.shares, second
-      total = cross_entropy + lam * generated_loss(*args, down.moments)
+      total = cross_entropy + lam * generated_loss(
+        down.generator, params['head'], down.shares, second, down.moments
+      )
       if is_released:
-        args = down, params['head'], logits, batch, third
-        total += weight(hp.distil) * distilled_loss(*args)
+        total += weight(hp.distil) * distilled_loss(
+          down, params['head'], logits, batch, third
+        )
       return total, {'cross_entropies': cross_entropy}
 
     start = whole(down, client)
@@ -210,8 +212,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       generator, opt_state, moments = state
       rng = jax.random.fold_in(senders.rng, number)
       if is_released:
-        args = up.params['head'], weights, is_there, rng
-        grads, new = jax.grad(released_loss, has_aux=True)(generator, *args)
+        grads, new = jax.grad(released_loss, has_aux=True)(
+          generator, up.params['head'], weights, is_there, rng
+        )
         unbiased = new[0], new[1] * size / max(size - 1, 1)
         moments = optax.incremental_update(unbiased, moments, 0.1)
       else:

@@ -70,15 +70,15 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def init_client(server, data, rng):
     key = first_key(server)
-    own = task.init(key)
-    widths = (len(of['head']['kernel']) for of in (server.params, own))
+    model = task.init(key)
+    widths = (len(of['head']['kernel']) for of in (server.params, model))
     dense = layers.dense(jax.random.fold_in(key, 1), *widths)
-    return Client(own, {'kernel': dense['kernel']})
+    return Client(model, {'kernel': dense['kernel']})
 
   def loss(models, batch, rng):
-    own, feature_map = models['own']
+    model, feature_map = models['own']
     second = jax.random.fold_in(rng, 1)
-    f, w = task.train_outputs(own, batch, second)
+    f, w = task.train_outputs(model, batch, second)
     g, m = student.train_outputs(models['student'], batch, rng)
     of_own = losses.batch_loss(w, batch, task.example_loss)
     of_student = losses.batch_loss(m, batch, task.example_loss)
@@ -99,8 +99,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     steps = {part: hp.train.sgd(down.round) for part in ('own', 'map', 'm')}
     tx = optax.partition(steps, {'own': Client('own', 'map'), 'student': 'm'})
     start = {'own': client, 'student': down.params}
-    args = data, rng, down.round
-    models, info = hp.train.fit(task, start, *args, loss, tx)
+    models, info = hp.train.fit(task, start, data, rng, down.round, loss, tx)
     limit = energy(down.round)
     up, sent_share = truncated(models['student'], down.params, limit)
     return models['own'], up, {**info.metrics(), 'sent_share': sent_share}

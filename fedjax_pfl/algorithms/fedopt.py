@@ -44,7 +44,7 @@ class HParams(NamedTuple):
 
 
 RULES = {
-  **{name: one.rule for name, one in [*ServerOptimiser.ruled.items()][1:]},
+  **{name: f.rule for name, f in [*ServerOptimiser.ruled.items()][1:]},
   'optimizer': rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server'),
 }
 PARTS = {

@@ -94,8 +94,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def local_update(down, client, data, rng):
     start = trees.combine(client, down.params)
     mixed = own_examples.shuffled(data, jax.random.fold_in(rng, 1))
-    shares, variance, own = statistics(task, hp, start, mixed, rng)
-    targets = jnp.where(down.present[:, None], down.means, own)
+    shares, variance, means = statistics(task, hp, start, mixed, rng)
+    targets = jnp.where(down.present[:, None], down.means, means)
     pull = hp.lam * (down.round > 0)
 
     def loss(params, batch, rng):
@@ -174,8 +174,8 @@ def head_weights(shares: Array, variance: Array, is_there: Array) -> Array:
   """Return x_ij [C, C] from m [C, Y, F] and v [C] of the clients there."""
   flat = shares.reshape(len(shares), -1)
 
-  def weights(own):
-    apart = own - flat
+  def weights(row):
+    apart = row - flat
     gram = matmul(apart, apart.T)
     x = simplex_minimum(jnp.diag(variance) + gram, is_there)
     x = jnp.where(x < SMALLEST_WEIGHT, 0, x)

@@ -104,10 +104,10 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def aggregate(server, up, senders):
     sums, total = senders.sum(up)
-    found = total > 0
-    means = sums / jnp.where(found, total, 1)[:, None]
-    means = jnp.where(found[:, None], means, server.means)
-    known = server.present | found
+    is_new = total > 0
+    means = sums / jnp.where(is_new, total, 1)[:, None]
+    means = jnp.where(is_new[:, None], means, server.means)
+    known = server.present | is_new
     return Server(server.round + 1, server.params, means, known)
 
   def personalize(server, client, data, rng):
@@ -169,9 +169,9 @@ def trained_and_gathered(task, hp, down, client, data, rng):
     params, rows = tree
     total, cross_entropy, f = objective(task, hp, down, params, batch, rng)
     ones = jnp.ones_like(f[:, :1])
-    found = batch.mask[:, None] * jnp.concatenate([f, ones], axis=1)
-    found = jnp.zeros_like(rows).at[batch.y].add(found)
-    gathered = losses.with_gradient(rows, found)
+    new = batch.mask[:, None] * jnp.concatenate([f, ones], axis=1)
+    new = jnp.zeros_like(rows).at[batch.y].add(new)
+    gathered = losses.with_gradient(rows, new)
     return total + gathered, {'cross_entropies': cross_entropy}
 
   batching = hp.train.batching(task)

@@ -78,8 +78,11 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def views(server, client, data, rng):
     params = trees.combine(client, server.params)
-    args = task, hp, params, data, rng, server.round
-    models = [fit_phases(*args, epochs, of_views)[0] for epochs in tau_f]
+    clock = server.round
+    models = [
+      fit_phases(task, hp, params, data, rng, clock, epochs, of_views)[0]
+      for epochs in tau_f
+    ]
     names = personalization.names_of(tau_f)
     return {'initial': params, **dict(zip(names, models, strict=True))}
 

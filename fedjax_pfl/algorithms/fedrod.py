@@ -66,9 +66,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     def loss(both, batch, rng):  # gradients of both terms share no leaf
       f, logits = task.train_outputs(both.params, batch, rng)
       balanced = losses.masked_cross_entropy(logits + prior, batch)
-      own = task.classify(both.personal_head, lax.stop_gradient(f))
+      change = task.classify(both.personal_head, lax.stop_gradient(f))
       personal = losses.masked_cross_entropy(
-        lax.stop_gradient(logits) + own, batch
+        lax.stop_gradient(logits) + change, batch
       )
       reports = {'balanced_losses': balanced, 'personal_losses': personal}
       return balanced + personal, reports

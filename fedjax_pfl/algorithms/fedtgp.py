@@ -117,8 +117,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       pull = jnp.where(down.is_known, losses.masked_mean(apart, batch), 0)
       return cross_entropy + hp.lam * pull, {'cross_entropies': cross_entropy}
 
-    args = data, rng, down.round
-    params, info = hp.train.fit(task, client.params, *args, loss)
+    params, info = hp.train.fit(
+      task, client.params, data, rng, down.round, loss
+    )
     size = hp.train.batch_size
     seen = client.params if is_released else params
     up = Up(*own_examples.class_means(task, seen, data, rng, size))
@@ -183,8 +184,8 @@ def train_prototypes(
 
   def loss(trained, batch, rng):
     far = losses.norm(batch.x[:, None] - prototypes(trained))  # [B, Y]
-    own = jax.nn.one_hot(batch.y, far.shape[1], dtype=far.dtype)
-    return losses.masked_cross_entropy(-(far + delta * own), batch)
+    is_class = jax.nn.one_hot(batch.y, far.shape[1], dtype=far.dtype)
+    return losses.masked_cross_entropy(-(far + delta * is_class), batch)
 
   return own_examples.fit_to_means(loss, trained, up, senders, hp)
 

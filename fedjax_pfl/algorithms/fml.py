@@ -64,9 +64,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(down, client, data, rng):
     def loss(models, batch, rng):
-      own, meme = models['own'], models['meme']
+      model, meme = models['own'], models['meme']
       second = jax.random.fold_in(rng, 1)
-      w = task.train_outputs(own, batch, second).logits
+      w = task.train_outputs(model, batch, second).logits
       m = meme_task.train_outputs(meme, batch, rng).logits
       cross_entropies = [
         losses.batch_loss(z, batch, task.example_loss) for z in (w, m)
@@ -81,8 +81,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     steps = {part: hp.train.sgd(down.round) for part in ('own', 'meme')}
     tx = optax.partition(steps, {part: part for part in steps})
     start = {'own': client.own, 'meme': down.params}
-    args = data, rng, down.round
-    models, info = hp.train.fit(task, start, *args, loss, tx)
+    models, info = hp.train.fit(task, start, data, rng, down.round, loss, tx)
     return Client(models['own']), models['meme'], info.metrics()
 
   averaging = global_model.federated_averaging(task, hp, local_update)

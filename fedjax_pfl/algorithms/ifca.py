@@ -81,7 +81,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def init_server(rng):
     keys = [jax.random.fold_in(rng, k) for k in range(1, hp.clusters)]
     models = [task.init(key) for key in (rng, *keys)]
-    heads = [jax.tree.leaves(trees.select(one, task.is_head)) for one in models]
+    heads = [
+      jax.tree.leaves(trees.select(model, task.is_head)) for model in models
+    ]
     # By identity, which tracing has: what is drawn is a new array each time.
     if len(heads) > 1 and all(map(operator.is_, *heads[:2])):
       raise _equal(len(heads), 'a model with its head')

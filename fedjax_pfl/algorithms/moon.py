@@ -64,8 +64,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def local_update(server, client, data, rng):
     loss = objective(task, server.params, client, hp.mu, hp.temperature)
-    args = data, rng, server.round
-    params, info = hp.train.fit(task, server.params, *args, loss)
+    start, clock = server.params, server.round
+    params, info = hp.train.fit(task, start, data, rng, clock, loss)
     return Client(params, jnp.array(True)), params, info.metrics()
 
   def init_client(server, data, rng):

@@ -71,9 +71,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
 
   def alternate(params, data, rng, clock):
     first = hp.train._replace(epochs=hp.personal_epochs)
-    own, both = jax.random.split(rng)
-    params, info = first.fit(task, params, data, own, clock, part=personal)
-    params, last = hp.train.fit(task, params, data, both, clock, part=shared)
+    rng, second = jax.random.split(rng)
+    params, info = first.fit(task, params, data, rng, clock, part=personal)
+    params, last = hp.train.fit(task, params, data, second, clock, part=shared)
     steps = info.num_steps
     both = jnp.pad(info.losses, (0, len(last.losses)))
     both = lax.dynamic_update_slice(both, last.losses, [steps])
@@ -102,14 +102,18 @@ def parts_of(task: Task, hp: HParams) -> tuple[Mask, Mask]:
   """
   frozen = _matches(task, hp, 'frozen')
   personal = jax.tree.map(
-    lambda own, still: own and not still, _matches(task, hp, 'personal'), frozen
+    lambda is_in, still: is_in and not still,
+    _matches(task, hp, 'personal'),
+    frozen,
   )
   rest = jax.tree.map(lambda *hits: not any(hits), frozen, personal)
   if hp.shared:
     named = _matches(task, hp, 'shared')
-    rest = jax.tree.map(lambda left, own: left and own, rest, named)
+    rest = jax.tree.map(lambda left, is_in: left and is_in, rest, named)
   shared = jax.tree.map(
-    lambda own, other: own and not other, norm_stats.with_all(rest), personal
+    lambda is_in, other: is_in and not other,
+    norm_stats.with_all(rest),
+    personal,
   )
   names = trees.leaf_names(trees.select(task.is_head, shared))
   trees.path_mask(task.is_head, lambda name: name in names, 'hp.shared')

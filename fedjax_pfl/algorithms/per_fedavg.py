@@ -163,11 +163,12 @@ def meta_sgd(
 
 def adapt(task, hp, params, data, rng, tx, num_steps=1):
   """Return params after steps on batches that are not augmented."""
-  how = hp.finetune
-  batching = Batching(how.batch_size, 1, task.normalise, how.shuffle)
-  batching = batching._replace(steps=lambda batches: num_steps)
-  args = task.loss, params, data, rng
-  return local_training.fit(*args, tx=tx, batching=batching)[0]
+  size, shuffle = hp.finetune.batch_size, hp.finetune.shuffle
+  batching = Batching(size, 1, task.normalise, shuffle, lambda _: num_steps)
+  params, _ = local_training.fit(
+    task.loss, params, data, rng, tx=tx, batching=batching
+  )
+  return params
 
 
 def check_counts(data: ClientData, batch_size: int) -> None:
@@ -207,7 +208,7 @@ def fit_second_order(task, hp, beta, server, data, rng):
   alpha = hp.train.learning_rate(server.round)
 
   def loss(params: Params, pair: Batch, rng) -> Array:
-    a, b = (trees.gather(pair, place) for place in (0, 1))
+    a, b = (trees.gather(pair, number) for number in (0, 1))
     rngs = jax.random.split(rng)
     grads = jax.grad(task.loss)(params, a, rngs[0])
     adapted = jax.tree.map(lambda w, g: w - alpha * g, params, grads)

@@ -72,14 +72,14 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       return -lam * sum(jax.tree.leaves(products)) / norm(params)
 
     loss = losses.with_term(task.loss, pull)
-    args = data, rng, down.round
-    params, info = hp.train.fit(task, down.params.params, *args, loss)
+    start = down.params.params
+    params, info = hp.train.fit(task, start, data, rng, down.round, loss)
     return client, params, info.metrics()
 
   def respond(server, clients, up, senders):
     weights = graph(server.params, up, senders, hp)
-    norms = jax.vmap(lambda one: norm(norm_stats.learned(one)))(up)
-    units = jax.vmap(lambda one, size: jax.tree.map(lambda w: w / size, one))
+    norms = jax.vmap(lambda model: norm(norm_stats.learned(model)))(up)
+    units = jax.vmap(lambda tree, size: jax.tree.map(lambda w: w / size, tree))
     return Client(
       trees.mixed(up, weights),
       trees.mixed(units(up, jnp.maximum(norms, 1e-12)), weights),

@@ -139,7 +139,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def aggregate(server, up, senders):
     shares = senders.masked(hp.train.weights(senders.counts))
     shares = shares / jnp.maximum(jnp.sum(shares), 1e-30)
-    trained = jax.vmap(lambda one: ravel_pytree(one)[0])(up)  # [C, P]
+    trained = jax.vmap(lambda model: ravel_pytree(model)[0])(up)  # [C, P]
 
     def product(made_by):
       sent = made(made_by, made_by['embeddings'][senders.ids])
@@ -168,6 +168,6 @@ def made(made_by: dict, v: Array) -> Array:
 
   first, *others = made_by['layers']
   z = layer(first, v)
-  for one in others:
-    z = layer(one, jax.nn.relu(z))
+  for hidden in others:
+    z = layer(hidden, jax.nn.relu(z))
   return layer(made_by['last'], z)

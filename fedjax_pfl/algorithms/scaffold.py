@@ -70,7 +70,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     scale = 1 / (jnp.maximum(info.num_steps, 1) * rate)
     has_moved = info.num_steps > 0
     change = jax.tree.map(
-      lambda w, own, c: jnp.where(has_moved, scale * (w - own) - c, 0.0),
+      lambda w, v, c: jnp.where(has_moved, scale * (w - v) - c, 0.0),
       down.params,
       params,
       down.variate,

@@ -79,7 +79,7 @@ RULES = {
   'grid': rules.Rule(
     lambda grid: (
       isinstance(grid, tuple | list)
-      and all(rules.is_number(one) and 0 <= one <= 1 for one in grid)
+      and all(rules.is_number(ratio) and 0 <= ratio <= 1 for ratio in grid)
       and all(low < high for low, high in pairwise(grid))
     ),
     "rising mixing ratios, from 0 (the server's) to 1 (the client's own)",
