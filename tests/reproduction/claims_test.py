@@ -101,7 +101,7 @@ def test_seeds_that_were_added_after_a_look_decide_nothing(folder):
   one, text = judge_one(folder)
   assert (one.difference, one.p) == (before.difference, before.p)
   assert one.with_added().difference.mean == pytest.approx(7)  # 4 5 6 10 10
-  words = r'\| shown \(p 0.013\), 3 seeds; \+7.00 \(3.* to 1.*\) with 2 added \|'
+  words = r'shown \(p 0.013\), 3 seeds; \+7.00 \(3.* to 1.*\) with 2 added \|'
   assert re.search(words, text)
 
 
