@@ -12,17 +12,6 @@ from fedjax_pfl.evaluation.own_metrics import Metrics
 MANY, FEW = 100, 20  # training examples of a class (Liu et al. 2019)
 
 
-def lowest_client(accuracy: np.ndarray) -> float:
-  """Return the lowest accuracy of the clients [.., K], a mean over seeds.
-
-  >>> lowest_client(np.array([80.0, np.nan, 62.5]))
-  62.5
-  """
-  of_seeds = np.atleast_2d(accuracy)
-  lowest = np.min(of_seeds, 1, where=~np.isnan(of_seeds), initial=np.inf)
-  return float(np.mean(np.where(np.isinf(lowest), np.nan, lowest)))
-
-
 def negative_transfer(accuracy: np.ndarray, alone: np.ndarray) -> float:
   """Return the share of clients, in percent, that are worse than alone.
 

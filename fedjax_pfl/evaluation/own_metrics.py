@@ -16,17 +16,18 @@ from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores
 from fedjax_pfl.core.user_code import NAME, call, describe, value_of
 from fedjax_pfl.data.batching import of_labels, rows_in_order
-from fedjax_pfl.evaluation.metrics import OF_TOKENS, TEST_BATCH, Predict
+from fedjax_pfl.evaluation.measures import MEASURES
+from fedjax_pfl.evaluation.metrics import TEST_BATCH, Predict
 
 # (logits [N, Y], labels [N], mask [N]) -> one number, by name.
 Metrics = Mapping[str, Callable[[Array, Array, Array], Array]]
 # Numbers that a summary has already, and fields of a file with scores.
 TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
-TAKEN |= {'num_clients', 'num_left_out', *Scores._fields}
+TAKEN |= {'num_clients', 'num_left_out', 'lowest_client', *Scores._fields}
 
 
 def metrics_of(names: tuple[str, ...], num_classes: int) -> Metrics:
-  """Return the user's metrics by name, checked; {} without any."""
+  """Return the metrics of a client by name: the package's, and the user's."""
   metrics = {
     NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
   }
@@ -38,7 +39,8 @@ def metrics_of(names: tuple[str, ...], num_classes: int) -> Metrics:
       cause='a function that is listed twice, or two files with one name',
     )
   check_metrics(metrics, num_classes)
-  return metrics
+  of_package = {one.name: one.of_client for one in MEASURES if one.of_client}
+  return of_package | metrics
 
 
 def with_metrics(
@@ -86,7 +88,7 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
   mask = jax.ShapeDtypeStruct((3,), number)
   for name, metric in metrics.items():
     got = type(metric).__name__
-    if name in TAKEN or name in OF_TOKENS:
+    if name in {*TAKEN, *(one.name for one in MEASURES)}:
       raise bad_input(
         'metrics',
         got=f'{name}, the name of a number that is there already',

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.measures import over_clients
 
-MIN_TESTS = 50  # of each client, for a worst tenth that is not noise
 NUM_RESAMPLES = 4000  # its ends then vary by about 2% of its width
 
 
@@ -62,6 +62,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     pooled         100 sum(correct) / sum(count): weighted by test examples
     worst_decile   mean of the lowest ceil(K/10) clients; NaN if a client has
                    fewer than 50 tests, of which chance makes the lowest
+    lowest_client  the lowest accuracy of a client
     interval       95% bootstrap interval of the mean over clients, [low, high]
     top5, loss     means over clients; top5 in percent
     ece, mce       means over clients of calibration errors: calibration.py
@@ -86,7 +87,8 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   accuracy, others = accuracies(scores, train_count), other_measures(scores)
   is_used = ~np.isnan(accuracy)
   used = np.sort(accuracy[is_used])
-  names = 'mean', 'std', 'pooled', 'worst_decile', 'interval', *others
+  derived = over_clients(accuracy, scores.count)
+  names = 'mean', 'std', 'pooled', *derived, 'interval', *others
   numbers = dict.fromkeys(names, math.nan) | {'interval': [math.nan] * 2}
   if used.size:
     correct, count = np.asarray(scores.correct), np.asarray(scores.count)
@@ -95,7 +97,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
       'mean': float(used.mean()),
       'std': float(used.std()),
       'pooled': float(pooled),
-      'worst_decile': worst_decile(used, count[is_used]),
+      **derived,
       # Of the choice of clients, not of the seed of the training.
       'interval': np.percentile(resampled_means(used), [2.5, 97.5]).tolist(),
       **{name: float(one[is_used].mean()) for name, one in others.items()},
@@ -106,21 +108,6 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     'num_clients': used.size,
     'num_left_out': accuracy.size - used.size,
   }
-
-
-def worst_decile(accuracy: np.ndarray, count: Any) -> float:
-  """Return the mean of the lowest ceil(K/10) of K accuracies, NaN left out.
-
-  NaN if the smallest `count` of tests is below MIN_TESTS: then chance makes the
-  lowest ones low.
-
-  >>> worst_decile(np.array([70.0, 80.0]), 50), worst_decile(np.ones(2), 49)
-  (70.0, nan)
-  """
-  used = np.sort(accuracy[~np.isnan(accuracy)])
-  if not used.size or np.min(count) < MIN_TESTS:
-    return math.nan
-  return float(used[: math.ceil(used.size / 10)].mean())
 
 
 def resampled_means(

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.summary import summarise, worst_decile
+from fedjax_pfl.evaluation.measures import worst_decile
+from fedjax_pfl.evaluation.summary import summarise
 
 
 def make_scores(correct, count, **more):

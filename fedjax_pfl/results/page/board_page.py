@@ -22,6 +22,7 @@ from fedjax_pfl.results.statistics.board import (
   WITHIN,
   Board,
   Row,
+  compared,
   compared_with,
   not_finished,
   sentences,
@@ -35,6 +36,7 @@ from fedjax_pfl.results.tables.table import (
   Table,
   duration,
   number,
+  number_of,
   size,
   table_of,
   word,
@@ -115,8 +117,12 @@ def _section(board: Board, css: Css) -> dict[str, Any]:
 def _accuracy(board: Board, css: Css) -> Table:
   """Return a row for each method, the highest first."""
   shown, notes = [], [VIEWS]
-  # Nowhere, where a client has few tests.
-  has_worst = any(row['after_worst_tenth'] is not None for row in board.rows)
+  # A client of few tests leaves no worst tenth.
+  measures = [
+    measure
+    for measure in compared()
+    if any(row[f'after_{measure.column}'] is not None for row in board.rows)
+  ]
   for row in board.rows:
     name = _name(row, css)
     marks = [row['kind']] * (row['kind'] in (BASELINE, REFERENCE))
@@ -135,12 +141,10 @@ def _accuracy(board: Board, css: Css) -> Table:
       below = () if low is None else (f'{low:.1f} to {high:.1f}',)
       column = Column(view.capitalize(), 'lowest to highest seed', best='max')
       cells[column] = number(row[view], below=below)
-    for view, best in (('before', ''), ('after', 'max')):
-      worst = row[f'{view}_worst_tenth']
-      if has_worst:
-        cells[Column('Worst tenth', view, best=best)] = number(worst)
-    lowest = Column('Lowest client', 'after', best='max')
-    cells[lowest] = number(row['after_lowest_client'])
+    for measure in measures:
+      value = row[f'after_{measure.column}']
+      column = Column(measure.head, 'after', best=measure.better)
+      cells[column] = number_of(measure, value)
     if has_alone(board):
       alone = Column('Worse than alone', 'of the clients', best='min')
       cells[alone] = number(row['worse_than_alone'], '{:.0f} %')

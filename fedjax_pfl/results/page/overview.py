@@ -14,7 +14,12 @@ from fedjax_pfl.results.charts.rows import PERCENT, Mark, Row, plot_intervals
 from fedjax_pfl.results.charts.svg import Panel, plain
 from fedjax_pfl.results.page.render import dataset_in_words
 from fedjax_pfl.results.page.styles import style_of
-from fedjax_pfl.results.runs.groups import Group, has_worst_tenth, make_groups
+from fedjax_pfl.results.runs.groups import (
+  Group,
+  compared_measures,
+  has_worst_tenth,
+  make_groups,
+)
 from fedjax_pfl.results.runs.run import notes_on_choice, read_comparable
 from fedjax_pfl.results.statistics import differences, standing
 from fedjax_pfl.results.tables.text_table import align, decimal
@@ -56,8 +61,8 @@ def as_table(workdirs: Sequence[AnyPath]) -> str:
   behind = {one.group.label: one for one in places}
   alone = standing.worse_than_alone(groups)
   head = ['algorithm', 'before', 'after', '95 % interval', 'behind the highest']
-  has_worst, rows = has_worst_tenth(groups), []
-  head += ['worst tenth', 'lowest client'] * has_worst
+  measures, rows = compared_measures(groups), []
+  head += [measure.head.lower() for measure in measures]
   head += ['worse than alone, %'] * bool(alone)
   for group in groups:
     one, place = numbers(group), behind.get(group.label)
@@ -67,7 +72,10 @@ def as_table(workdirs: Sequence[AnyPath]) -> str:
     if place and not place.is_best:
       words = ', '.join(filter(None, [decimal(place.below), place.words]))
     cells = [group.label, decimal(one.before), decimal(one.after), interval]
-    cells += [words, *map(decimal, [one.worst, group.lowest] * has_worst)]
+    cells.append(words)
+    for measure in measures:
+      digits = min(measure.digits, 1) if measure.unit == '%' else None
+      cells.append(measure.text(group.mean(group.after, measure.name), digits))
     cells += [decimal(alone.get(group.label), '.0f')] * bool(alone)
     rows.append(tuple(cells))
   text = align([tuple(head), *rows])

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.evaluation.summary import MIN_TESTS
+from fedjax_pfl.evaluation.measures import MEASURES, MIN_TESTS, measure_of
 from fedjax_pfl.results.page.styles import css_of
 from fedjax_pfl.results.runs.groups import (
   Group,
   Views,
   common_settings,
+  compared_measures,
   has_worst_tenth,
 )
 from fedjax_pfl.results.runs.run import (
@@ -32,6 +33,7 @@ from fedjax_pfl.results.tables.table import (
   duration,
   mean,
   number,
+  number_of,
   size,
   table_of,
   word,
@@ -39,19 +41,6 @@ from fedjax_pfl.results.tables.table import (
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
-MEASURED = {
-  'mean': Column('Mean'),
-  'std': Column('Std'),
-  'worst_decile': Column('Worst tenth'),
-  'pooled': Column('Pooled'),
-  'top5': Column('Top 5'),
-  'loss': Column('Loss'),
-  'bits_per_token': Column('Bits', 'per token'),
-  'perplexity': Column('Perplexity', 'per token'),
-  'ece': Column('ECE', digits=3),
-  'mce': Column('MCE', digits=3),
-  'num_clients': Column('Clients', digits=0),
-}
 MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 BEHIND = (
@@ -76,7 +65,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   lasts = {either(group.after) for group in groups}
   first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
-  places, has_worst = standing.ranked(groups), has_worst_tenth(groups)
+  places, measures = standing.ranked(groups), compared_measures(groups)
   is_decided = any(place.verdict for place in places)
   behind = {place.group.label: place for place in places}
   alone = standing.worse_than_alone(groups)
@@ -94,10 +83,9 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       row[column] = row[column]._replace(is_best=bool(place and place.is_open))
       row[Column('Behind', 'the highest, points')] = _behind(place)
     row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
-    if has_worst:
-      worst = mean(group.numbers(after, 'worst_decile'))
-      row[Column('Worst tenth', 'after')] = worst
-    row[Column('Lowest client', 'after')] = number(group.lowest)
+    for measure in measures:
+      value = group.mean(after, measure.name)
+      row[Column(measure.head, 'after')] = number_of(measure, value)
     row[Column('Lost', 'of the clients')] = _lost(group)
     if alone:
       cell = number(alone.get(group.label), '{:.0f} %')
@@ -110,7 +98,8 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   notes = _notes(groups, printed)
   if is_decided:
     notes.insert(0, BEHIND)
-  return table_of('Summary', rows, notes if has_worst else [*notes, FEW_TESTS])
+  notes += [FEW_TESTS] * (not has_worst_tenth(groups))
+  return table_of('Summary', rows, notes)
 
 
 def group_cell(group: Group) -> Cell:
@@ -179,21 +168,24 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
 def all_views(groups: Sequence[Group]) -> Table:
   """Return a row for every view of every group, with all metrics."""
   found = [(group, view) for group in groups for view in group.first.views]
-  columns = {
-    name: (column, f'{{:,.{column.digits}f}}')
-    for name, column in MEASURED.items()
-    if any(np.isfinite(g.numbers(view, name)).any() for g, view in found)
-  }
   scores = [run.clients.scores[view] for g, view in found for run in g.runs]
   users = dict.fromkeys(name for one in scores for name in one.own or ())
-  users = [name for name in users if name not in columns]
-  columns |= {name: (Column(name), '{:.4g}') for name in users}
+  known = {one.name: one for one in MEASURES}
+  users = [name for name in users if name not in known]
+  measures = [
+    measure
+    for measure in (*MEASURES, *map(measure_of, users))
+    if measure.name in users
+    or any(np.isfinite(g.numbers(v, measure.name)).any() for g, v in found)
+  ]
   rows = []
   for group, view in found:
     row = {METHOD: group_cell(group)}
     row[Column('View', is_number=False)] = word(view)
-    for name, (column, form) in columns.items():
-      row[column] = mean(group.numbers(view, name), form)
+    for measure in measures:
+      hint = measure.unit.replace('%', '')
+      value = group.mean(view, measure.name)
+      row[Column(measure.head, hint)] = number_of(measure, value)
     row[Column('Interval', 'of the mean')] = _interval(group, view)
     rows.append(row)
   own = "Metrics by other names are the user's: means over clients."

@@ -16,7 +16,7 @@ import numpy as np
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.evaluation.fairness import lowest_client
+from fedjax_pfl.evaluation.measures import MEASURES, Measure
 from fedjax_pfl.results.runs.run import Run, either, with_defaults
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
@@ -73,12 +73,6 @@ class Group(NamedTuple):
     return {(run.seed, run.data, len(own)): own for run, own in each}
 
   @property
-  def lowest(self) -> float:
-    """Return the accuracy of the lowest client after personalisation."""
-    each = [lowest_client(r.accuracy(v)) for r, v in self._each(self.after)]
-    return float(np.mean(each))
-
-  @property
   def client_names(self) -> list[str]:
     """Return names for the clients of all seeds."""
     several = len(self.runs) > 1
@@ -94,7 +88,7 @@ class Group(NamedTuple):
     `part` 'unseen' is that of the clients who came after training.
     """
     pairs = self._each(views)
-    values = [run.result[part].get(view, {}).get(name) for run, view in pairs]
+    values = [run.summary(view, part).get(name) for run, view in pairs]
     return np.array(values, float)  # None is NaN
 
   def mean(self, views: Views, quantity: str) -> float:
@@ -127,10 +121,24 @@ class Group(NamedTuple):
     return zip(self.runs, each, strict=True)
 
 
+def compared_measures(groups: Sequence[Group]) -> list[Measure]:
+  """Return the compared measures that any group has after personalisation.
+
+  A client of few tests leaves no worst tenth.
+  """
+  return [
+    measure
+    for measure in MEASURES
+    if measure.compared
+    and any(
+      np.isfinite(group.numbers(group.after, measure.name)).any()
+      for group in groups
+    )
+  ]
+
+
 def has_worst_tenth(groups: Sequence[Group]) -> bool:
-  """Return whether any has one: a client of few tests leaves none."""
-  found = [group.numbers(group.after, 'worst_decile') for group in groups]
-  return bool(np.isfinite(np.concatenate(found)).any())
+  return any(one.name == 'worst_decile' for one in compared_measures(groups))
 
 
 def make_groups(runs: Sequence[Run]) -> list[Group]:

@@ -15,7 +15,8 @@ from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
-from fedjax_pfl.evaluation.summary import MIN_TESTS, accuracies
+from fedjax_pfl.evaluation.measures import over_clients
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import defaults
@@ -77,6 +78,20 @@ class Run(NamedTuple):
     """Return the accuracy of every client in percent, [K]."""
     return accuracies(self.clients.scores[view], self.clients.train_count)
 
+  def summary(self, view: str | None, part: str = 'views') -> dict[str, Any]:
+    """Return the numbers of a view; {} without it.
+
+    What is computed of accuracies is so again: a run may be older than it.
+    `part` 'unseen' is that of the clients who came after training.
+    """
+    known = self.result[part].get(view, {})
+    clients = self.clients if part == 'views' else self.clients.unseen
+    if not known or clients is None:
+      return known
+    scores = clients.scores[view]
+    accuracy = accuracies(scores, clients.train_count)
+    return {**known, **over_clients(accuracy, scores.count)}
+
   @property
   def has_same_clients(self) -> bool:
     """Return whether client k is the same one with every seed."""
@@ -128,19 +143,8 @@ def read(workdir: AnyPath) -> Run:
       expected=f'those of its clients.npz, {[*clients.scores]}',
       cause='files of two runs in one directory',
     )
-  _hide_chance(result, clients)
   config = with_defaults(record['config'])
   return Run(path, record, config, result, metrics, clients)
-
-
-def _hide_chance(result: dict[str, Any], clients: Clients) -> None:
-  """Take out worst tenths of few tests, which earlier versions wrote."""
-  for view, scores in clients.scores.items():
-    used = ~np.isnan(accuracies(scores, clients.train_count))
-    if np.min(scores.count, where=used, initial=MIN_TESTS) < MIN_TESTS:
-      for part in ('views', 'unseen'):
-        if view in result.get(part, ()):
-          result[part][view]['worst_decile'] = None
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.algorithms import paper_name
-from fedjax_pfl.evaluation.fairness import lowest_client, negative_transfer
-from fedjax_pfl.evaluation.summary import worst_decile
+from fedjax_pfl.evaluation.fairness import negative_transfer
+from fedjax_pfl.evaluation.measures import MEASURES, Measure, over_clients
 from fedjax_pfl.results.runs.entry import (
   METHOD,
   REFERENCE,
@@ -97,10 +97,9 @@ def _row(
   }
   for view, counts in (('before', entry.before), ('after', entry.after)):
     row |= _numbers(view, counts)
-  row['after_lowest_client'] = row['worse_than_alone'] = None
+  row['worse_than_alone'] = None
   if entry.after is not None:
     own = entry.after.accuracy
-    row['after_lowest_client'] = lowest_client(own)
     is_alone = paper_name(entry.method) == ALONE
     if alone is not None and entry.kind == METHOD and not is_alone:
       row['worse_than_alone'] = negative_transfer(own, alone)
@@ -119,17 +118,25 @@ def _row(
   return {**row, 'obstacle': entry.obstacle}
 
 
+def compared() -> list[Measure]:
+  """Return the measures of which a board has columns, before and after."""
+  return [measure for measure in MEASURES if measure.compared]
+
+
 def _numbers(view: str, counts: Counts | None) -> Row:
-  names = '', '_lowest_seed', '_highest_seed', '_worst_tenth', '_by_seed'
+  measures = compared()
+  names = '', '_lowest_seed', '_highest_seed', '_by_seed'
+  names += tuple(f'_{measure.column}' for measure in measures)
   numbers: list[Any] = [None] * len(names)
   if counts is not None:
-    accuracy, total = counts.accuracy, counts.total
-    means, worst = counts.means, None
-    tenths = [worst_decile(own, total[total > 0]) for own in accuracy]
-    if not np.isnan(tenths).any():
-      worst = float(np.mean(tenths))
-    numbers = [*map(float, (means.mean(), means.min(), means.max())), worst]
-    numbers += [' '.join(f'{mean:.6f}' for mean in means)]
+    means = counts.means
+    numbers = [*map(float, (means.mean(), means.min(), means.max()))]
+    numbers.append(' '.join(f'{mean:.6f}' for mean in means))
+    pairs = zip(counts.accuracy, counts.total, strict=True)
+    seeds = [over_clients(*pair) for pair in pairs]
+    for measure in measures:
+      mean = float(np.mean([seed[measure.name] for seed in seeds]))
+      numbers.append(None if np.isnan(mean) else mean)
   return dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
 
 

@@ -3,24 +3,18 @@
 The best mean and those that are not distinguishable from it are bold.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.runs.entry import REFERENCE
-from fedjax_pfl.results.statistics.board import Board, Row
-from fedjax_pfl.results.tables.text_table import decimal, markdown
+from fedjax_pfl.results.statistics.board import Board, Row, compared
+from fedjax_pfl.results.tables.table import Cell, Column, Table, of_markdown
+from fedjax_pfl.results.tables.text_table import decimal
 
-LATEX = {'&': r'\&', '%': r'\%', '_': r'\_', '#': r'\#', '$': r'\$'}
-
-
-def head(board: Board) -> list[str]:
-  gaps = [f'minus {paper_name(base)}' for base in board.baselines]
-  words = ['method', 'before', 'after', 'worst tenth', 'lowest client', *gaps]
-  alone = ['worse than alone, %'] * has_alone(board)
-  return [*words, *alone, 'gradients', 'MB up', 'MB down']
+METHOD = Column('method', is_number=False)
 
 
 def has_alone(board: Board) -> bool:
@@ -28,28 +22,39 @@ def has_alone(board: Board) -> bool:
   return any(row['worse_than_alone'] is not None for row in board.rows)
 
 
-def rows_of(board: Board) -> Iterator[tuple[Row, list[str]]]:
-  """Yield each method that is compared, and its cells."""
+def table_of(board: Board, marks: Mapping[str, str] | None = None) -> Table:
+  """Return the methods that are compared; `marks` of them are a column more."""
+  rows = []
   for row in board.rows:
     if row['after'] is None or row['kind'] == REFERENCE:
       continue
-    names = 'before', 'after', 'after_worst_tenth', 'after_lowest_client'
-    cells = [paper_name(row['method']), *(decimal(row[x]) for x in names)]
+    is_bold = row['method'] == board.best or row['method'] in board.peers
+    cells = {
+      METHOD: Cell(paper_name(row['method'])),
+      Column('before'): Cell(decimal(row['before'])),
+      Column('after'): Cell(decimal(row['after']), is_best=is_bold),
+    }
+    for measure in compared():
+      value = row[f'after_{measure.column}']
+      digits = min(measure.digits, 1) if measure.unit == '%' else None
+      cells[Column(measure.head.lower())] = Cell(measure.text(value, digits))
     for base in board.baselines:
       mean, low, high = (row[f'vs_{base}_{x}'] for x in ('mean', 'low', 'high'))
-      interval = (
-        '' if mean is None else f'{mean:+.2f} ({low:+.2f} to {high:+.2f})'
-      )
-      cells.append(interval or '-')
+      words = '-'
+      if mean is not None:
+        words = f'{mean:+.2f} ({low:+.2f} to {high:+.2f})'
+      cells[Column(f'minus {paper_name(base)}')] = Cell(words)
     if has_alone(board):
-      cells.append(decimal(row['worse_than_alone'], '.0f'))
-    cells.append(f'{row["gradients"]:,.0f}')
-    cells += [f'{row[x] / 1e6:,.1f}' for x in ('bytes_up', 'bytes_down')]
-    yield row, cells
-
-
-def is_bold(board: Board, row: Row) -> bool:
-  return row['method'] == board.best or row['method'] in board.peers
+      words = decimal(row['worse_than_alone'], '.0f')
+      cells[Column('worse than alone, %')] = Cell(words)
+    cells[Column('gradients')] = Cell(f'{row["gradients"]:,.0f}')
+    for way in ('up', 'down'):
+      cells[Column(f'MB {way}')] = Cell(f'{row[f"bytes_{way}"] / 1e6:,.1f}')
+    if marks:
+      cells[Column('mark', is_number=False)] = Cell(marks[row['method']])
+    rows.append(cells)
+  columns = tuple(rows[0])
+  return Table(board.partition, columns, [[*one.values()] for one in rows])
 
 
 def as_markdown(
@@ -57,45 +62,19 @@ def as_markdown(
   sentences: Sequence[str],
   marks: Mapping[str, str] | None = None,
 ) -> str:
-  """Return a table of each board; `marks` of methods are a column more."""
-  parts, more = [*sentences], ['mark'] * bool(marks)
+  """Return sentences, and the table of each board."""
+  parts = [*map(of_markdown, sentences)]
   for board in boards:
-    rows = []
-    for row, cells in rows_of(board):
-      if is_bold(board, row):
-        cells[2] = f'**{cells[2]}**'
-      rows.append([*cells, *([marks[row['method']]] if marks else [])])
-    numbers = range(1, len(head(board)))
-    table = markdown([*head(board), *more], rows, numbers)
-    parts += [f'## {board.partition}', table]
+    title = of_markdown(board.partition)
+    parts += [f'## {title}', table_of(board, marks).as_markdown()]
   return '\n\n'.join(parts) + '\n'
 
 
 def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
-  parts = [f'% {line}' for line in ['needs \\usepackage{booktabs}', *sentences]]
-  for board in boards:
-    columns = 'l' + 'r' * (len(head(board)) - 1)
-    rows = []
-    for row, cells in rows_of(board):
-      cells = [*map(_escaped, cells)]
-      if is_bold(board, row):
-        cells[2] = rf'\textbf{{{cells[2]}}}'
-      rows.append(' & '.join(cells) + r' \\')
-    parts += [
-      rf'\begin{{tabular}}{{{columns}}}  % {board.partition}',
-      r'\toprule',
-      ' & '.join(map(_escaped, head(board))) + r' \\',
-      r'\midrule',
-      *rows,
-      r'\bottomrule',
-      r'\end{tabular}',
-    ]
+  lines = ['needs \\usepackage{booktabs}', *sentences]
+  parts = [f'% {" ".join(line.split())}' for line in lines]
+  parts += [table_of(board).as_latex() for board in boards]
   return '\n'.join(parts) + '\n'
-
-
-def _escaped(text: str) -> str:
-  text = ''.join(LATEX.get(one, one) for one in text)
-  return text.replace('-', '$-$') if text[:1] in '+-' else text
 
 
 def write_csv(rows: Sequence[Row], path: Path) -> None:

@@ -1,14 +1,23 @@
-"""Tables of the page: the text of a cell, and the key it is sorted by."""
+"""A table, and what it looks like: text, Markdown, LaTeX, or cells of the page.
 
+A cell is plain text; each renderer escapes it. The best of a column are bold.
+"""
+
+import html
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.evaluation.measures import Measure
 from fedjax_pfl.results.tables import text_table
 
 NONE = '–'
+BOLD = r'\textbf{{{}}}'
+LATEX = {one: f'\\{one}' for one in '&%_#${}'}
+LATEX |= {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}'}
+LATEX |= {'^': r'\textasciicircum{}'}
 UNITS = 'B', 'kB', 'MB', 'GB', 'TB'
 
 
@@ -32,10 +41,58 @@ METHOD = Column('Method', is_number=False)
 
 
 class Table(NamedTuple):
+  """Columns and rows; the page draws it by `macros.html.jinja`."""
+
   title: str
   columns: tuple[Column, ...]
   rows: list[list[Cell]]
   notes: tuple[str, ...] = ()
+
+  @property
+  def head(self) -> tuple[str, ...]:
+    return tuple(column.name for column in self.columns)
+
+  def as_text(self) -> str:
+    """Return the table for a terminal."""
+    rows = [tuple(cell.text for cell in row) for row in self.rows]
+    return text_table.align([self.head, *rows])
+
+  def as_markdown(self) -> str:
+    rows = self._texts(of_markdown, '**{}**')
+    numbers = [at for at, one in enumerate(self.columns) if one.is_number]
+    head = [*map(of_markdown, self.head)]
+    return text_table.markdown(head, rows, numbers)
+
+  def as_latex(self) -> str:
+    """Return a tabular of the package booktabs."""
+    form = ''.join('r' if one.is_number else 'l' for one in self.columns)
+    rows = [[*map(_of_latex, self.head)], *self._texts(_of_latex, BOLD)]
+    head, *lines = (' & '.join(row) + r' \\' for row in rows)
+    return '\n'.join(
+      [
+        rf'\begin{{tabular}}{{{form}}}  % {" ".join(self.title.split())}',
+        *(r'\toprule', head, r'\midrule', *lines, r'\bottomrule'),
+        r'\end{tabular}',
+      ]
+    )
+
+  def _texts(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+    forms = ('{}', bold)
+    return [
+      [forms[cell.is_best].format(escape(cell.text)) for cell in row]
+      for row in self.rows
+    ]
+
+
+def of_markdown(text: str) -> str:
+  """Return text that is neither HTML nor the end of a cell."""
+  return html.escape(' '.join(text.split()), quote=False).replace('|', r'\|')
+
+
+def _of_latex(text: str) -> str:
+  """Return text whose signs mean themselves; a number has a true minus."""
+  text = ''.join(LATEX.get(one, one) for one in ' '.join(text.split()))
+  return text.replace('-', '$-$') if text[:1] in '+-' else text
 
 
 def table_of(
@@ -75,6 +132,12 @@ def number(
   if value is None or not math.isfinite(value):
     return Cell(NONE, None, below)
   return Cell(form.format(value), value, below)
+
+
+def number_of(measure: Measure, value: float | None) -> Cell:
+  """Return a value as the measure is printed, or a dash."""
+  is_known = value is not None and math.isfinite(value)
+  return Cell(measure.text(value), float(value)) if is_known else Cell(NONE)
 
 
 def mean(values: np.ndarray, form: str = '{:.2f}') -> Cell:

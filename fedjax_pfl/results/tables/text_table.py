@@ -7,6 +7,7 @@ from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.evaluation.measures import measure_of
 from fedjax_pfl.evaluation.own_metrics import TAKEN
 from fedjax_pfl.results.runs.run import KINDS, Result, summaries_by_choice
 
@@ -102,12 +103,13 @@ def decimal(value: float | None, form: str = '.1f') -> str:
 
 
 def _own_metrics(name: str, result: Result) -> Iterator[str]:
-  """Yield a line for each metric of the user's own."""
+  """Yield a line for each measure that not every evaluation has."""
   views = result['views']
   for metric in sorted({*itertools.chain(*views.values())} - TAKEN):
     # None: it was finite for no client.
     known = {view: one[metric] for view, one in views.items() if metric in one}
-    words = [f'{view} {decimal(x, ".4g")}' for view, x in known.items()]
+    text = measure_of(metric).text
+    words = [f'{view} {text(x)}' for view, x in known.items()]
     yield f'{name}, {metric}: {", ".join(words)}'
 
 

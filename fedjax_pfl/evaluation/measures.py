@@ -1,0 +1,118 @@
+"""The measures of a view, one entry each: a new one is one entry more.
+
+An entry says how its number is computed and how it is shown: of the predictions
+for a client (`of_client`, the mean over clients is reported), or of the
+accuracies of all clients (`of_clients`). Both None: by `summarise` itself.
+Results, the table of a run, the page and, of a `compared` one, the CSV,
+Markdown, LaTeX and page of a comparison have it from here. A metric of the
+user's own is an entry that is made at run time.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.core.types import Array
+
+MIN_TESTS = 50  # of each client, for a worst tenth that is not noise
+MAX, MIN = 'max', 'min'
+
+
+class Measure(NamedTuple):
+  """A number of a view."""
+
+  name: str  # in result.json
+  head: str  # of a column
+  unit: str = ''
+  digits: int | None = 2  # behind the point; None: four that count
+  better: str = ''  # MAX or MIN; '': neither is
+  help: str = ''
+  # (logits [N, Y], labels [N], mask [N]) -> a number of the client.
+  of_client: Callable[[Array, Array, Array], Array] | None = None
+  # (accuracies [K] in percent, NaN without one, tests [K]) -> a number.
+  of_clients: Callable[[np.ndarray, np.ndarray], float] | None = None
+  compared: bool = False  # comparisons and summaries have a column of it
+
+  @property
+  def column(self) -> str:
+    """Return the end of its columns in a CSV: 'worst_tenth'."""
+    return self.head.lower().replace(' ', '_')
+
+  def text(self, value: float | None, digits: int | None = None) -> str:
+    """Return a value as it is printed; '-' without one."""
+    if value is None or math.isnan(value):
+      return '-'
+    digits = self.digits if digits is None else digits
+    return f'{value:.4g}' if digits is None else f'{value:,.{digits}f}'
+
+
+def worst_decile(accuracy: np.ndarray, count: Any) -> float:
+  """Return the mean of the lowest ceil(K/10) of K accuracies, NaN left out.
+
+  NaN if the smallest `count` of tests is below MIN_TESTS: then chance makes the
+  lowest ones low.
+
+  >>> worst_decile(np.array([70.0, 80.0]), 50), worst_decile(np.ones(2), 49)
+  (70.0, nan)
+  """
+  used = np.sort(accuracy[~np.isnan(accuracy)])
+  if not used.size or np.min(count) < MIN_TESTS:
+    return math.nan
+  return float(used[: math.ceil(used.size / 10)].mean())
+
+
+def lowest_client(accuracy: np.ndarray, count: Any = None) -> float:
+  """Return the lowest accuracy of the clients [K].
+
+  >>> lowest_client(np.array([80.0, np.nan, 62.5]))
+  62.5
+  """
+  used = accuracy[~np.isnan(accuracy)]
+  return float(used.min()) if used.size else math.nan
+
+
+MEASURES = [
+  Measure('mean', 'Mean', '%', 2, MAX, 'unweighted over clients'),
+  Measure('std', 'Std', '%', 2, '', 'deviation over clients (ddof 0)'),
+  Measure(
+    *('worst_decile', 'Worst tenth', '%', 2, MAX),
+    'mean of the tenth of the clients with the lowest accuracy',
+    of_clients=worst_decile,
+    compared=True,
+  ),
+  Measure(
+    *('lowest_client', 'Lowest client', '%', 2, MAX),
+    'the lowest accuracy of a client',
+    of_clients=lowest_client,
+    compared=True,
+  ),
+  Measure('pooled', 'Pooled', '%', 2, MAX, 'of all test examples'),
+  Measure('top5', 'Top 5', '%', 2, MAX, 'the class is among the five first'),
+  Measure('loss', 'Loss', '', 2, MIN, 'mean over clients'),
+  Measure('bits_per_token', 'Bits', 'per token', 2, MIN, 'loss / ln 2'),
+  Measure('perplexity', 'Perplexity', 'per token', 2, MIN, 'exp(loss)'),
+  Measure('ece', 'ECE', '', 3, MIN, 'expected calibration error'),
+  Measure('mce', 'MCE', '', 3, MIN, 'maximum calibration error'),
+  Measure('num_clients', 'Clients', '', 0, '', 'in these numbers'),
+]
+
+
+def measure_of(name: str) -> Measure:
+  """Return the entry of a measure; of a metric of the user's own, a new one."""
+  known = {one.name: one for one in MEASURES}
+  return known.get(name) or Measure(name, name, digits=None)
+
+
+def over_clients(accuracy: np.ndarray, count: np.ndarray) -> dict[str, float]:
+  """Return what is computed of accuracies [K]; NaN is a client without one.
+
+  `count` [K] are their tests.
+  """
+  used = ~np.isnan(accuracy)
+  return {
+    one.name: float(one.of_clients(accuracy[used], np.asarray(count)[used]))
+    for one in MEASURES
+    if one.of_clients
+  }
