@@ -96,6 +96,7 @@ FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}
 FEDAVG_WHERE = 'in its first stage'
 PRIVATE_LEAVES = ()
+NOT_CLIPPED = 'whose server groups clients by their single uploads'
 NEEDS_BODY = True  # it concatenates encoders
 ONE_LABEL = True  # not one for each token: clients would keep all features
 # A client tests encoders of other clusters, of which it keeps no statistics.

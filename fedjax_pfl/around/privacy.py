@@ -22,6 +22,10 @@ The clip may move: it scales what is added, not what is kept.
 
 Whoever knows the key of the round can remove the noise: a run draws it from a
 secret (runs/secret.py). A change with NaN or infinity is 0.
+
+That one client moves s by c takes that no upload depends on another client. So
+the functions of one client get its examples alone (`alone`), and no other way
+to them is left, but what the code of a method holds or calls itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,12 +35,21 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jax.interpreters import partial_eval
 
 from fedjax_pfl.around import banded_noise, gaussian
 from fedjax_pfl.around.exchange import MODEL, exchanging
+from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Client, Senders, Server, Stage
+from fedjax_pfl.core.algorithm import (
+  Client,
+  Senders,
+  Server,
+  Stage,
+  as_stored,
+  unchanged,
+)
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.rules import Rule, at_least, count, interval
@@ -123,6 +136,63 @@ class State(NamedTuple):
   noise: PyTree = ()  # [b - 1, ...] of the rounds before, in deviations
 
 
+@struct.dataclass
+class OwnRows:
+  """The examples of one client, in the place of those of all; only indexed."""
+
+  pool: Array
+  rows: Array  # [N] of the pool
+  count: Array  # []
+
+  shape = property(lambda self: (*self.rows.shape, *self.pool.shape[1:]))
+  dtype = property(lambda self: self.pool.dtype)
+  ndim = property(lambda self: self.pool.ndim)
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, index: Array | slice) -> Array:
+    """Return the examples in these places; zeros of a client without any."""
+    return jnp.where(self.count > 0, self.pool[self.rows[index]], 0)
+
+
+def own_rows(data: ClientData) -> ClientData:
+  """Return the data of one client without a way to those of the others.
+
+  Padding, which points to an example of anybody, is its own first.
+  """
+  places = jnp.arange(len(data.index), dtype=data.index.dtype)
+  rows = jnp.where(places < data.count, data.index, data.index[0])
+  x, y = (OwnRows(pool, rows, data.count) for pool in (data.x, data.y))
+  return data._replace(x=x, y=y, index=places)
+
+
+def alone(stage: Stage) -> Stage:
+  """Return the stage in which a client reads and keeps its own alone."""
+  method = stage.algorithm
+
+  def init_client(server, data, rng):
+    return method.init_client(server, own_rows(data), rng)
+
+  def local_update(down, client, data, rng):
+    return method.local_update(down, client, own_rows(data), rng)
+
+  def initialize(server, clients, data):
+    def of_one(client, index, count):
+      own = own_rows(data._replace(index=index, count=count))
+      own = own._replace(index=own.index[None], count=count[None])
+      client = jax.tree.map(lambda leaf: leaf[None], client)
+      return trees.gather(stage.initialize(server, client, own)[1], 0)
+
+    after, _ = stage.initialize(server, clients, data)
+    return after, jax.vmap(of_one)(clients, data.index, data.count)
+
+  own = replaced(stage, init_client=init_client, local_update=local_update)
+  if stage.initialize is unchanged:  # which the engine knows
+    return own
+  return own._replace(initialize=initialize)
+
+
 def private(stage: Stage, mechanism: Mechanism) -> Stage:
   """Return the stage whose server adds noise to the sum of clipped changes."""
   has_bands = mechanism.bands > 1
@@ -149,7 +219,8 @@ def private(stage: Stage, mechanism: Mechanism) -> Stage:
   def send(change, memory, rng):
     return change, memory, {}
 
-  return exchanging(stage, FIELD, send, receive, begin, begins_anew=has_bands)
+  how = send, receive, begin
+  return exchanging(alone(stage), FIELD, *how, begins_anew=has_bands)
 
 
 def private_mean(
@@ -201,6 +272,9 @@ def check(
         f'{method}, whose server answers each client from single uploads',
         'a method that aggregates a sum: noise in a sum does not hide these',
       )
+    if stage.prepare_data is not as_stored:
+      got = f'{method}, whose prepare_data decides what examples a client has'
+      raise _refused(got, 'a method that trains each client on its own')
     up = messages(stage, *states, data).up
     if not jax.tree.leaves(up.content):
       instead = 'a method whose clients send something that noise can hide'

@@ -13,6 +13,7 @@ from fedjax_pfl.around.accountant import Plan, Rounds
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import ClientData, PyTree, Task
+from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -156,7 +157,9 @@ def make_budget(
   plain = replace(settings, compression='none')
   unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
   private = wrapped(traced, plain, task, budget=alone)
-  whole = privacy.check(private, shapes, name, unfit)
+  whole = _in_a_sentence(
+    settings, lambda: privacy.check(private, shapes, name, unfit)
+  )
   for sentence in _sentences(budget, settings, whole):
     log(sentence)
   if dp.bands == 1:
@@ -165,6 +168,17 @@ def make_budget(
   private = wrapped(traced, settings, task, budget=alone)
   changes = privacy.changes_of(private, shapes)
   return budget._replace(changes=tuple(changes))
+
+
+def _in_a_sentence(settings: Settings, run: Callable[[], Any]) -> Any:
+  """Return run(); an error in code of the user's own is one sentence."""
+  name, around = settings.algorithm, settings.training.around
+  if not is_code(around or name):
+    return run()
+  code = value_of('around', around) if around else algorithms.load(name)
+  cause = 'with dp.clip, x and y are the examples of the client, not those of '
+  cause += 'all, and are read as in data.x[data.index]'
+  return call('dp.clip', run, of=code, cause=cause)
 
 
 def _check_count(budget: Budget) -> None:

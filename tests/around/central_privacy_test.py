@@ -5,10 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import (
+  ALGORITHMS,
   COHORT,
+  COUNTS,
   KEY,
   TRAIN,
   assert_close,
+  assert_same_bits,
   build,
   every_method,
   long,
@@ -23,6 +26,7 @@ from small_runs import make_experiment
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.around import accountant, gaussian, privacy
 from fedjax_pfl.around.accountant import Rounds
+from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import JOINED, Senders
 from fedjax_pfl.federated.cohort import client_update, gather
@@ -36,9 +40,9 @@ DATA = make_data()
 UNIFORM = TRAIN._replace(aggregation='uniform')
 QUIET = privacy.Mechanism(clip=0.3, noise_multiplier=0.0, expected=4.0)
 # Refused: what they send to one client, as a whole number, or not at all.
-UNFIT = 'fedas', 'feddyn', 'fednova', 'fedproto', 'scaffold'
+UNFIT = 'fedas', 'fedconcat', 'feddyn', 'fednova', 'fedproto', 'scaffold'
 UNFIT += 'fedtgp', 'fedgh', 'fd', 'fedgen'
-REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'fedconcat', 'ifca', 'local_only'
+REFUSED = 'fedamp', 'fedfomo', 'fedpac', 'ifca', 'local_only'
 REFUSED += 'pfedgraph', 'cfl', 'pfedhn'
 REFUSED += UNFIT
 DELTA = 1e-5
@@ -221,6 +225,107 @@ def test_the_clip_moves_to_the_quantile():
   for number in range(100):
     state = step(state, KEY(number))
   assert state.clip == pytest.approx(80, rel=0.1)
+
+
+# ---- what a client reads
+
+
+def leaking(stage, at_start=None, in_round=None, mixes=False):
+  """Return the stage whose uploads hold what these functions read of data.
+
+  What is read at the start is kept; `mixes` gives it to the next client.
+  """
+  method = stage.algorithm
+
+  def init_client(server, data, rng):
+    own = method.init_client(server, data, rng)
+    return own, at_start(data) if at_start else jnp.zeros(())
+
+  def local_update(down, client, data, rng):
+    own, kept = client
+    own, up, metrics = method.local_update(down, own, data, rng)
+    more = kept + (in_round(data) if in_round else 0)
+    return (own, kept), jax.tree.map(lambda leaf: leaf + more, up), metrics
+
+  def initialize(server, clients, data):
+    own, kept = clients
+    return server, (own, jnp.roll(kept, 1))
+
+  functions = {'init_client': init_client, 'local_update': local_update}
+  download = lambda server, client: method.download(server, client[0])
+  stage = replaced(stage, **functions, download=download)
+  return stage._replace(initialize=initialize) if mixes else stage
+
+
+def mean_of(rows):
+  return jnp.mean(rows.astype(float))
+
+
+EMPTY = COUNTS.index(0)  # of these clients: it has no examples
+LEAKS = {
+  'all': {'in_round': lambda data: mean_of(data.x[:])},
+  'labels': {'in_round': lambda data: mean_of(data.y[:])},
+  'padding': {'in_round': lambda data: mean_of(data.x[data.index])},
+  'kept': {'at_start': lambda data: mean_of(data.x[0])},
+  'next': {'at_start': lambda data: mean_of(data.x[data.index]), 'mixes': True},
+}
+
+
+@pytest.mark.parametrize('client', [EMPTY, 6])
+@pytest.mark.parametrize('name', LEAKS)
+def test_no_upload_depends_on_the_data_of_others(name, client):
+  """To the bit, whatever the code of a method reads."""
+  (plain,) = build('fedavg', train=UNIFORM)
+  own = DATA.index[client, : DATA.count[client]]
+  keep = jnp.zeros(len(DATA.y), bool).at[own].set(True)
+  others = DATA._replace(
+    x=jnp.where(keep[:, None, None, None], DATA.x, 255 - DATA.x),
+    y=jnp.where(keep, DATA.y, 0),
+  )
+
+  def upload(stage, data):
+    server, clients = begin(stage, data, KEY(1))
+    update = client_update(stage.algorithm, server, data, KEY(2))
+    return jax.vmap(update)(gather(clients, jnp.array([client]), data))[1]
+
+  stage = leaking(plain, **LEAKS[name])
+  one, other = (upload(stage, data) for data in (DATA, others))
+  assert not trees_equal(one, other)
+  one, other = (upload(privacy.alone(stage), data) for data in (DATA, others))
+  assert_same_bits(one, other)
+
+
+def trees_equal(one, other):
+  return jax.tree.all(jax.tree.map(jnp.array_equal, one, other))
+
+
+@every_method(3, [name for name in ALGORITHMS if name not in REFUSED])
+def test_own_examples_are_all_that_a_method_reads(name):
+  """A round of a client alone has the numbers of one with the pool."""
+  (stage, *_) = build(name, train=UNIFORM)
+  states = begin(stage, DATA, KEY(1))
+  assert_close(begin(privacy.alone(stage), DATA, KEY(1)), states)
+  rows = gather(states[1], jnp.array(COHORT), DATA)
+  got, want = (
+    jax.jit(jax.vmap(client_update(own.algorithm, states[0], DATA, KEY(2))))(
+      rows
+    )
+    for own in (privacy.alone(stage), stage)
+  )
+  assert_close(got, want)
+
+
+def test_who_gets_all_examples_is_refused():
+  (stage,) = build('fedavg', train=UNIFORM)
+
+  def prepare_data(server, data):
+    everything = jnp.tile(jnp.arange(len(data.y)), (len(data.count), 1))
+    count = jnp.full_like(data.count, len(data.y))
+    return data._replace(index=everything, count=count)
+
+  stage = privacy.private(stage._replace(prepare_data=prepare_data), QUIET)
+  message = refused(privacy.check, (stage,), DATA, 'fedavg')
+  assert 'fedavg, whose prepare_data decides' in message
 
 
 # ---- Poisson cohorts

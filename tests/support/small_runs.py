@@ -83,16 +83,15 @@ def with_algorithm(experiment, **functions):
 
 def spoil_upload(experiment, client, rounds):
   """Return the experiment in which a client uploads NaN in `rounds`."""
-  first = experiment.train.index[client, 0]
+  first = experiment.train.x[experiment.train.index[client, 0]]
 
   def spoilt(stage):
     update = stage.algorithm.local_update
 
     def spoil(down, own, data, rng):
       own, up, metrics = update(down, own, data, rng)
-      is_spoilt = (data.index[0] == first) & jnp.isin(
-        down.round, jnp.array(rounds)
-      )
+      is_client = (data.x[data.index[0]] == first).all()
+      is_spoilt = is_client & jnp.isin(down.round, jnp.array(rounds))
       factor = jnp.where(is_spoilt, jnp.nan, 1.0)
       return own, jax.tree.map(lambda leaf: factor * leaf, up), metrics
 

@@ -24,7 +24,9 @@ from small_runs import (
 from fedjax_pfl.analysis.export import export
 from fedjax_pfl.around import accountant
 from fedjax_pfl.around.accountant import Rounds
+from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core import chacha
+from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.runs import model_file, run_dir, secret
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
@@ -302,6 +304,23 @@ def test_clients_that_keep_a_state_have_no_amplification(name):
   (rounds,) = experiment.privacy.plan
   assert rounds.has_state == (name == 'fedper')
   assert rounds.num_clients == 10 and rounds.size == 3
+
+
+def test_code_that_reads_all_examples_gets_a_sentence():
+  def reads(stage):
+    def local_update(down, client, data, rng):
+      client, up, metrics = stage.algorithm.local_update(
+        down, client, data, rng
+      )
+      more = data.x.mean()
+      return client, jax.tree.map(lambda leaf: leaf + more, up), metrics
+
+    return replaced(stage, local_update=local_update)
+
+  around = UserCode('leak.py:reads', reads)
+  message = refused(lambda: make_experiment(dp=DP, **ONE_ROUND, around=around))
+  assert message.startswith('dp.clip: got ') and 'AttributeError' in message
+  assert 'x and y are the examples of the client' in message
 
 
 def test_unseen_clients_do_not_count():
