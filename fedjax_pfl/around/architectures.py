@@ -101,15 +101,15 @@ class Architectures:
     source, kind = self.model_of_client, 'a text file'
     if is_code(source):
       kind = 'a function of (num_clients, models) that returns a list'
-      names, found = _from_code(source, num_clients, tuple(known))
+      names, summary = _from_code(source, num_clients, tuple(known))
     else:
-      names, found = _from_file(source)
+      names, summary = _from_file(source)
     strange = [name for name in names if name not in known]
     if len(names) == num_clients and not strange:
       return np.array([known[name] for name in names])
     raise bad_input(
       'model_of_client',
-      got=f'{source.partition("#")[0]}: {strange[0] if strange else found}',
+      got=f'{source.partition("#")[0]}: {strange[0] if strange else summary}',
       expected=f'{kind} of {num_clients} names, one of each client that takes '
       'part',
       choices=known,
@@ -130,7 +130,7 @@ def _from_code(
   )
   if isinstance(made, str) or not np.iterable(made):
     return [], describe(made)
-  names = [str(one) for one in made]
+  names = [*map(str, made)]
   return names, f'{len(names)} names'
 
 
@@ -146,7 +146,7 @@ def _from_file(name: str) -> tuple[list[str], str]:
 
 
 class Form(NamedTuple):
-  """The structure of a message of a group; what is sent are leaves by paths."""
+  """A group's message as a structure; its leaves are sent by their paths."""
 
   names: tuple[str, ...]
   structure: PyTreeDef
@@ -169,7 +169,7 @@ class Server(NamedTuple):
 def mixed(
   stages: Sequence[Stage], of_client: np.ndarray, forms: Sequence[Forms]
 ) -> Stage:
-  """Return the stages of the groups of clients [K], one of each, as one."""
+  """Join the stages of G architectures; client k uses `of_client[k]`."""
   first, methods = stages[0], [stage.algorithm for stage in stages]
 
   def joined(servers):
@@ -177,7 +177,7 @@ def mixed(
 
   def branch(group, make: Callable[[int, Algorithm], Callable]):
     """Return what the method of this group does."""
-    return lax.switch(group, [make(*own) for own in enumerate(methods)])
+    return lax.switch(group, [make(g, m) for g, m in enumerate(methods)])
 
   def init_server(rng):
     return joined([method.init_server(rng) for method in methods])
@@ -185,31 +185,31 @@ def mixed(
   def init_client(server, data, rng):
     # A client that comes later has the first architecture.
     states = (
-      method.init_client(own, data, rng)
-      for method, own in zip(methods, server.of_groups, strict=True)
+      method.init_client(state, data, rng)
+      for method, state in zip(methods, server.of_groups, strict=True)
     )
     return OneOf(jnp.zeros((), jnp.int32), tuple(states))
 
   def initialize(server, clients, data):
     states = zip(stages, server.of_groups, clients.of_groups, strict=True)
-    begun = [stage.initialize(*own, data) for stage, *own in states]
+    begun = [stage.initialize(s, c, data) for stage, s, c in states]
     servers, rows = zip(*begun, strict=True)
     group = jnp.asarray(of_client, jnp.int32)
     return joined(servers), OneOf(group, rows)
 
   def download(server, client):
     def down(group, method):
-      own = server.of_groups[group], client.of_groups[group]
-      return lambda: trees.named(method.download(*own))
+      state, row = server.of_groups[group], client.of_groups[group]
+      return lambda: trees.named(method.download(state, row))
 
     return branch(client.group, down)
 
   def local_update(down, client, data, rng):
     def update(group, method):
       def run():
-        own, received = client.of_groups[group], forms[group].down.message(down)
-        own, up, metrics = method.local_update(received, own, data, rng)
-        return client.with_own(group, own), trees.named(up), metrics
+        row, received = client.of_groups[group], forms[group].down.message(down)
+        row, up, metrics = method.local_update(received, row, data, rng)
+        return client.with_own(group, row), trees.named(up), metrics
 
       return run
 
@@ -218,34 +218,34 @@ def mixed(
   def aggregate(server, up, senders):
     of_groups = zip(methods, server.of_groups, forms, strict=True)
     return joined([
-      method.aggregate(own, form.up.message(up), senders)
-      for method, own, form in of_groups
+      method.aggregate(state, form.up.message(up), senders)
+      for method, state, form in of_groups
     ])  # fmt: skip
 
   def respond(server, rows, up, senders):
     for group, method in enumerate(methods):
-      own, is_own = rows.of_groups[group], rows.group == group
+      before, is_own = rows.of_groups[group], rows.group == group
       sent = forms[group].up.message(up)
-      answer = method.respond(server.of_groups[group], own, sent, senders)
-      kept = jax.vmap(trees.choose)(is_own, answer, own)
+      answer = method.respond(server.of_groups[group], before, sent, senders)
+      kept = jax.vmap(trees.choose)(is_own, answer, before)
       rows = rows.with_own(group, kept)
     return rows
 
   def personalize(server, client, data, rng):
     def views(group):
-      own = server.of_groups[group], client.of_groups[group]
-      return methods[group].personalize(*own, data, rng)
+      state, row = server.of_groups[group], client.of_groups[group]
+      return methods[group].personalize(state, row, data, rng)
 
     groups = range(len(methods))
-    found = [jax.eval_shape(partial(views, group)) for group in groups]
-    empty = [trees.zeros(own) for own in found]
+    shapes = [jax.eval_shape(partial(views, group)) for group in groups]
+    empty = [*map(trees.zeros, shapes)]
 
     def of_group(group, method):
       def run():
-        own = [*empty[:group], views(group), *empty[group + 1 :]]
+        rows = [*empty[:group], views(group), *empty[group + 1 :]]
         return {
-          name: OneOf(client.group, tuple(models[name] for models in own))
-          for name in own[0]
+          name: OneOf(client.group, tuple(models[name] for models in rows))
+          for name in rows[0]
         }
 
       return run
@@ -258,7 +258,7 @@ def mixed(
 
     return branch(view.group, logits)
 
-  own_of = lambda server: server.of_groups[0]
+  of_first = lambda server: server.of_groups[0]
   algorithm = methods[0]._replace(
     init_server=init_server,
     init_client=init_client,
@@ -273,8 +273,10 @@ def mixed(
   return first._replace(
     algorithm=algorithm,
     initialize=initialize,
-    prepare_data=lambda server, data: first.prepare_data(own_of(server), data),
-    initial_broadcast=lambda server: first.initial_broadcast(own_of(server)),
+    prepare_data=lambda server, data: first.prepare_data(
+      of_first(server), data
+    ),
+    initial_broadcast=lambda server: first.initial_broadcast(of_first(server)),
   )
 
 
@@ -300,8 +302,8 @@ def message_forms(
     return down, up, metrics, stage.initial_broadcast(server)
 
   shapes = [jax.eval_shape(partial(messages, stage), data) for stage in stages]
-  for name, found, stage in zip(names, shapes, stages, strict=True):
-    if _leaves(found) != _leaves(shapes[0]) or stage.keep_best:
+  for name, sent, stage in zip(names, shapes, stages, strict=True):
+    if _leaves(sent) != _leaves(shapes[0]) or stage.keep_best:
       raise bad_input(
         'models',
         got=f'{names[0]} and {name}, whose clients receive or send other '
@@ -313,7 +315,7 @@ def message_forms(
         cause='a method that averages whole models or keeps the best ones, or '
         'models whose features have other widths',
       )
-  return [Forms(*map(_form_of, found[:2])) for found in shapes]
+  return [Forms(*map(_form_of, sent[:2])) for sent in shapes]
 
 
 def _form_of(tree: PyTree) -> Form:

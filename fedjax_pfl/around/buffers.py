@@ -77,8 +77,8 @@ def make_schedule(
 def places_of_versions(staleness: np.ndarray) -> np.ndarray:
   """Return where the server keeps version v = 0 .. T, of tau [T, C]: [T + 1].
 
-  The first place that is free, until the last round that needs it; of a version
-  that none needs, as the last, one past the others.
+  In the first free slot, until the last round that needs the version. A version
+  that no round needs, such as the last, has the number after the last slot.
   """
   until = np.full(len(staleness) + 1, -1)
   for number, late in enumerate(staleness):
@@ -86,10 +86,10 @@ def places_of_versions(staleness: np.ndarray) -> np.ndarray:
   places, ends = np.full(len(until), -1), []
   for version, last in enumerate(until):
     if last >= 0:
-      free = [place for place, end in enumerate(ends) if end < version]
-      place = free[0] if free else len(ends)
-      ends[place : place + 1] = [last]
-      places[version] = place
+      free = [slot for slot, end in enumerate(ends) if end < version]
+      slot = free[0] if free else len(ends)
+      ends[slot : slot + 1] = [last]
+      places[version] = slot
   return np.where(places < 0, max(1, len(ends)), places)
 
 
@@ -114,9 +114,9 @@ class Buffers(NamedTuple):
   num_clients: int
 
 
-def buffered(stage: Stage, how: Buffers) -> Stage:
+def buffered(stage: Stage, buffers: Buffers) -> Stage:
   """Return the stage whose rounds are the buffers of a schedule."""
-  method, (schedule, num_clients) = stage.algorithm, how
+  method, (schedule, num_clients) = stage.algorithm, buffers
   places = places_of_versions(schedule.staleness)
   length = int(places[-1])
   table = np.zeros((len(schedule.cohorts), num_clients), np.int32)
@@ -125,23 +125,22 @@ def buffered(stage: Stage, how: Buffers) -> Stage:
   def staleness(clock: Array, ids: Array) -> Array:
     return jnp.asarray(table).at[clock, ids].get(mode='fill', fill_value=0)
 
-  def begin(own, rng, previous):
-    return jax.tree.map(lambda leaf: jnp.stack([leaf] * length), own.params)
+  def begin(server, rng, previous):
+    return jax.tree.map(lambda leaf: jnp.stack([leaf] * length), server.params)
 
-  def begin_client(server, own, data, rng):
+  def begin_client(server, client, data, rng):
     return jnp.asarray(num_clients)
 
-  def again(server, own, data, ids):
-    return own, jnp.arange(num_clients)
+  def again(server, clients, data, ids):
+    return clients, jnp.arange(num_clients)
 
   def download(server, client):
     tau = staleness(server.round, client.id)
-    place = jnp.asarray(places)[server.round - tau]
-    old = trees.gather(server.kept, place)
-    own = server.own
-    params = trees.choose(tau == 0, own.params, old)
-    own = own._replace(params=params, round=own.round - tau)
-    return method.download(own, client.own)
+    slot = jnp.asarray(places)[server.round - tau]
+    old, now = trees.gather(server.kept, slot), server.own
+    params = trees.choose(tau == 0, now.params, old)
+    then = now._replace(params=params, round=now.round - tau)
+    return method.download(then, client.own)
 
   def send(up, down, id, rng):
     return _with_part(jnp.subtract, up, down.params), id, {}
@@ -155,15 +154,15 @@ def buffered(stage: Stage, how: Buffers) -> Stage:
     return _with_part(model, changes, server.params), senders, kept
 
   split = lambda server: (server.own, server.kept)
-  join = lambda own, kept: Buffered(own.round, own, kept)
+  join = lambda inner, kept: Buffered(inner.round, inner, kept)
   server = Part(split, join, begin, begins_anew=True)
   client = Part(tuple, Worker, begin_client, again)
   stage = lifted(stage, server, client, up=Up(send, receive))
 
   def aggregate(server, up, senders, aggregated=stage.algorithm.aggregate):
     after = aggregated(server, up, senders)
-    place = jnp.asarray(places)[after.round]
-    kept = trees.scatter(after.kept, place, after.own.params)
+    slot = jnp.asarray(places)[after.round]
+    kept = trees.scatter(after.kept, slot, after.own.params)
     return after._replace(kept=kept)
 
   return replaced(stage, download=download, aggregate=aggregate)

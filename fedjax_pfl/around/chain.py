@@ -21,7 +21,7 @@ Wrapper = Callable[[Stage], Stage]
 
 
 class Around(NamedTuple):
-  """What goes around a method; false where there is none."""
+  """What goes around a method; None, or a false record, where there is none."""
 
   own: Wrapper | None = None  # of the user's
   server_optimiser: ServerOptimiser | None = None
@@ -33,31 +33,30 @@ class Around(NamedTuple):
   buffers: buffering.Buffers | None = None
 
 
-def around(stages: tuple[Stage, ...], how: Around) -> tuple[Stage, ...]:
-  """Return the method with all that goes around it."""
-  number = len(stages)
+def around(stages: tuple[Stage, ...], parts: Around) -> tuple[Stage, ...]:
+  """Return the stages of a method, wrapped."""
 
-  def wrapped(place, stage):
-    mechanism = how.privacy[place] if how.privacy else None
-    is_first, clips = place == 0, mechanism is not None
+  def wrapped(number, stage):
+    mechanism = parts.privacy[number] if parts.privacy else None
+    is_first, clips = number == 0, mechanism is not None
     return chain(
-      how.own,  # sees the method alone
+      parts.own,  # sees the method alone
       # The server moves by what the method's mean says.
-      _with(optimised, how.server_optimiser, alone=number == 1),
-      # A client keeps its own; they are in no message.
-      _with(kept_by_clients, how.keeps_statistics),
-      # What is sent are changes, encoded; what is clipped is what arrives.
-      _with(compressed, how.compression, decoded=clips, is_first=is_first),
+      _with(optimised, parts.server_optimiser, alone=len(stages) == 1),
+      # Clients keep their running statistics, which are in no message.
+      _with(kept_by_clients, parts.keeps_statistics),
+      # Clients send encoded changes; what is clipped are the decoded ones.
+      _with(compressed, parts.compression, decoded=clips, is_first=is_first),
       _with(private, mechanism),
-      # The server does not move where nobody sends, but for what follows.
-      _with(failing.unmoved_by_nobody, how.failures),
-      _with(trained, how.server_training, stages=number),
-      _with(buffering.buffered, how.buffers),
+      # If no client sends, the model stays; wrappers below may still change it.
+      _with(failing.unmoved_by_nobody, parts.failures),
+      _with(trained, parts.server_training, stages=len(stages)),
+      _with(buffering.buffered, parts.buffers),
       # A client fails with all that it has computed.
-      _with(failing.failing, how.failures),
+      _with(failing.failing, parts.failures),
     )(stage)
 
-  return tuple(wrapped(place, stage) for place, stage in enumerate(stages))
+  return tuple(wrapped(number, stage) for number, stage in enumerate(stages))
 
 
 def chain(*wrappers: Wrapper | None) -> Wrapper:
@@ -71,8 +70,8 @@ def chain(*wrappers: Wrapper | None) -> Wrapper:
   return wrap
 
 
-def _with(wrapper: Callable, how, **more) -> Wrapper | None:
-  """Return the wrapper with its record; None without."""
-  if not how:
+def _with(wrapper: Callable, settings, **more) -> Wrapper | None:
+  """Return the wrapper with its settings; None without any."""
+  if not settings:
     return None
-  return lambda stage: wrapper(stage, how, **more)
+  return lambda stage: wrapper(stage, settings, **more)

@@ -100,7 +100,10 @@ class Packed:
 
 
 def compressed(
-  stage: Stage, how: Compression, decoded: bool = False, is_first: bool = True
+  stage: Stage,
+  compression: Compression,
+  decoded: bool = False,
+  is_first: bool = True,
 ) -> Stage:
   """Return the stage with clients that compress what they send.
 
@@ -108,7 +111,7 @@ def compressed(
   travel: for a wrapper outside that reads changes, such as one that clips.
   is_first: whether clients of this stage have just been made, with a memory.
   """
-  codec = CODECS[how.name](how)
+  codec = CODECS[compression.name](compression)
 
   def send(change, memory, rng):
     if memory:
@@ -128,7 +131,7 @@ def compressed(
       return changes, senders, value
     return jax.vmap(partial(decode, codec))(messages), senders, value
 
-  has_memory = how.name == 'topk'
+  has_memory = compression.name == 'topk'
   return exchanging(
     stage,
     'compression',
@@ -199,8 +202,8 @@ def in_rows(x: Array, size: int) -> Array:
   return jnp.pad(x, (0, -len(x) % size)).reshape(-1, size)
 
 
-def qsgd(how: Compression) -> Codec:
-  levels, bits = how.levels, (2 * how.levels).bit_length()
+def qsgd(compression: Compression) -> Codec:
+  levels, bits = compression.levels, (2 * compression.levels).bit_length()
 
   def encode(x, key):
     rows = in_rows(x, min(BUCKET, len(x)))
@@ -223,9 +226,10 @@ def qsgd(how: Compression) -> Codec:
   return Codec(encode, decode)
 
 
-def topk(how: Compression) -> Codec:
+def topk(compression: Compression) -> Codec:
   def encode(x, key):
-    number = math.ceil(how.share * len(x) - 1e-9)  # 0.07 * 100 is 7.00..1
+    wanted = compression.share * len(x)
+    number = math.ceil(wanted - 1e-9)  # 0.07 * 100 is 7.00..1
     _, places = lax.top_k(jnp.abs(x), number)
     return x[places], places.astype(np.min_scalar_type(len(x) - 1))
 
@@ -236,7 +240,7 @@ def topk(how: Compression) -> Codec:
   return Codec(encode, decode)
 
 
-def drive(how: Compression) -> Codec:
+def drive(compression: Compression) -> Codec:
   def encode(x, key):
     seed = jax.random.bits(key, dtype=jnp.uint32)
     rows = in_rows(x, _block(len(x)))
@@ -262,8 +266,8 @@ def _block(length: int) -> int:
 
 def _signs(seed: Array, rows: Array) -> Array:
   """Return the diagonal of D, from one random bit a number."""
-  words = jax.random.bits(jax.random.key(seed), (-(-rows.size // 8),), 'uint8')
-  bits = jnp.unpackbits(words, count=rows.size).reshape(rows.shape)
+  drawn = jax.random.bits(jax.random.key(seed), (-(-rows.size // 8),), 'uint8')
+  bits = jnp.unpackbits(drawn, count=rows.size).reshape(rows.shape)
   return 2 * bits.astype(rows.dtype) - 1
 
 

@@ -70,9 +70,9 @@ def exchanging(
   """
   method = stage.algorithm
 
-  def sent(server, own, down):
-    # Of a method that answers single uploads nothing is known: all is change.
-    known = () if method.respond else known_leaves(method, server, own)
+  def sent(server, client, down):
+    # If the method answers single uploads, an upload goes whole, as a change.
+    known = () if method.respond else known_leaves(method, server, client)
     return Message(down, known)
 
   def opened(message, kept):
@@ -99,25 +99,25 @@ def exchanging(
     mask = _known_mask(changes, server, up.known, rows=1)
     return _changed(operator.add, changes, server, mask), senders, value
 
-  def first(server, own, data, rng):
+  def first(server, client, data, rng):
     """Return the memory of a client that has not sent anything."""
 
     def change():
-      down = sent(server, own, method.download(server, own))
+      down = sent(server, client, method.download(server, client))
       rows = stage.prepare_data(server, data)
-      _, up, _ = method.local_update(down.content, own, rows, rng)
+      _, up, _ = method.local_update(down.content, client, rows, rng)
       return changed(up, down)[0]
 
     return memory(jax.eval_shape(change))
 
-  def again(server, own, data, kept):
-    def of_one(own, index, count):
+  def again(server, clients, data, kept):
+    def of_client(client, index, count):
       rows = data._replace(index=index, count=count)
-      return first(server, own, rows, jax.random.key(0))
+      return first(server, client, rows, jax.random.key(0))
 
-    after = jax.vmap(of_one)(own, data.index, data.count)
-    # Kept is what is of a change of the same model.
-    return own, kept if trees.kinds(after) == trees.kinds(kept) else after
+    after = jax.vmap(of_client)(clients, data.index, data.count)
+    # The memory stays while changes have the leaves and shapes of before.
+    return clients, kept if trees.kinds(after) == trees.kinds(kept) else after
 
   return lifted(
     stage,
@@ -137,10 +137,10 @@ def known_leaves(
   """
   if not hasattr(server, 'params'):
     return ()
-  states = server, client
-  closed, down = jax.make_jaxpr(method.download, return_shape=True)(*states)
-  program = closed.jaxpr
-  inputs = dict(zip(trees.leaf_names(states), program.invars, strict=True))
+  trace = jax.make_jaxpr(method.download, return_shape=True)
+  closed, down = trace(server, client)
+  program, names = closed.jaxpr, trees.leaf_names((server, client))
+  inputs = dict(zip(names, program.invars, strict=True))
   outputs = zip(trees.leaf_names(down), program.outvars, strict=True)
   return tuple(
     name

@@ -83,10 +83,10 @@ class Failures:
     return self.on_divergence == 'exclude' or self.is_private
 
 
-def unmoved_by_nobody(stage: Stage, how: Failures) -> Stage:
+def unmoved_by_nobody(stage: Stage, failures: Failures) -> Stage:
   """Return the stage whose server keeps what it has where nobody has sent."""
-  how, method = how.of(stage), stage.algorithm
-  if how.is_private or not how.may_happen:
+  failures, method = failures.of(stage), stage.algorithm
+  if failures.is_private or not failures.may_happen:
     return stage
 
   def aggregate(server, uploads, senders):
@@ -97,18 +97,22 @@ def unmoved_by_nobody(stage: Stage, how: Failures) -> Stage:
   return replaced(stage, aggregate=aggregate)
 
 
-def failing(stage: Stage, how: Failures) -> Stage:
+def failing(stage: Stage, failures: Failures) -> Stage:
   """Return the stage in which clients may fail; metrics say which did."""
-  how, method, rate = how.of(stage), stage.algorithm, how.dropout_rate
-  if not how.may_happen:
+  failures, method, rate = (
+    failures.of(stage),
+    stage.algorithm,
+    failures.dropout_rate,
+  )
+  if not failures.may_happen:
     return stage
 
   def local_update(down, client, data, rng):
     sent, joined = jnp.array(True), {}
     if rate:
       sent = ~jax.random.bernoulli(jax.random.fold_in(rng, STREAM), rate)
-    if how.joining_rate < 1:
-      joined = {JOINED: joins(rng, how.joining_rate)}
+    if failures.joining_rate < 1:
+      joined = {JOINED: joins(rng, failures.joining_rate)}
       sent &= joined[JOINED]
       data = data._replace(count=jnp.where(joined[JOINED], data.count, 0))
     after, up, metrics = method.local_update(down, client, data, rng)
@@ -117,7 +121,7 @@ def failing(stage: Stage, how: Failures) -> Stage:
     # What a client that drops out would have sent harms nobody.
     has_loss, rest = map(trees.all_finite, (metrics['loss'], (after, up)))
     finite = has_loss & (~sent | rest)
-    if how.excludes:
+    if failures.excludes:
       sent &= finite
     # A sum with weight 0 is no barrier to a NaN.
     size = num_bytes(up)

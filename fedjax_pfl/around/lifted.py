@@ -19,14 +19,14 @@ class Part(NamedTuple):
   """What a wrapper keeps in the state of the server, or of a client.
 
   Args:
-    split: state -> (own, kept): what the method has, and what the wrapper has.
-    join: (own, kept) -> state.
-    begin: of the server (own, rng, previous) -> kept, as the rounds begin.
+    split: state -> (inner, kept): the method's state, and the wrapper's.
+    join: (inner, kept) -> state.
+    begin: of the server (inner, rng, previous) -> kept, as the rounds begin.
       `rng` is that of `init_server`; in a later stage it is None, and
       `previous` is what was kept as the stage before ended. Of one client
-      (server, own, data, rng) -> kept.
-    again: of the clients (server, own [K, ...], data, kept [K, ...]) -> (own,
-      kept), as a later stage begins.
+      (server, inner, data, rng) -> kept.
+    again: of the clients (server, inner [K, ...], data, kept [K, ...]) ->
+      (inner, kept), as a later stage begins.
     begins_anew: whether a stage begins with another value also where the method
       goes on with its states.
   """
@@ -34,7 +34,7 @@ class Part(NamedTuple):
   split: Callable
   join: Callable
   begin: Callable
-  again: Callable = lambda server, own, data, kept: (own, kept)
+  again: Callable = lambda server, inner, data, kept: (inner, kept)
   begins_anew: bool = False
 
 
@@ -62,7 +62,7 @@ class Up(NamedTuple):
 
 
 NOTHING = Part(
-  lambda state: (state, ()), lambda own, kept: own, lambda *args: ()
+  lambda state: (state, ()), lambda inner, kept: inner, lambda *args: ()
 )
 AS_IT_IS = (
   Down(lambda server, client, down: down, lambda message, kept: message),
@@ -83,56 +83,56 @@ def lifted(
   """Return the stage with these parts of its states, and these messages."""
   method = stage.algorithm
 
-  def own_of(state, row):
+  def inner_of(state, row):
     return server.split(state)[0], client.split(row)[0]
 
   def init_server(rng):
-    own = method.init_server(rng)
-    return server.join(own, server.begin(own, rng, None))
+    inner = method.init_server(rng)
+    return server.join(inner, server.begin(inner, rng, None))
 
   def init_client(state, data, rng):
     above, _ = server.split(state)
-    own = method.init_client(above, data, rng)
-    return client.join(own, client.begin(above, own, data, rng))
+    inner = method.init_client(above, data, rng)
+    return client.join(inner, client.begin(above, inner, data, rng))
 
   def download(state, row):
-    own = own_of(state, row)
-    return down.sent(*own, method.download(*own))
+    inner = inner_of(state, row)
+    return down.sent(*inner, method.download(*inner))
 
   def local_update(message, row, data, rng):
-    own, kept = client.split(row)
+    inner, kept = client.split(row)
     received = down.opened(message, kept)
-    own, sent, metrics = method.local_update(received, own, data, rng)
+    inner, sent, metrics = method.local_update(received, inner, data, rng)
     sent, kept, more = up.send(sent, message, kept, rng)
-    return client.join(own, kept), sent, {**metrics, **more}
+    return client.join(inner, kept), sent, {**metrics, **more}
 
   def aggregate(state, sent, senders):
-    own, kept = server.split(state)
-    sent, senders, kept = up.receive(own, sent, senders, kept)
-    return server.join(method.aggregate(own, sent, senders), kept)
+    inner, kept = server.split(state)
+    sent, senders, kept = up.receive(inner, sent, senders, kept)
+    return server.join(method.aggregate(inner, sent, senders), kept)
 
   def respond(state, rows, sent, senders):
-    (above, more), (own, kept) = server.split(state), client.split(rows)
+    (above, more), (inner, kept) = server.split(state), client.split(rows)
     sent, senders, _ = up.receive(above, sent, senders, more)
-    return client.join(method.respond(above, own, sent, senders), kept)
+    return client.join(method.respond(above, inner, sent, senders), kept)
 
   def personalize(state, row, data, rng):
-    return method.personalize(*own_of(state, row), data, rng)
+    return method.personalize(*inner_of(state, row), data, rng)
 
   def global_model(state):
     return method.global_model(server.split(state)[0])
 
   def initialize(state, rows, data):
-    (above, previous), (own, kept) = server.split(state), client.split(rows)
-    above, own = stage.initialize(above, own, data)
-    own, kept = client.again(above, own, data, kept)
+    (above, previous), (inner, kept) = server.split(state), client.split(rows)
+    above, inner = stage.initialize(above, inner, data)
+    inner, kept = client.again(above, inner, data, kept)
     begun = server.begin(above, None, previous)
-    return server.join(above, begun), client.join(own, kept)
+    return server.join(above, begun), client.join(inner, kept)
 
   def prepare_data(state, data):
     return stage.prepare_data(server.split(state)[0], data)
 
-  # The engine knows by their identity what does nothing.
+  # The engine skips `unchanged` and `as_stored`, which it compares by identity.
   begins_anew = server.begins_anew or client.begins_anew
   goes_on = stage.initialize is unchanged and not begins_anew
   is_stored = stage.prepare_data is as_stored
@@ -174,8 +174,8 @@ def in_field(field: str, begin: Callable, begins_anew: bool = False) -> Part:
   def split(state):
     return type(state).of_method(*state[:-1]), state[-1]
 
-  def join(own, kept):
-    return _record(type(own), field)(*own, kept)
+  def join(inner, kept):
+    return _record(type(inner), field)(*inner, kept)
 
   return Part(split, join, begin, begins_anew=begins_anew)
 

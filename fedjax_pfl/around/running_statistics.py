@@ -32,15 +32,15 @@ def kept_by_clients(stage: Stage, task: Task) -> Stage:
   names = norm_stats.names_of(task.is_head)
   found_in = partial(norm_stats.found_in, names=names)
 
-  def begin(server, own, data, rng):
+  def begin(server, client, data, rng):
     return found_in(server)
 
-  def again(server, own, data, statistics):
-    return put(own, statistics), statistics
+  def again(server, clients, data, statistics):
+    return put(clients, statistics), statistics
 
   def send(up, message, statistics, rng):
-    found = found_in(up)
-    kept = {name: found.get(name, old) for name, old in statistics.items()}
+    new = found_in(up)
+    kept = {name: new.get(name, old) for name, old in statistics.items()}
     return norm_stats.learned(up), kept, {}
 
   def receive(server, up, senders, kept):
@@ -53,6 +53,6 @@ def kept_by_clients(stage: Stage, task: Task) -> Stage:
     return method.personalize(server, client.own, data, rng)
 
   client = Part(tuple, Keeper, begin, again)
-  down = Down(lambda server, own, down: norm_stats.learned(down), put)
+  down = Down(lambda server, client, down: norm_stats.learned(down), put)
   stage = lifted(stage, client=client, down=down, up=Up(send, receive))
   return replaced(stage, personalize=personalize, global_model=None)

@@ -132,12 +132,12 @@ def optimised(
   kept = in_field(FIELD, begin)
 
   def aggregate(server, up, senders):
-    own, state = kept.split(server)
-    after = method.aggregate(own, up, senders)
-    leaves = map(jax.tree.leaves, (after.params, own.params))
+    before, state = kept.split(server)
+    after = method.aggregate(before, up, senders)
+    leaves = map(jax.tree.leaves, (after.params, before.params))
     if alone and all(map(operator.is_, *leaves)):
       refuse()
-    params, state = step(optimiser, own.params, after.params, state)
+    params, state = step(optimiser, before.params, after.params, state)
     return kept.join(after._replace(params=params), state)
 
   stage = lifted(stage, server=kept)

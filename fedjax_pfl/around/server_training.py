@@ -52,30 +52,30 @@ class ServerTraining:
     return self.fraction > 0
 
 
-def trained(stage: Stage, how: ServerTraining, stages: int = 1) -> Stage:
+def trained(stage: Stage, training: ServerTraining, stages: int = 1) -> Stage:
   """Return the stage with a server that trains after every aggregation.
 
   With part 'body' the head of FedBABU stays fixed (table 21); with 'full' the
   server trains it. stages: how many the method has.
   """
-  _check_server(stage, how, stages)
+  _check_server(stage, training, stages)
   method = stage.algorithm
-  mask = part_mask(how.task, how.part, 'server_trainable')
-  one_epoch = how.train._replace(epochs=1)
+  mask = part_mask(training.task, training.part, 'server_trainable')
+  one_epoch = training.train._replace(epochs=1)
 
   def aggregate(server, up, senders):
     clock = server.round
     server, (x, y) = method.aggregate(server, up, senders), senders.pool
     # The rows depend on the number of examples only, not on the examples.
-    rows = drawn_rows(how.seed, how.fraction, y.shape[0])
+    rows = drawn_rows(training.seed, training.fraction, y.shape[0])
     rows, size = jnp.asarray(rows, jnp.int32), jnp.asarray(rows.size)
     params, _ = one_epoch.fit(
-      how.task,
+      training.task,
       server.params,
       ClientData(x, y, rows, size),
       senders.rng,
       clock,
-      tx=optimisers.freeze_except(how.train.sgd(clock), mask),
+      tx=optimisers.freeze_except(training.train.sgd(clock), mask),
     )
     return server._replace(params=params)
 
@@ -105,10 +105,10 @@ def _number(fraction: float, size: int) -> int:
   return math.floor(fraction * size + 1e-9)  # 0.29 * 100 is 28.999..
 
 
-def _check_server(stage: Stage, how: ServerTraining, stages: int) -> None:
+def _check_server(stage: Stage, training: ServerTraining, stages: int) -> None:
   """Raise BadInput if the server has no model that could be trained."""
   key = jax.eval_shape(jax.random.key, 0)
-  model = jax.eval_shape(how.task.init, key)
+  model = jax.eval_shape(training.task.init, key)
   server = jax.eval_shape(stage.algorithm.init_server, key)
   fixed = jax.eval_shape(stage.initial_broadcast, server)
   if stages > 1:
@@ -123,7 +123,7 @@ def _check_server(stage: Stage, how: ServerTraining, stages: int) -> None:
     return
   raise bad_input(
     'server_data_fraction',
-    got=how.fraction,
+    got=training.fraction,
     expected='0 for this method: its server has no complete model `params` '
     'that could be trained at the learning rate of the round',
     cause=cause,

@@ -91,9 +91,9 @@ class Timing(NamedTuple):
   works: tuple[np.ndarray | None, ...] = ()
   schedule: buffers.Schedule | None = None  # of buffers
 
-  def work(self, place: int) -> np.ndarray | None:
+  def work(self, stage_number: int) -> np.ndarray | None:
     """Return the share of its steps that each client does in a stage: [K]."""
-    return self.works[place] if self.works else None
+    return self.works[stage_number] if self.works else None
 
   @property
   def buffers(self) -> buffers.Buffers | None:
@@ -116,9 +116,11 @@ class Timing(NamedTuple):
     """
     if self.schedule is not None:
       return float(self.schedule.seconds[stop - 1])
-    own = np.where(is_missing, self.deadline, num_steps / self.speeds[cohorts])
+    lasting = np.where(
+      is_missing, self.deadline, num_steps / self.speeds[cohorts]
+    )
     # One by one: the same bits for calls of any length.
-    for lasts in own.max(1):
+    for lasts in lasting.max(1):
       seconds += float(lasts)
     return seconds
 
@@ -138,15 +140,15 @@ def read_speeds(path: str | os.PathLike, num_clients: int) -> np.ndarray:
   except PermissionError:  # of which `may_read` makes a sentence
     raise
   except (OSError, ValueError) as error:
-    found = str(error)
+    wrong = str(error)
   else:
     is_right = np.all(np.isfinite(speeds) & (speeds > 0))
     if speeds.shape == (num_clients,) and is_right:
       return speeds
-    found = f'{speeds.size} numbers, from {speeds.min(initial=np.inf):g} on'
+    wrong = f'{speeds.size} numbers, from {speeds.min(initial=np.inf):g} on'
   raise bad_input(
     'client_speeds',
-    got=f'{file}: {found}',
+    got=f'{file}: {wrong}',
     expected=f'a text file of {num_clients} numbers above 0, the steps a '
     'second of every client that takes part',
     choices=['none', 'lognormal', 'FILE'],
@@ -158,11 +160,11 @@ def make_timing(
   stages: Sequence[Stage],
   data: ClientData,
   speeds: np.ndarray,
-  how: Speeds,
+  rule: Speeds,
   log: Callable[[str], None],
 ) -> Timing:
   """Return the times of a run; refuse a deadline that no client meets."""
-  if not (deadline := how.deadline):
+  if not (deadline := rule.deadline):
     return Timing(speeds)
   works = []
   for stage, *states in stage_shapes(stages, shapes_of(data)):
@@ -170,7 +172,7 @@ def make_timing(
     if not stage.full_participation:
       done = steps_function(stage, *states, data)
       steps = planned_steps(done, data)
-      work = shares(steps, speeds, deadline, how.late_clients)
+      work = shares(steps, speeds, deadline, rule.late_clients)
       _check_work(stage.name, done, data.count, work, steps, speeds, deadline)
       late = (work < 1).sum()
       log(f'{stage.name}: {late:,} of {len(work):,} clients miss the deadline')
@@ -241,10 +243,10 @@ def steps_function(
   @jax.jit
   def steps_of(count, work):
     client, index = trees.gather(trees.zeros((clients, pool.index)), 0)
-    own = ClientData(*trees.zeros((pool.x, pool.y)), index, count, work)
+    examples = ClientData(*trees.zeros((pool.x, pool.y)), index, count, work)
     method, key = stage.algorithm, jax.random.key(0)
     down = method.download(trees.zeros(server), client)
-    return method.local_update(down, client, own, key)[2]['num_steps']
+    return method.local_update(down, client, examples, key)[2]['num_steps']
 
   return steps_of
 
