@@ -159,10 +159,10 @@ def trained_then_gathered(task, hp, down, client, data, rng):
 
 
 def trained_and_gathered(task, hp, down, client, data, rng):
-  """Return the same of features on the way: the authors' code.
+  """Return the same, of the features in each step: the authors' code.
 
-  The rows, [sums, counts] of the last epoch, are gathered as a leaf that goes
-  up by its "gradient".
+  [sums, counts] of the last epoch are a leaf of the tree, to which each step
+  adds its "gradient".
   """
 
   def loss(tree, batch, rng):

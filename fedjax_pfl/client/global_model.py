@@ -101,8 +101,8 @@ def averaging_of_part(
 
   fit_fn: (params, data, rng, clock) -> (params, FitInfo); by default local
   training of both parts together. The first private part is the server's.
-  private: what a client keeps; by default all that is not shared. A leaf of
-  neither part is the server's, and is to be frozen by `fit_fn`.
+  private: what a client keeps; by default all that is not shared. `fit_fn` has
+  to freeze leaves of neither part, which are the server's.
   """
   private = trees.invert(shared) if private is None else private
   of_server = trees.invert(private)

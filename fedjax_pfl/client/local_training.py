@@ -183,9 +183,9 @@ def fit(
 
   and running statistics of BatchNorm, if any, by `optimisers.moving`.
   The key of a step depends only on `rng`, its epoch and its number. With
-  `data.work` the steps end early, after that share of them: a method with two
-  fits cuts both in proportion, and the carrier is the data because they reach
-  every fit of a client, whereas settings are the same for all clients.
+  `data.work` the steps end early, after that share of them. The share is a part
+  of the data because settings are the same for all clients; a method with two
+  fits shortens both in proportion.
 
   Args:
     loss: (tree, batch, key) -> the objective [], or a pair of it and a dict of

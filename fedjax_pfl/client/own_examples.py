@@ -69,8 +69,8 @@ def class_means(
 def of_means(means: Array, present: Array, ids: Array) -> ClientData:
   """Return the means [C, Y, F] of clients as examples, for a server's fit.
 
-  Of the classes that are there, in the order of the clients' ids: the places of
-  the examples, from which batches are drawn, do not depend on the cohort's.
+  Without those of absent classes, and in the order of the clients' ids: batches
+  do not depend on the order of the cohort.
   """
   number, classes, width = means.shape
   places = ids[:, None] * classes + jnp.arange(classes)

@@ -1,7 +1,7 @@
 """A client's own model beside a student, a small model that all share.
 
-The first own models of all clients are one. The view `initial` is the student,
-the view `personal` the own model, the field `own` of a client's state.
+All clients begin with the same own model. The view `initial` is the student,
+the view `personal` the own model, which is the field `own` of a client's state.
 """
 
 from typing import NamedTuple
@@ -32,7 +32,7 @@ def first_key(server: Server) -> Key:
 
 
 def with_student(algorithm: Algorithm, task: Task, student: Task) -> Algorithm:
-  """Return a method of averaged models as one whose server has the student."""
+  """Return a method of averaged models whose server has the student instead."""
 
   def init_server(rng):
     bits = jax.random.key_data(jax.random.fold_in(rng, 1))

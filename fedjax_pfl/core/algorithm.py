@@ -32,8 +32,8 @@ def private_names(leaves: tuple[str, ...], task: Task) -> list[str]:
 class Senders(NamedTuple):
   """Who sent the uploads [C, ...] of a round, for `Algorithm.aggregate`.
 
-  The row and the count of a client that fails are 0, and the sums of this
-  record leave it out. `jnp.mean` over the rows would not.
+  A client that fails has a row of zeros and count 0. The sums of this record
+  leave it out; `jnp.mean` over the rows would not.
   """
 
   ids: Array  # [C] from 0 to K - 1
@@ -78,12 +78,12 @@ class OneOf(NamedTuple):
     return self.of_groups[int(self.group)]
 
   def with_own(self, group: int, tree: PyTree) -> 'OneOf':
-    """Return it with another tree of this group."""
+    """Return the record with another tree of this group."""
     before, after = self.of_groups[:group], self.of_groups[group + 1 :]
     return self._replace(of_groups=(*before, tree, *after))
 
 
-# What most methods have; the engine knows some of them by their identity.
+# Defaults of most methods. The engine compares some of them by identity.
 
 
 def unchanged(

@@ -104,9 +104,9 @@ def key_of(secret: bytes) -> Key:
 
 
 def as_fast(key: Key) -> Key:
-  """Return a key of JAX's own generator, drawn from one of this; else the same.
+  """Return a key of JAX's faster generator, drawn from one of this file.
 
-  For the many numbers of a client's training, which no client repeats.
+  For the many random numbers of a client's training. Other keys stay.
   """
   if jax.random.key_impl(key) != IMPL:
     return key

@@ -110,8 +110,8 @@ def squared_cosine(tree: PyTree, other: PyTree, offset: float = 0.0) -> Array:
 def with_gradient(leaf: Array, gradient: Array) -> Array:
   """Return 0, whose gradient with respect to the leaf is the one given.
 
-  A fit carries what is no parameter so, such as a running mean: with an
-  optimiser that adds it to the leaf.
+  So a fit carries what is no parameter, such as a running mean: the optimiser
+  of the leaf adds the "gradient" to it.
   """
   gradient = lax.stop_gradient(gradient)
   product = jnp.vdot(gradient, leaf, precision='highest')

@@ -46,8 +46,8 @@ class Field(NamedTuple):
   changes: frozenset[str] = TRAINS
   resumable: bool = False  # may differ between two parts of one run
   traced: bool = False  # a number that changes no shape: see validate.py
-  # Another field and a value of it: it does nothing where that has its default,
-  # or, if `only`, any other value.
+  # (another field, a value): this field does nothing while the other one has
+  # its default; with `only`, while it has any other value than this.
   needs: tuple[str, Any] | None = None
   only: bool = False
   largest: int = MAX_INT

@@ -21,8 +21,8 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from fedjax_pfl.core.types import PyTree
 
-# Options for a program that is compiled for its memory alone. On a CPU slower
-# code has the same buffers.
+# Options for a program that is only compiled, to know its memory. On a CPU
+# unoptimised code has the same buffers, and compiles faster.
 NEVER_RUN = {
   'cpu': {
     'xla_backend_optimization_level': 0,

@@ -58,7 +58,7 @@ def rows_in_order(
 
 
 def block_of(data: ClientData, first: Array, count: Array) -> ClientData:
-  """Return so many examples of the client, from the place `first` on."""
+  """Return `count` examples of the client, from number `first` on."""
   last = data.index.shape[0] - 1
   places = jnp.minimum(first + jnp.arange(last + 1), last)
   return data._replace(index=data.index[places], count=count)
@@ -112,12 +112,12 @@ def steps_of_epoch(data: ClientData, batching: Batching) -> Array:
 
 
 def steps_in_time(data: ClientData, batching: Batching, steps: Array) -> Array:
-  """Return how many of so many steps the client has time for: [].
+  """Return how many of these steps the client does before the deadline: [].
 
     floor(work * steps / u) u
 
-  Steps on one batch belong together, as do `steps_together`: u. All of them
-  without a deadline.
+  u: steps that are done together or not at all, those on one batch and
+  `steps_together`. Without a deadline a client does all steps.
   """
   if data.work is None:
     return steps

@@ -107,7 +107,7 @@ def find(root: pathlib.Path) -> Listing:
 
 
 def _check_domains(root: Folder, rows: list[Row], is_split: bool) -> None:
-  """Refuse one class where every other domain has all, of three or more."""
+  """Refuse a domain of one class if all others have all three or more."""
   classes: dict[str, set[str]] = {}
   for _, label, client, split in rows:
     if split == 'train':

@@ -68,7 +68,7 @@ def make_dataset(
 ) -> Dataset:
   """Return the dataset, with the fingerprint of its arrays.
 
-  And of the number of classes, where the user gave another than labels show.
+  The fingerprint has the number of classes, too, if labels show another one.
   """
   arrays, labels = [*train, *test], np.concatenate([train.y, test.y])
   if name in ('npz', 'pfllib') and num_classes != 1 + labels.max():

@@ -3,8 +3,9 @@
   n_c = max(1, floor(n_max r^(-c / (Y - 1)))),  at most |c|,  c = 0 .. Y - 1
 
 r is the imbalance factor, n_max the largest class (Cui et al. 2019). The first
-n_c training examples of class c stay, in stored order: nothing is drawn. Tests
-stay whole, but where they come of the training examples.
+n_c training examples of class c stay, in stored order: nothing is drawn. The
+test set keeps all its examples; tests that are split from the training examples
+have the long tail, too.
 """
 
 import numpy as np

@@ -78,7 +78,7 @@ def npy_header(stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:
   """Replace the entry by one of these arrays, whole or not at all."""
   folder.parent.mkdir(parents=True, exist_ok=True)
-  # What killed processes left; a younger one may be another's, who writes.
+  # Remove what killed processes left. Another process may be writing a new one.
   for left in folder.parent.glob(f'{HALF}*'):
     with contextlib.suppress(OSError):  # removed by another process
       if time.time() - left.stat().st_mtime > 24 * 3600:

@@ -1,4 +1,4 @@
-"""Who gains and who does not: measures over clients, and over rare classes.
+"""Measures of fairness: over clients, and over rare classes.
 
 Accuracies are in percent; a client without a number is NaN, and left out.
 """

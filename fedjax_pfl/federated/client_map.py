@@ -5,8 +5,8 @@ devices end at about the same time. Where all K clients take part, each device
 runs those whose states it owns, and no state moves. Places that are left over
 are the last ones: clients without examples, whose results are dropped.
 
-Who owns the state of a client says placement.py. A round moves the rows of its
-cohort and no others, however many clients are registered:
+placement.py says which device owns the state of a client. A round moves the
+rows of its cohort alone, however many clients are registered:
 
   fetch   reduce-scatter [C, n]: from the owner to the device that trains
   to_all  all-gather [C, n]: to all devices, of which the owner keeps its own
@@ -174,8 +174,8 @@ def map_on_mesh(
     (Spec(AXIS), Spec(AXIS), Spec()),
   )
   clients, uploads, metrics = run(shared, clients, deal.ids, deal.ids, rows)
-  # The places without a client are the last ones, as those are by which the
-  # compiler makes C divisible: to cut them off moves nothing.
+  # Rows without a client are the last ones, as are those with which the
+  # compiler pads C to a multiple of the devices: to cut them off moves no data.
   uploads = lax.with_sharding_constraint(
     trees.gather(uploads, slice(deal.size)), NamedSharding(mesh, Spec(AXIS))
   )

@@ -14,7 +14,7 @@ from fedjax_pfl.data.client_data import client_of
 
 @struct.dataclass
 class Counted:
-  """What stands for a message of another size, in bytes."""
+  """A message that counts as `size` bytes, whatever its arrays take."""
 
   content: PyTree
   size: int = struct.field(pytree_node=False)

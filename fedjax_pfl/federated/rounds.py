@@ -193,8 +193,8 @@ def compile_rounds(
 ) -> Callable:
   """Return (numbers, server, clients, ids, data, key) -> what a round returns.
 
-  `ids` [C] are one round, [T, C] several: in one program, but on the host,
-  where a round is a program and only [T, C] is taken.
+  `ids` [C] are one round, [T, C] several rounds in one program. With clients on
+  the host each round is a program, and `ids` are always [T, C].
 
   Args:
     algorithm_of: numbers -> the algorithm; called while rounds are traced, and

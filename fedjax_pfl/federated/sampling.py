@@ -101,7 +101,7 @@ def everyone(num_clients: int) -> Sampler:
 
 
 def scheduled(cohorts: np.ndarray) -> Sampler:
-  """Return the sampler of cohorts [T, C] that a simulation has found."""
+  """Return the sampler of given cohorts [T, C], those of a simulation."""
 
   def draw(key, first, rounds):
     return jnp.asarray(cohorts[first : first + rounds])

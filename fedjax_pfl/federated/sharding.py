@@ -153,7 +153,7 @@ def is_divided(leaf: Any) -> bool:
 
 
 def _divided_by_none_but(mesh: Mesh | None, tree: PyTree) -> PyTree:
-  """Return the tree, whole where rounds of another size had other devices."""
+  """Return the tree, gathered where it is divided over other devices."""
   devices = set() if mesh is None else {*mesh.devices.flat}
 
   def whole(leaf):

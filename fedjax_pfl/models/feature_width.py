@@ -1,4 +1,4 @@
-"""One width of features for models of different architectures.
+"""Pool features to one width, for models of different architectures.
 
   f'_j = mean of f_i,  floor(j F / W) <= i < ceil((j + 1) F / W)    j = 1 .. W
 

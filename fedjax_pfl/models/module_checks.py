@@ -1,4 +1,4 @@
-"""What user's code must be to become a Task; a sentence for one that is not."""
+"""Check that a user's code can become a Task; refuse it with a sentence."""
 
 import inspect
 from collections.abc import Callable

@@ -63,7 +63,7 @@ def deal_shares(shares: np.ndarray, labels: np.ndarray, rng: Rng) -> Indices:
 
 
 class Plan(NamedTuple):
-  """What the clients are, and the draws behind it."""
+  """A division of the examples, and the draws that made it."""
 
   tries: int
   orders: Indices  # of every class: its rows, numbered within the class

@@ -56,7 +56,7 @@ def _check_classes(labels: np.ndarray, owners: np.ndarray, each: int) -> None:
 def _check_owners(sizes: Sizes, each: int) -> list[np.ndarray]:
   """Return who holds an example in both splits; refuse a wrong number.
 
-  Who holds the tests matters only where clients are tested on their own.
+  Owners of tests matter only if clients are tested on examples of their own.
   """
   if sizes.owners is None:
     raise bad_input(

@@ -1,9 +1,9 @@
 """From the bytes of the official archives to (train, test).
 
-Their digests were compared before: whatever does not fit here is a mistake of
-ours. CIFAR's `python version`, a pickle, is not used. Sets whose release
-numbers no image come in the order of TensorFlow Datasets (`tfds_order`): a
-client has the same images only in the same order.
+The digests of the archives were checked before, so that an error here is a bug.
+CIFAR's `python version`, a pickle, is not used. If a release does not number
+its images, they have the order of TensorFlow Datasets (`tfds_order`): a client
+has the same images only in the same order.
 """
 
 import gzip

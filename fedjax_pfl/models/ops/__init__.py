@@ -1,9 +1,9 @@
 """Layers that are faster than XLA's, and which shape goes to which.
 
 models/replace_layers.py traces any function and puts these layers in its
-place, equation by equation (replacements.py); a layer waits for its readers, so
-that a convolution, its BatchNorm, ReLU and pooling are one (fuse.py). The
-setting `conv_impl` chooses:
+place, equation by equation (replacements.py). A layer is computed when it is
+read, so that a convolution, its BatchNorm, ReLU and pooling are one function
+(fuse.py). The setting `conv_impl` chooses:
 
   gemm    matrix products, for a CPU, where XLA's convolutions under a client
           axis are 40 times slower, and for five models on a GPU

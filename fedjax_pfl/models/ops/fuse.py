@@ -1,10 +1,10 @@
-"""Layers that wait for their readers, and which group goes to which function.
+"""Deferred layers, and which function computes which group of them.
 
-A convolution is a `Layer`; a bias, a ReLU, a pooling that follow are others,
-made of it. `compute` takes the largest group of layers for which there is a
-function: `anywhere`, for 'fused' and 'lax', one of few passes over memory;
-`on_cpu`, for 'gemm', matrix products before these. In half precision there are
-no tiles, whose numbers are larger: rounding them costs three bits.
+A convolution is a `Layer`; a bias, a ReLU or a pooling of it is another
+`Layer`, made of the first. `compute` takes the function of the largest group of
+layers that has one: `anywhere`, for 'fused' and 'lax', with few passes over
+memory; `on_cpu`, for 'gemm', with matrix products before these. Half precision
+has no tiles, whose numbers are larger: rounding them costs three bits.
 """
 
 import dataclasses
