@@ -57,7 +57,7 @@ def save(
     np.savez(stream, *map(as_bits, leaves.values()))
     stream.flush()
     os.fsync(stream.fileno())
-  kinds = {name: [str(one.dtype), one.shape] for name, one in leaves.items()}
+  kinds = {name: [str(leaf.dtype), leaf.shape] for name, leaf in leaves.items()}
   content = {'leaves': kinds, 'metadata': metadata or {}}
   content['state'] = atomic_files.sha256(growing / STATE)
   content['sha256'] = _digest(content)
@@ -136,17 +136,17 @@ def restore(
 
 def _parse(content: bytes) -> dict[str, Any]:
   """Return the checksums; a ValueError if they are not as they were written."""
-  found = json_text.parse_object(content)
-  if _digest(found) != found.get('sha256'):
+  sums = json_text.parse_object(content)
+  if _digest(sums) != sums.get('sha256'):
     raise ValueError('was changed')
   # Anyone can write checksums: what is read below is there.
-  kinds, metadata = found['leaves'], found['metadata']
+  kinds, metadata = sums['leaves'], sums['metadata']
   if not isinstance(kinds, dict) or not isinstance(metadata, dict):
     raise ValueError('is of another kind')
   for kind in kinds.values():
     if not isinstance(kind, list) or [*map(type, kind)] != [str, list]:
       raise ValueError('is of another kind')
-  return found
+  return sums
 
 
 def _digest(content: dict) -> str:

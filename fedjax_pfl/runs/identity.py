@@ -3,6 +3,7 @@
 And its provenance: versions, commit, devices, processor.
 """
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -154,7 +155,8 @@ def _other_config(path: Path, stored: dict, given: dict) -> BadInput:
       del before[name], after[name]
   cause = 'a setting was changed and the directory was not'
   # Names of code, whatever its files hold.
-  code = lambda own: [*map(without_digest, own if type(own) is list else [own])]
+  as_list = lambda value: value if type(value) is list else [value]
+  code = lambda value: [*map(without_digest, as_list(value))]
   if all(code(before[name]) == code(after[name]) for name in before):
     cause = (
       'a file of your own code was changed: with it, it is another run; put '
@@ -207,11 +209,12 @@ def _commit(root: Path) -> str | None:
   if not (root / '.git').exists():  # installed: git would find another one
     return None
   commands = 'rev-parse HEAD', 'status --porcelain -uno -- . :(exclude)results'
-  how = {'capture_output': True, 'text': True, 'timeout': 10, 'cwd': root}
+  run = functools.partial(
+    subprocess.run, capture_output=True, text=True, timeout=10, cwd=root
+  )
   try:
     commit, edited = (
-      subprocess.run(['git', *command.split()], **how).stdout.strip()
-      for command in commands
+      run(['git', *command.split()]).stdout.strip() for command in commands
     )
   except (OSError, subprocess.SubprocessError):  # no git, or a slow disk
     return None

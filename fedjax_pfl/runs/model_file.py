@@ -78,7 +78,7 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
       'model',
       got=str(path),
       expected='a file that save_model wrote',
-      choices=sorted(str(found) for found in path.parent.glob('*.npz')),
+      choices=sorted(map(str, path.parent.glob('*.npz'))),
       cause='a mistyped path, or a run that is not finished',
     )
   arrays = atomic_files.read_npz(path)
@@ -152,7 +152,7 @@ def _leaf(name: str, array: np.ndarray, shapes) -> tuple[str, np.ndarray]:
   layer, _, last = name.rpartition('/')
   if last != 'weight':
     return name, array
-  found = [word for word in WEIGHTS if f'{layer}/{word}' in shapes]
-  if found == ['kernel'] and array.ndim > 1:
+  names = [name for name in WEIGHTS if f'{layer}/{name}' in shapes]
+  if names == ['kernel'] and array.ndim > 1:
     array = array.transpose(*range(2, array.ndim), 1, 0)
-  return f'{layer}/{(*found, last)[0]}', array
+  return f'{layer}/{(*names, last)[0]}', array

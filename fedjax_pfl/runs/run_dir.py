@@ -84,13 +84,13 @@ def open_run(
   is_named = Rule(str.strip, 'the name of a directory', cause, [OTHER])
   is_named.check('workdir', str(workdir))
   now = identity.identify(config, data, num_devices)
-  rules = resumable, defaults or {}
+  defaults, quiet = defaults or {}, lambda text: None
   try:
     path.mkdir(parents=True, exist_ok=True)
-    identity.is_started(path, now, *rules, lambda text: None)  # only refuses
+    identity.is_started(path, now, resumable, defaults, quiet)  # only refuses
     lock.acquire(path)
     try:
-      if not identity.is_started(path, now, *rules, log):
+      if not identity.is_started(path, now, resumable, defaults, log):
         atomic_files.remove_temporary(path)
         atomic_files.write_json(path / identity.CONFIG, now)
     except BaseException:
@@ -182,8 +182,14 @@ class Run:
     with atomic_files.writing(self._checkpoints):
       before = _checksum(self.path / METRICS)
       before['scores'] = score_files.digest(self.scores, step)
-      how = {'metadata': before, 'keep': keep, 'mode': self._mode}
-      checkpoint.save(self._checkpoints, step, tree, **how)
+      checkpoint.save(
+        self._checkpoints,
+        step,
+        tree,
+        metadata=before,
+        keep=keep,
+        mode=self._mode,
+      )
 
   def last_checkpoint(self) -> int | None:
     """Return the step of the newest checkpoint, None if there is none."""
@@ -232,8 +238,8 @@ class Run:
       # Its result is of other scores: a process killed here is not finished.
       (self.path / RESULT).unlink(missing_ok=True)
       # Small, for it is committed with results: 7 kB for 100 clients.
-      how = {'compressed': True, 'mode': self._mode}
-      atomic_files.write_npz(self.path / CLIENTS, arrays, **how)
+      file = self.path / CLIENTS
+      atomic_files.write_npz(file, arrays, compressed=True, mode=self._mode)
 
   def write_result(self, **result: Any) -> None:
     """Write result.json, with the `views` of `summarise`: it is finished."""

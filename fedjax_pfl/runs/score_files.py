@@ -28,8 +28,9 @@ def name_of(number: int, first: int) -> str:
 def write(folder: Path, name: str, scores: Mapping[str, Scores]) -> None:
   """Write the file of one evaluation, whole or not at all."""
   arrays = {}
-  for view, own in scores.items():
-    arrays |= {f'{view}/correct': own.correct, f'{view}/count': own.count}
+  for view, of_view in scores.items():
+    arrays[f'{view}/correct'] = of_view.correct
+    arrays[f'{view}/count'] = of_view.count
   _write(folder, name, arrays)
 
 
@@ -41,14 +42,14 @@ def _write(folder, name, arrays):
 
 def correct_of(folder: Path, first: int) -> dict[str, dict[int, np.ndarray]]:
   """Return {view: {round: right answers [K]}} of the stage after `first`."""
-  found = {}
+  correct = {}
   for number, path in _files(folder):
     if number >= first and path.stem == name_of(number, first):
       for name, array in atomic_files.read_npz(path).items():
         view, _, field = name.rpartition('/')
         if field == 'correct':
-          found.setdefault(view, {})[number] = array
-  return found
+          correct.setdefault(view, {})[number] = array
+  return correct
 
 
 def last(run: Path, part: str) -> dict[str, Scores]:
@@ -89,6 +90,5 @@ def _files(folder: Path) -> list[tuple[int, Path]]:
   """Return the files with their rounds, in order."""
   if not folder.is_dir():
     return []
-  found = [(path.stem.partition('.')[0], path) for path in folder.glob('*.npz')]
-  own = [(int(word), path) for word, path in found if word.isdecimal()]
-  return sorted(own)
+  files = [(path.stem.partition('.')[0], path) for path in folder.glob('*.npz')]
+  return sorted((int(word), path) for word, path in files if word.isdecimal())
