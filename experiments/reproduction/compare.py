@@ -32,7 +32,8 @@ from experiments.reproduction.plan import Evaluation, evaluation_of
 from experiments.reproduction.results import Results, Row
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.results.runs.folder import StoredEvaluation
+from fedjax_pfl.results.runs.folder import Evaluation as Stored
+from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.differences import MIN_SEEDS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import keys
@@ -169,7 +170,7 @@ def measure(
     reading = reading._replace(view=found[family]['together']['view'])
   row, any_row = {}, results.row_of.get(key, {})
   if one := find(results, key, evaluation.key, reading):
-    score, data = score_of(one, reading), one.run.data
+    score, data = score_of(one.run, reading), one.training.run.data
   elif row := _row(results, key, evaluation, reading):
     std, size = row['std'], int(row['num_clients'] or 0)
     own = (float(std), size) if std else ()
@@ -182,7 +183,7 @@ def measure(
 
 def find(
   results: Results, key: str, evaluation: str, reading: Reading
-) -> StoredEvaluation | None:
+) -> Stored | None:
   """Return the evaluation that holds the number of a reading, or None."""
   # Numbers of the server's model are stored with its view.
   is_server = reading.measure in OF_SERVER
@@ -190,25 +191,25 @@ def find(
   return results.find(key, evaluation, view)
 
 
-def score_of(one: StoredEvaluation, reading: Reading) -> Score:
+def score_of(run: Run, reading: Reading) -> Score:
   """Return our number; of clients with their accuracies, else of images."""
   if reading.measure not in OF_SERVER:
-    clients = one.clients
+    clients = run.clients
     scores = clients.scores[reading.stored_name]
     given = scores, clients.train_count
     numbers, own = summarise(*given), accuracies(*given)
     if reading.measure in OF_ALL_TESTS:
       if reading.measure == 'best_pooled':
-        numbers = one.result['test_best'][reading.view]['together']
+        numbers = run.result['test_best'][reading.view]['together']
       size = int(np.sum(scores.count[~np.isnan(own)]))
       return Score(1, numbers['pooled'], None, size)
     mean, std, size = (numbers[x] for x in ('mean', 'std', 'num_clients'))
     return Score(1, mean, std, size, own)
-  numbers = one.result.get('global')
+  numbers = run.result.get('global')
   if not numbers:
     raise bad_input(
       'eval_global_model',
-      got=f'{one.run.path} without numbers of a global model',
+      got=f'{run.path} without numbers of a global model',
       expected='a run with eval_global_model=True',
       cause='a cell of configs/tables whose config does not evaluate it',
     )

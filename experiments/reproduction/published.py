@@ -19,7 +19,7 @@ from experiments.reproduction.cells import (
   field,
 )
 from experiments.reproduction.plan import evaluation_of
-from fedjax_pfl.results.runs.folder import settings_in
+from fedjax_pfl.results.runs.run import settings_in
 from fedjax_pfl.settings import parse_config, replace, to_config
 from fedjax_pfl.training import keys
 

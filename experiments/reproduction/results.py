@@ -13,7 +13,7 @@ from pathlib import Path
 
 from experiments.reproduction.plan import PlannedRun
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.results.runs.folder import RunFolder, StoredEvaluation
+from fedjax_pfl.results.runs.folder import Evaluation, RunFolder
 from fedjax_pfl.training import divergence, keys
 
 Row = Mapping[str, str]  # of summary.csv
@@ -42,11 +42,11 @@ class Results(RunFolder):
 
   def find(
     self, training: str, evaluation: str, view: str
-  ) -> StoredEvaluation | None:
+  ) -> Evaluation | None:
     """Return the evaluation under these keys that has a view, or None."""
     for one in self.evaluations():
-      is_same = (one.run.key, one.key) == (training, evaluation)
-      if is_same and view in one.clients.scores:
+      is_same = (one.training.key, one.key) == (training, evaluation)
+      if is_same and view in one.run.clients.scores:
         return one
     return None
 

@@ -24,7 +24,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.results.charts.figure_file import format_number
-from fedjax_pfl.results.runs.folder import StoredEvaluation, machine_of
+from fedjax_pfl.results.runs.folder import Evaluation, machine_of
 from fedjax_pfl.settings import FIELDS, Settings, changing, replace
 from fedjax_pfl.training import keys
 
@@ -78,18 +78,19 @@ def read_rows(results: Results, configs: Configs) -> None:
   results.set_rows(sorted(rows.values(), key=place))
 
 
-def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
-  run, settings = one.run, one.settings
-  if run.start:  # named by its key, as the run itself below
-    first = run.start.partition('-')[0]  # the training of that model
+def _rows_of(one: Evaluation, configs: Flat) -> list[Row]:
+  training, settings = one.training, one.run.settings
+  run = training.run
+  if training.start:  # named by its key, as the run itself below
+    first = training.start.partition('-')[0]  # the training of that model
     settings = replace(settings, init_from=f'runs/{first}')
   name, fields = nearest(settings, configs)
   named = {field: fields[field] for field in fields if field not in UNNAMED}
   words = [f'{field}={_text(value)}' for field, value in named.items()]
   own = keys.evaluation_key(run.settings)
-  key = keys.row_key(run.key, one.key, own)
+  key = keys.row_key(training.key, one.key, own)
   # A view of its own that the run got later counts as one of the run.
-  origin = run.stored if one.key == own else one.stored
+  origin = run.record if one.key == own else one.run.record
   shared = {
     'setting': ' '.join([name, *words]),
     'seed': str(run.settings.seed),
@@ -100,9 +101,9 @@ def _rows_of(one: StoredEvaluation, configs: Flat) -> list[Row]:
     'key': key,
     'run': run.path.name,
   }
-  views, rows = dict(one.result['views']), []
-  if 'global' in one.result:
-    views['global'] = {'mean': one.result['global']['accuracy']}
+  views, rows = dict(one.run.result['views']), []
+  if 'global' in one.run.result:
+    views['global'] = {'mean': one.run.result['global']['accuracy']}
   for view, summary in views.items():
     measures = 'mean', 'std', 'worst_decile'
     numbers = {name: format_number(summary.get(name)) for name in measures}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.evaluation.choices import best_rounds
-from fedjax_pfl.training.best_models import Best, later_if_better
+from fedjax_pfl.training.kept_models import Kept, later_if_better
 
 # Correct predictions of each of three clients in rounds 0 to 3.
 ROUNDS = np.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]], 'i4')
@@ -31,11 +31,10 @@ def test_the_best_round(trains, number, each, together):
 def test_of_equal_rounds_a_client_keeps_the_model_of_the_last():
   """Client i has model (r, 10 i) in round r."""
   before = np.full(3, -1, 'i4')
-  best = Best(before, before, {'w': np.zeros((3, 2))})
+  best = Kept(before, {'w': np.zeros((3, 2))})
   for number, correct in enumerate(ROUNDS):
     w = np.stack([np.full(3, float(number)), 10.0 * np.arange(3)], 1)
-    best = later_if_better(best, correct, number, {'w': w})
-  assert best.round.tolist() == [3, 2, 2]
+    best = later_if_better(best, Kept(correct, {'w': w}))
   assert best.correct.tolist() == [2, 2, 3]
   want = [[3, 0], [2, 10], [2, 20]]
   np.testing.assert_array_equal(best.models['w'], want)

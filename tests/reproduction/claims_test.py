@@ -239,11 +239,11 @@ def test_the_table_of_epochs_is_that_of_the_results():
   """docs/reproduction.md: each column has numbers of runs of that length."""
   ran, lengths = collections.defaultdict(set), {}
   for one in read_folder(RESULTS).evaluations():
-    run, views = one.run, [*one.result['views'].values()]
-    for best in run.result['test_best'].values():
+    first, views = one.training, [*one.run.result['views'].values()]
+    for best in first.run.result['test_best'].values():
       views += [best['finished']] if 'finished' in best else []
-    length = lengths.get(run.start, run.settings.training.total_epochs)
-    lengths[run.key] = length
+    length = lengths.get(first.start, first.run.settings.training.total_epochs)
+    lengths[first.key] = length
     ran[length] |= {f'{view["mean"]:.2f} ± {view["std"]:.2f}' for view in views}
   page = (ROOT / 'docs' / 'reproduction.md').read_text()
   _, table = page.split('| 160 epochs | print |\n|---|---|---|---|')

@@ -24,7 +24,9 @@ def test_a_run_is_found_below_runs_under_any_name(tmp_path):
   results = Results(tmp_path)
   for view in VIEWS:
     found = find(results, run, view)
-    assert found.path == run and found.result == run_dir.load_result(run)
+    assert found.run.path == run and found.run.result == run_dir.load_result(
+      run
+    )
   assert found.run.data == 'images-clients'
   assert find(results, run, 'personal') is None
   assert results.find('0' * 16, '0' * 16, 'initial') is None
@@ -57,6 +59,6 @@ def test_runs_that_started_from_another(tmp_path, fields):
   second = make_run(tmp_path / 'b' / 'b', seed=1, **begun)
   first.rename(tmp_path / 'away')
   results.add_run(second)
-  starts = [one.run.start for one in results.evaluations()]
+  starts = [one.training.start for one in results.evaluations()]
   assert starts == ['', *[keys.run_key(tmp_path / 'away')] * 2]
   assert 'trained again, or not copied' in refused(Results, tmp_path)

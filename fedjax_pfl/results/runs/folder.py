@@ -5,7 +5,6 @@ name is. Nothing is written: `results/runs/` is all there is to know, and a run
 that is added, continued or removed is seen when it is read again.
 """
 
-import functools
 import itertools
 import os
 import re
@@ -18,9 +17,8 @@ import numpy as np
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
+from fedjax_pfl.results.runs.run import Run, settings_in
 from fedjax_pfl.runs import identity, result_file, run_dir
-from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import keys
 
 RUNS = 'runs'  # the folder of the run directories in that of the results
@@ -33,48 +31,27 @@ NUMBERS = (
 )
 
 
-class StoredRun(NamedTuple):
-  """A finished training, as its directory has it."""
+class Training(NamedTuple):
+  """A finished training, by its keys."""
 
-  path: Path
-  key: str  # of the training
+  run: Run
+  key: str
   setting: str  # the key without the data
   start: str  # key of the model that it started from, or ''
-  settings: Settings
-  stored: dict[str, Any]  # config.json
-  result: dict[str, Any]  # result.json
-
-  @property
-  def data(self) -> str:
-    return data_of(self.stored)
 
 
-class StoredEvaluation(NamedTuple):
+class Evaluation(NamedTuple):
   """An evaluation of the last models of a run: its own, or a later one."""
 
-  run: StoredRun
-  path: Path  # the run directory, or a folder in it
+  training: Training
+  run: Run  # of the run directory, or of a folder in it
   key: str  # of the evaluation
-  settings: Settings
-  stored: dict[str, Any]
-  result: dict[str, Any]
-
-  @property
-  def clients(self) -> Clients:
-    file = self.path / run_dir.CLIENTS
-    return _load_clients(self.path, file.stat().st_mtime_ns)
 
   @property
   def origin(self) -> str:
     """Return which run gave the numbers, and where, for a message."""
-    commit = (self.stored.get('commit') or 'unknown')[:12]
-    return f'{self.path} (commit {commit}, {machine_of(self.stored)})'
-
-
-@functools.lru_cache(maxsize=256)
-def _load_clients(folder: Path, changed: int) -> Clients:
-  """Return clients.npz; `changed` is the time of its last change."""
-  return run_dir.load_clients(folder)
+    commit = (self.run.record.get('commit') or 'unknown')[:12]
+    return f'{self.run.path} (commit {commit}, {machine_of(self.run.record)})'
 
 
 class RunFolder:
@@ -90,7 +67,7 @@ class RunFolder:
     # Fingerprints of the data that a seed was run with, or begun.
     self.data: dict[int, set[str]] = {}
     self.key_of_setting: dict[str, str] = {}  # settings without data -> keys
-    self._read: dict[Path, list[StoredEvaluation]] = {}
+    self._read: dict[Path, list[Evaluation]] = {}
     self._models: dict[str, str] = {}  # digests of final models -> keys
     self.add_folder(self.runs)
 
@@ -116,17 +93,17 @@ class RunFolder:
     A damaged run is refused, and one that disagrees with another one.
     """
     self._read.pop(path, None)
-    stored = run_dir.load_config(path)
+    record = run_dir.load_config(path)
     start = keys.start_key(path, self._models)
     try:
-      settings = settings_in(stored)
+      settings = settings_in(record)
     except BadInput as error:  # a run of another version
       raise BadInput(f'{path}: {error}') from error
-    key = keys.training_key(settings, stored['data'], start)
+    key = keys.training_key(settings, record['data'], start)
     setting = keys.training_key(settings, '', start)
     is_finished = run_dir.is_finished(path)
     if not settings.system.quick:  # else its images may be synthetic
-      self.data.setdefault(settings.seed, set()).add(data_of(stored))
+      self.data.setdefault(settings.seed, set()).add(data_of(record))
       if is_finished or setting not in self.key_of_setting:
         self.key_of_setting[setting] = key
     if not is_finished:
@@ -135,8 +112,8 @@ class RunFolder:
     if self.paths.get(key) not in self._read:
       self.paths[key] = path
     result = run_dir.load_result(path)
-    run = StoredRun(path, key, setting, start, settings, stored, result)
-    read = list(evaluations_of(run))
+    training = Training(Run(path, record, result), key, setting, start)
+    read = list(evaluations_of(training))
     for old, new in itertools.product(self.evaluations(), read):
       check_agree(old, new)
     self._read[path] = read
@@ -144,20 +121,19 @@ class RunFolder:
       model = keys.model_key(key, settings)
       self._models[run_dir.model_digest(path)] = model
 
-  def evaluations(self) -> Iterator[StoredEvaluation]:
+  def evaluations(self) -> Iterator[Evaluation]:
     """Yield every evaluation, also those that two directories have."""
     return (one for read in self._read.values() for one in read)
 
 
-def evaluations_of(run: StoredRun) -> Iterator[StoredEvaluation]:
+def evaluations_of(training: Training) -> Iterator[Evaluation]:
   """Yield the evaluations of a finished run: its own comes first."""
-  folders = sorted((run.path / EVALUATIONS).glob('*'))
-  for path in (run.path, *filter(run_dir.is_finished, folders)):
+  first = training.run.path
+  folders = sorted((first / EVALUATIONS).glob('*'))
+  for path in (first, *filter(run_dir.is_finished, folders)):
     result_file.check_clients(path)
-    stored, result = run_dir.load_config(path), run_dir.load_result(path)
-    settings = settings_in(stored)
-    key = keys.evaluation_key(settings)
-    yield StoredEvaluation(run, path, key, settings, stored, result)
+    run = Run(path, run_dir.load_config(path), run_dir.load_result(path))
+    yield Evaluation(training, run, keys.evaluation_key(run.settings))
 
 
 def read_folder(folder: AnyPath) -> RunFolder:
@@ -177,36 +153,28 @@ def read_folder(folder: AnyPath) -> RunFolder:
   return results
 
 
-def settings_in(stored: dict[str, Any]) -> Settings:
-  """Return the settings of a run; hyperparameters by the order of their names.
-
-  `stored` is config.json, in which they have any order.
-  """
-  hp = sorted((stored['config'].get('hp') or {}).items())
-  return parse_config({**stored['config'], 'hp': dict(hp)})
-
-
-def data_of(stored: dict[str, Any]) -> str:
+def data_of(record: dict[str, Any]) -> str:
   """Return the fingerprint of the data, without that of an initial model."""
-  return stored['data'].partition('+')[0]
+  return record['data'].partition('+')[0]
 
 
-def machine_of(stored: dict[str, Any]) -> str:
+def machine_of(record: dict[str, Any]) -> str:
   """Return 'Intel(R) Xeon(R) CPU @ 2.80GHz, 2 cores', or the accelerators."""
-  devices = ', '.join(stored.get('devices') or ())
+  devices = ', '.join(record.get('devices') or ())
   if devices.endswith('cpu cpu'):
-    return stored.get('processor') or 'CPU'  # older runs lack its name
+    return record.get('processor') or 'CPU'  # older runs lack its name
   return re.sub(r' x (gpu|tpu) ', ' x ', devices)
 
 
-def check_agree(old: StoredEvaluation, new: StoredEvaluation) -> None:
+def check_agree(old: Evaluation, new: Evaluation) -> None:
   """Refuse results of one training, or of one evaluation, that differ."""
-  if old.run.setting != new.run.setting or _are_two_sets(old, new):
+  pair = old.training, new.training
+  if pair[0].setting != pair[1].setting or _are_two_sets(old, new):
     return
-  _check_data(old, new, old.run.stored, new.run.stored)
+  _check_data(old, new, *(one.run.data for one in pair))
   if old.key != new.key:
     return
-  _check_data(old, new, old.stored, new.stored)
+  _check_data(old, new, old.run.data, new.run.data)
   known, given = _numbers(old), _numbers(new)
   for name in filter(given.__contains__, known):  # versions differ in some
     pair = known[name], given[name]
@@ -223,9 +191,9 @@ def check_agree(old: StoredEvaluation, new: StoredEvaluation) -> None:
     )
 
 
-def _numbers(one: StoredEvaluation) -> dict[str, float]:
+def _numbers(one: Evaluation) -> dict[str, float]:
   """Return the numbers of result.json by names: 'views.initial.mean'."""
-  chosen = {name: one.result.get(name, {}) for name in NUMBERS}
+  chosen = {name: one.run.result.get(name, {}) for name in NUMBERS}
   return {
     name: value
     for name, value in identity.flatten(chosen).items()
@@ -233,16 +201,15 @@ def _numbers(one: StoredEvaluation) -> dict[str, float]:
   }
 
 
-def _are_two_sets(old: StoredEvaluation, new: StoredEvaluation) -> bool:
+def _are_two_sets(old: Evaluation, new: Evaluation) -> bool:
   """Return whether these are of other images of the user's own."""
-  images = {data_of(one.run.stored).partition('-')[0] for one in (old, new)}
-  return old.settings.data.dataset in OWN and len(images) > 1
+  images = {one.training.run.data.partition('-')[0] for one in (old, new)}
+  return old.run.settings.data.dataset in OWN and len(images) > 1
 
 
 def _check_data(
-  old: StoredEvaluation, new: StoredEvaluation, *stored: dict[str, Any]
+  old: Evaluation, new: Evaluation, known: str, given: str
 ) -> None:
-  known, given = map(data_of, stored)
   if known != given:
     raise bad_input(
       'data',

@@ -8,8 +8,7 @@ import numpy as np
 from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.types import AnyPath, Scores
 from fedjax_pfl.evaluation.summary import accuracies, other_measures
-from fedjax_pfl.results.runs.folder import StoredEvaluation, read_folder
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.results.runs.folder import Evaluation, read_folder
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import flat_config
 from fedjax_pfl.training import keys
@@ -76,15 +75,15 @@ def load_results(
   rows, known = [], set()
   evaluations = [*read_folder(results).evaluations()]
   for one, setting in zip(evaluations, _settings(evaluations), strict=True):
-    for view, scores in one.clients.scores.items():
-      place = one.run.key, one.key, view
+    for view, scores in one.run.clients.scores.items():
+      place = one.training.key, one.key, view
       if place in known:  # of two directories of one training, the first
         continue
       known.add(place)
       if per_client:
-        numbers = _clients(one.clients, scores)
+        numbers = _clients(one.run.clients, scores)
       else:
-        summary = dict(one.result['views'].get(view, {}))
+        summary = dict(one.run.result['views'].get(view, {}))
         ends = summary.pop('interval', None) or (None, None)
         numbers = dict.fromkeys(SUMMARY) | summary
         numbers |= dict(zip(('low', 'high'), ends, strict=True)) | _costs(one)
@@ -99,9 +98,9 @@ def load_results(
   return pandas.DataFrame(rows)
 
 
-def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
+def _settings(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
   """Return the fields of each, with those in which any two of them differ."""
-  flat = [flat_config(one.settings) for one in evaluations]
+  flat = [flat_config(one.run.settings) for one in evaluations]
   others = (keys.TRAINED | keys.EVALUATED).difference(SETTING, GIVEN)
   values = {name: {repr(own[name]) for own in flat} for name in sorted(others)}
   varied = [name for name, own in values.items() if len(own) > 1]
@@ -112,8 +111,8 @@ def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
     setting['hp'] = ' '.join(f'{name}={value}' for name, value in hp)
     setting['finetune_epochs'] = ','.join(map(str, fields['finetune.epochs']))
     setting['finetune_trainable'] = fields['finetune.trainable']
-    setting['rounds'] = one.run.result['rounds']
-    setting['seed'] = one.run.settings.seed
+    setting['rounds'] = one.training.run.result['rounds']
+    setting['seed'] = one.training.run.settings.seed
     for name in varied:
       value = fields[name]
       is_plain = isinstance(value, str | int | float)
@@ -122,17 +121,17 @@ def _settings(evaluations: Sequence[StoredEvaluation]) -> list[dict[str, Any]]:
   return found
 
 
-def _origin(one: StoredEvaluation) -> dict[str, str]:
-  stored = one.run.stored
+def _origin(one: Evaluation) -> dict[str, str]:
+  record = one.training.run.record
   return {
-    'key': one.run.key,
+    'key': one.training.key,
     'evaluation': one.key,
-    'data': one.stored['data'],
-    'start': one.run.start,
-    **{name: stored.get(name) or '' for name in ('version', 'commit')},
-    'devices': ', '.join(stored.get('devices') or ()),
-    'processor': stored.get('processor') or '',
-    'path': str(one.run.path.absolute()),
+    'data': one.run.record['data'],
+    'start': one.training.start,
+    **{name: record.get(name) or '' for name in ('version', 'commit')},
+    'devices': ', '.join(record.get('devices') or ()),
+    'processor': record.get('processor') or '',
+    'path': str(one.training.run.path.absolute()),
   }
 
 
@@ -155,13 +154,11 @@ def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
   }
 
 
-def _costs(one: StoredEvaluation) -> dict[str, float | None]:
+def _costs(one: Evaluation) -> dict[str, float | None]:
   """Return what the training took and sent; None where it is not recorded."""
-  path, metrics = one.run.path, []
-  if (path / run_dir.METRICS).is_file():  # none where no round was run
-    metrics = run_dir.load_metrics(path)
-  costs = {'seconds': one.run.result.get('seconds')}
+  run = one.training.run
+  costs = {'seconds': run.result.get('seconds')}
   for name, reduce in COSTS.items():
-    values = [line[name] for line in metrics if line.get(name) is not None]
+    values = [line[name] for line in run.metrics if line.get(name) is not None]
     costs[name] = reduce(values) if values else None
   return costs

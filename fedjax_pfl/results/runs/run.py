@@ -1,11 +1,13 @@
 """Read the directories of finished runs for a report."""
 
 import collections
+import dataclasses
+import functools
 import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +21,7 @@ from fedjax_pfl.evaluation.measures import over_clients
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.settings import defaults
+from fedjax_pfl.settings import Settings, defaults, parse_config
 
 Result = Mapping[str, Any]  # of result.json
 VALIDATION = 'validation/'  # begins the names of views on these examples
@@ -29,15 +31,36 @@ DEFAULT = 'default'  # of a hyperparameter that a config does not give
 KINDS = ('last', 'validation', 'test_best')
 
 
-class Run(NamedTuple):
-  """A run directory in memory."""
+@dataclasses.dataclass(frozen=True)
+class Run:
+  """A finished run directory, or a later evaluation in it; read when asked."""
 
   path: Path
   record: dict[str, Any]  # config.json: the config, and what it ran on
-  config: dict[str, Any]  # every field; words for what only other runs give
-  result: dict[str, Any]
-  metrics: list[dict[str, Any]]
-  clients: Clients
+  result: dict[str, Any]  # result.json
+  # Hyperparameters that only other runs of its method give, with a word.
+  others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+  @functools.cached_property
+  def config(self) -> dict[str, Any]:
+    """Return every field, those of later versions and of `others` too."""
+    config = with_defaults(self.record['config'])
+    hp = {**self.others, **config.get('hp', {})}
+    return {**config, 'hp': hp} if hp else config
+
+  @functools.cached_property
+  def settings(self) -> Settings:
+    return settings_in(self.record)
+
+  @functools.cached_property
+  def metrics(self) -> list[dict[str, Any]]:
+    """Return the lines of metrics.jsonl; none of a later evaluation."""
+    known = (self.path / run_dir.METRICS).exists()
+    return run_dir.load_metrics(self.path) if known else []
+
+  @functools.cached_property
+  def clients(self) -> Clients:
+    return run_dir.load_clients(self.path)
 
   @property
   def method(self) -> str:
@@ -131,20 +154,24 @@ class Run(NamedTuple):
 def read(workdir: AnyPath) -> Run:
   """Return a finished run; refuse any other directory."""
   path = Path(workdir)
-  record, result = run_dir.load_config(path), run_dir.load_result(path)
-  # An evaluation of models that were trained elsewhere has no metrics.
-  has_metrics = (path / run_dir.METRICS).exists()
-  metrics = run_dir.load_metrics(path) if has_metrics else []
-  clients = run_dir.load_clients(path)
-  if {*clients.scores} != {*result['views']}:
+  run = Run(path, run_dir.load_config(path), run_dir.load_result(path))
+  if {*run.clients.scores} != {*run.result['views']}:
     raise bad_input(
       'run',
-      got=f'{path}, whose result.json has the views {[*result["views"]]}',
-      expected=f'those of its clients.npz, {[*clients.scores]}',
+      got=f'{path}, whose result.json has the views {[*run.result["views"]]}',
+      expected=f'those of its clients.npz, {[*run.clients.scores]}',
       cause='files of two runs in one directory',
     )
-  config = with_defaults(record['config'])
-  return Run(path, record, config, result, metrics, clients)
+  return run
+
+
+def settings_in(record: Mapping[str, Any]) -> Settings:
+  """Return the settings of a run; hyperparameters by the order of their names.
+
+  `record` is config.json, in which they have any order.
+  """
+  hp = sorted((record['config'].get('hp') or {}).items())
+  return parse_config({**record['config'], 'hp': dict(hp)})
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,12 +199,7 @@ def read_comparable(workdirs: Sequence[AnyPath]) -> list[Run]:
   given = collections.defaultdict(dict)
   for run in runs:
     given[run.method] |= dict.fromkeys(run.config.get('hp', {}), DEFAULT)
-  completed = []
-  for run in runs:
-    if hp := given[run.method] | run.config.get('hp', {}):
-      run = run._replace(config={**run.config, 'hp': hp})
-    completed.append(run)
-  return completed
+  return [dataclasses.replace(run, others=given[run.method]) for run in runs]
 
 
 def are_same_clients(config: Mapping[str, Any]) -> bool:
