@@ -4,15 +4,17 @@ A start counts: the clients of a run may be those of the run that `init_from`
 names, whose rounds are composed with its own, at the delta of this run.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.around import accountant, privacy
-from fedjax_pfl.around.accountant import Plan, Rounds
+from fedjax_pfl.around.accountant import Plan, Rounds, neighbours
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import ClientData, PyTree, Task
+from fedjax_pfl.core.types import AnyPath, ClientData, PyTree, Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
@@ -76,17 +78,43 @@ class Budget(NamedTuple):
       'delta': self.dp.delta,
       'noise_multiplier': self.noise,
       'clip': self.dp.clip,
-      'neighbours': accountant.neighbours(plan),
+      'neighbours': neighbours(plan),
       'theorem': accountant.theorem(plan),
       'plan': in_json(noisy),
       **({'start': about} if start != Start() else {}),
     }
 
 
-def plan_of(privacy: Mapping[str, Any]) -> Plan:
-  """Return the rounds of a run and of its start, of what `summary` returned."""
-  rows = [*privacy.get('start', {}).get('plan', ()), *privacy['plan']]
-  return tuple(Rounds(**row) for row in rows)
+def plan_of(*summaries: Mapping[str, Any]) -> Plan:
+  """Return the rounds of runs, and those of their starts: of each once."""
+  starts = [own['start'] for own in summaries if 'start' in own]
+  plans = {own['model']: own['plan'] for own in starts}.values()
+  plans = *plans, *(own['plan'] for own in summaries)
+  return tuple(Rounds(**row) for plan in plans for row in plan)
+
+
+def spent_in(folder: AnyPath) -> str:
+  """Return what the finished private runs of a folder spend; '' of none."""
+  spent = []
+  for path in sorted(Path(folder).glob(f'*/{run_dir.RESULT}')):
+    result = run_dir.load_result(path.parent)
+    if 'plan' in result.get('privacy', {}):
+      spent.append(result['privacy'])
+  if not spent:
+    return ''
+  number, delta = Counter(), max(own['delta'] for own in spent)
+  for rounds in plan_of(*spent):  # bands count in turns
+    turns = -(-rounds.number // rounds.bands)
+    number[rounds._replace(number=0)] += turns * rounds.bands
+  plan = tuple(own._replace(number=n) for own, n in number.items())
+  is_private = all('epsilon' in own for own in spent)
+  name = 'epsilon' if is_private else 'epsilon_not_private'
+  epsilon, who = accountant.epsilon_of(0, delta, plan), neighbours(plan)
+  return (
+    f'All {len(spent)} private runs in {folder} together have spent {name} '
+    f'{epsilon:.3g} at most at delta {delta:g} ({who}); a choice by '
+    'accuracies, which have no noise, is not covered.'
+  )
 
 
 def no_budget(settings: Settings, result: Mapping[str, Any]) -> str:

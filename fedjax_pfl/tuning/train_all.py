@@ -15,7 +15,13 @@ from fedjax_pfl.results.runs.run import Run, read
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
 from fedjax_pfl.settings.validate import program_key
-from fedjax_pfl.training import build, divergence, keys, many_runs
+from fedjax_pfl.training import (
+  build,
+  divergence,
+  keys,
+  many_runs,
+  privacy_budget,
+)
 
 Log = Callable[[str], None]
 
@@ -82,6 +88,8 @@ def train_all(
       expected='every run to be finished; the others are',
       choices=['the same command, when those are done'],
     )
+  if any(own.dp for own in settings):
+    log(privacy_budget.spent_in(folder))
   return paths
 
 

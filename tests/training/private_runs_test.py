@@ -28,6 +28,7 @@ from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core import chacha
 from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.runs import model_file, run_dir, secret
+from fedjax_pfl.training import privacy_budget
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
@@ -256,9 +257,9 @@ def begun(tmp_path, name, start='', **changes):
   return tmp_path / name, ' '.join(said)
 
 
-def test_a_start_counts(tmp_path):
-  """What was trained without noise is never released, whatever follows."""
-  begun(tmp_path, 'public', dp={})
+def test_what_was_trained_without_noise_is_never_released(tmp_path):
+  """Whatever follows, and however often; nor is a model that was put there."""
+  public, _ = begun(tmp_path, 'public', dp={})
   for name, start, rounds in (
     ('zero', 'public', 0),
     ('one', 'public', 1),
@@ -269,32 +270,40 @@ def test_a_start_counts(tmp_path):
     about = run_dir.load_result(path)['privacy']
     assert 'epsilon' not in about and 'dp.clip is 0' in str(about['start'])
     assert 'its start has no budget (' in refused(release, path)
-
-  path, said = begun(tmp_path, 'first')
-  assert 'start' not in said and 'start' not in release(path)
-  path, said = begun(tmp_path, 'second', 'first', dp=DP | {'delta': 2e-3})
-  again, _ = begun(tmp_path, 'third', 'second', rounds=0)
-  once, twice = (Rounds(number, 10, 10) for number in (1, 2))
-  spent = [
-    accountant.epsilon_of(1.0, delta, (rounds,))
-    for delta, rounds in ((1e-3, once), (2e-3, twice), (1e-3, twice))
-  ]
-  got = [release(own)['epsilon'] for own in (path, again)]
-  assert (
-    run_dir.load_result(tmp_path / 'first')['privacy']['epsilon'] == spent[0]
+  assert 'together have spent epsilon_not_priv' in privacy_budget.spent_in(
+    tmp_path
   )
-  assert got == pytest.approx(spent[1:])
-  assert run_dir.load_metrics(path)[-1]['epsilon'] == got[0]
-  assert 'has spent epsilon' in said
+  first, _ = begun(tmp_path, 'first')
+  shutil.copy(public / run_dir.MODEL, first / run_dir.MODEL)
+  path, _ = begun(tmp_path, 'swapped', 'first', rounds=0)
+  assert 'is not that of its result.json' in refused(release, path)
 
-  less = {'clip': 0.5, 'epsilon': spent[0], 'delta': 1e-3}
+
+def test_a_start_counts(tmp_path):
+  """And its own; at the delta of the run that is released."""
+  first, said = begun(tmp_path, 'first')
+  assert 'start' not in said and 'start' not in release(first)
+  second, said = begun(tmp_path, 'second', 'first', dp=DP | {'delta': 2e-3})
+  assert 'has spent epsilon' in said
+  third, _ = begun(tmp_path, 'third', 'second', rounds=0)
+
+  def epsilon(delta, rounds):
+    return accountant.epsilon_of(1.0, delta, (Rounds(rounds, 10, 10),))
+
+  for path, *rounds in ((first, 1e-3, 1), (second, 2e-3, 2), (third, 1e-3, 2)):
+    want = pytest.approx(epsilon(*rounds))
+    assert release(path)['epsilon'] == want
+    assert run_dir.load_result(path)['privacy']['epsilon'] == want
+  # Those of a start count once, beside the runs of the folder.
+  said, total = privacy_budget.spent_in(tmp_path), epsilon(2e-3, 5)
+  assert f'All 3 private runs in {tmp_path} together have spent' in said
+  assert f'epsilon {total:.3g} at most at delta 0.002' in said
+
+  less = {'clip': 0.5, 'epsilon': epsilon(1e-3, 1), 'delta': 1e-3}
   message = refused(lambda: begun(tmp_path, 'less', 'second', dp=less))
   assert message.startswith('dp.epsilon: got') and 'start' in message
-  shutil.copy(tmp_path / 'public' / run_dir.MODEL, path / run_dir.MODEL)
-  path, _ = begun(tmp_path, 'swapped', 'second', rounds=0)
-  assert 'is not that of its result.json' in refused(release, path)
-  (again / secret.NAME).write_text('00')
-  assert 'still has its secret' in refused(release, again)
+  (third / secret.NAME).write_text('00')
+  assert 'still has its secret' in refused(release, third)
 
 
 @pytest.mark.parametrize('name', ['fedper', 'ditto'])

@@ -8,6 +8,8 @@ import small_cells
 import small_runs
 from helpers import refused
 
+from fedjax_pfl.around import accountant
+from fedjax_pfl.around.accountant import Rounds
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import divergence, keys
@@ -113,3 +115,21 @@ def test_a_setting_that_diverges_ends_alone(tmp_path):
   assert train_all(settings, tmp_path, logged.append) == [hot, cool]
   assert small_runs.snapshot(tmp_path) == before
   assert 'diverged before and is not trained again' in ''.join(logged)
+
+
+def test_private_runs_are_followed_by_what_all_have_spent(tmp_path):
+  """Those that were trained before, too."""
+  pytest.importorskip('dp_accounting')
+  said = []
+  own = {'client_fraction': 1.0, 'save_clients': ()}
+  own['dp'] = {'clip': 0.5, 'noise_multiplier': 1.0, 'delta': 1e-3}
+  for seed in range(2):
+    settings = [make(**own, seed=seed), make(seed=seed)]
+    train_all(settings, tmp_path, said.append)
+  last = [text for text in said if 'together have spent' in text]
+  spent = (
+    accountant.epsilon_of(1.0, 1e-3, (Rounds(rounds, 10, 10),))
+    for rounds in (2, 4)
+  )
+  for text, number, epsilon in zip(last, (1, 2), spent, strict=True):
+    assert f'All {number} private runs' in text and f'{epsilon:.3g} at' in text
