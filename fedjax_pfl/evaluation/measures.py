@@ -40,12 +40,17 @@ class Measure(NamedTuple):
     """Return the end of its columns in a CSV: 'worst_tenth'."""
     return self.head.lower().replace(' ', '_')
 
-  def text(self, value: float | None, digits: int | None = None) -> str:
+  def text(self, value: float | None) -> str:
     """Return a value as it is printed; '-' without one."""
     if value is None or math.isnan(value):
       return '-'
-    digits = self.digits if digits is None else digits
-    return f'{value:.4g}' if digits is None else f'{value:,.{digits}f}'
+    form = '.4g' if self.digits is None else f',.{self.digits}f'
+    return format(value, form)
+
+  def short(self, value: float | None) -> str:
+    """Return the same for a narrow table: one digit of a percentage."""
+    digits = 1 if self.unit == '%' else self.digits
+    return self._replace(digits=digits).text(value)
 
 
 def worst_decile(accuracy: np.ndarray, count: Any) -> float:

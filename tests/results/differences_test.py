@@ -1,10 +1,16 @@
 """Differences and their intervals: sums by hand, and how often they cover."""
 
 import math
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from experiments.reproduction.claims.verdicts import Judged
+from experiments.reproduction.compare import Score
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.statistics.board import make_board
 from fedjax_pfl.results.statistics.differences import (
   ABOVE,
   LEVEL,
@@ -18,6 +24,8 @@ from fedjax_pfl.results.statistics.differences import (
   within,
 )
 
+ROOT = Path(__file__).parents[2]
+COUNTS = ROOT / 'results' / 'leaderboard' / 'demo_counts.csv'
 NAN = math.nan
 
 
@@ -129,3 +137,29 @@ def test_seeds_that_agree_by_chance_have_the_error_of_their_clients():
   one = over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
   assert one.high - 2 == pytest.approx(4.30265 * error, abs=1e-4)
   assert over_seeds([2.0] * 3).p == 0 and one.p > 0.1
+
+
+def test_boards_sweeps_and_claims_say_the_same_of_the_same_seeds():
+  """Ditto minus FedAvg on the digits: three rules gave three verdicts."""
+  about, found = stored_counts.read([COUNTS])
+  ((partition, entries),) = found.items()
+  rows = make_board(about, partition, entries).rows
+  (row,) = (row for row in rows if row['method'] == 'ditto')
+  board = [row[f'vs_fedavg_{name}'] for name in ('mean', 'low', 'high')]
+  assert board == pytest.approx([-2.34, -6.45, 1.77], abs=0.005)
+  after = {one.method: one.after for one in entries}
+  ours, theirs = after['ditto'].accuracy, after['fedavg'].accuracy
+  lead = behind_best(
+    {'b': dict(enumerate(ours)), 'a': dict(enumerate(theirs))}, 'a'
+  )['b']
+  assert board == pytest.approx([-lead.gap[at] for at in (0, 2, 1)])
+  seeds = [
+    [
+      SimpleNamespace(score=Score(1, np.nanmean(own), 0.0, 0, own, f'{seed}'))
+      for own in pair
+    ]
+    for seed, pair in enumerate(zip(ours, theirs, strict=True))
+  ]
+  terms = [SimpleNamespace(sign=sign) for sign in (1, -1)]
+  claim = Judged(SimpleNamespace(terms=terms), '', None, (), measured=seeds)
+  assert board == pytest.approx(claim.over_seeds()[:3])

@@ -22,7 +22,8 @@ from fedjax_pfl.results.runs.groups import (
 )
 from fedjax_pfl.results.runs.run import notes_on_choice, read_comparable
 from fedjax_pfl.results.statistics import differences, standing
-from fedjax_pfl.results.tables.text_table import align, decimal
+from fedjax_pfl.results.tables.table import Cell, Column, table_of
+from fedjax_pfl.results.tables.text_table import decimal
 
 HEADER = ('algorithm', 'before', 'after', 'low', 'high', 'worst_decile_after')
 SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
@@ -60,10 +61,7 @@ def as_table(workdirs: Sequence[AnyPath]) -> str:
   places = standing.ranked(groups)
   behind = {one.group.label: one for one in places}
   alone = standing.worse_than_alone(groups)
-  head = ['algorithm', 'before', 'after', '95 % interval', 'behind the highest']
   measures, rows = compared_measures(groups), []
-  head += [measure.head.lower() for measure in measures]
-  head += ['worse than alone, %'] * bool(alone)
   for group in groups:
     one, place = numbers(group), behind.get(group.label)
     has_interval = not math.isnan(one.low)
@@ -71,14 +69,20 @@ def as_table(workdirs: Sequence[AnyPath]) -> str:
     words = '-'
     if place and not place.is_best:
       words = ', '.join(filter(None, [decimal(place.below), place.words]))
-    cells = [group.label, decimal(one.before), decimal(one.after), interval]
-    cells.append(words)
+    cells = {
+      'algorithm': group.label,
+      'before': decimal(one.before),
+      'after': decimal(one.after),
+      '95 % interval': interval,
+      'behind the highest': words,
+    }
     for measure in measures:
-      digits = min(measure.digits, 1) if measure.unit == '%' else None
-      cells.append(measure.text(group.mean(group.after, measure.name), digits))
-    cells += [decimal(alone.get(group.label), '.0f')] * bool(alone)
-    rows.append(tuple(cells))
-  text = align([tuple(head), *rows])
+      value = group.mean(group.after, measure.name)
+      cells[measure.head.lower()] = measure.short(value)
+    if alone:
+      cells['worse than alone, %'] = decimal(alone.get(group.label), '.0f')
+    rows.append({Column(name): Cell(text) for name, text in cells.items()})
+  text = table_of('', rows).as_text()
   return f'{text}\n{standing.undecided(places)}'.rstrip()
 
 

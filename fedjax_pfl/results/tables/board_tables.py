@@ -35,9 +35,8 @@ def table_of(board: Board, marks: Mapping[str, str] | None = None) -> Table:
       Column('after'): Cell(decimal(row['after']), is_best=is_bold),
     }
     for measure in compared():
-      value = row[f'after_{measure.column}']
-      digits = min(measure.digits, 1) if measure.unit == '%' else None
-      cells[Column(measure.head.lower())] = Cell(measure.text(value, digits))
+      words = measure.short(row[f'after_{measure.column}'])
+      cells[Column(measure.head.lower())] = Cell(words)
     for base in board.baselines:
       mean, low, high = (row[f'vs_{base}_{x}'] for x in ('mean', 'low', 'high'))
       words = '-'
