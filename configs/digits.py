@@ -1,6 +1,6 @@
 """All methods on scikit-learn's 8x8 digits: a first look, no download.
 
-  python experiments/main.py --config=configs/digits.py:fedbabu --workdir=runs/x
+  fedjax-pfl train --config=digits:fedbabu --workdir=runs/x
 
 or another METHOD, `configs/digits.py:METHOD`; FedBABU by default. 20 clients
 with 5 shards each, about 72 images; five take part in a round. Half a minute to

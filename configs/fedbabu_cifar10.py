@@ -1,6 +1,6 @@
 """The FedBABU paper's CIFAR-10 with the 4convNet (Tables 12 and 13).
 
-  python experiments/main.py --config=configs/fedbabu_cifar10.py:fedbabu \\
+  fedjax-pfl train --config=fedbabu_cifar10:fedbabu \\
       --config.shards_per_client=5 --workdir=runs/fedbabu_s5
 
 Published (fedbabu/12, initial): 55.55 +- 9.90
@@ -10,13 +10,13 @@ mean and std over clients, f = 0.1 and tau = 10. Another word after the colon is
 another method; configs/methods.py says which need --config.hp.protocol=released
 and what the tests of each are. All printed numbers, one training a cell:
 
-  python experiments/reproduce.py --table=fedbabu/13 --dry-run
+  fedjax-pfl reproduce --table=fedbabu/13 --dry-run
 
 LG-FedAvg began with FedAvg's run, of the same settings and seed:
 
-  python experiments/main.py --config=configs/fedbabu_cifar10.py:fedavg \\
+  fedjax-pfl train --config=fedbabu_cifar10:fedavg \\
       --config.shards_per_client=5 --workdir=runs/fedavg_s5
-  python experiments/main.py --config=configs/fedbabu_cifar10.py:lg_fedavg \\
+  fedjax-pfl train --config=fedbabu_cifar10:lg_fedavg \\
       --config.shards_per_client=5 --config.init_from=runs/fedavg_s5 \\
       --config.hp.train_fedavg=False --config.hp.protocol=released \\
       --workdir=runs/lg_fedavg_s5_after

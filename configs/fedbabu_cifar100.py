@@ -1,6 +1,6 @@
 """The FedBABU paper's CIFAR-100 with MobileNet (Tables 1, 3, 5, 7, 9 and 22).
 
-  python experiments/main.py --config=configs/fedbabu_cifar100.py \\
+  fedjax-pfl train --config=fedbabu_cifar100 \\
       --workdir=runs/fedbabu_cifar100
 
 Published (fedbabu/3, initial): 18.50 +- 7.82
@@ -17,10 +17,10 @@ not stated must have differed: mu = 0.01 alone gives nearly FedAvg's numbers.
 Centralised training has curves (Figures 2 and 3); also with trainable=body.
 Table 9 has such a model after 10 epochs, which clients then fine-tune:
 
-  python experiments/main.py --config=configs/fedbabu_cifar100.py:centralized \\
+  fedjax-pfl train --config=fedbabu_cifar100:centralized \\
       --config.total_epochs=10 '--config.lr_milestones=()' \\
       --workdir=runs/full10
-  python experiments/main.py --config=configs/fedbabu_cifar100.py:fedavg \\
+  fedjax-pfl train --config=fedbabu_cifar100:fedavg \\
       --config.init_from=runs/full10 --config.rounds=0 \\
       --config.finetune.epochs=1,2,3,4,5 --config.views=initial,finetuned \\
       --workdir=runs/full10_s10

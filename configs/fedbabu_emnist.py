@@ -1,6 +1,6 @@
 """The FedBABU paper's EMNIST by classes with the 3convNet (Table 19).
 
-  python experiments/main.py --config=configs/fedbabu_emnist.py \\
+  fedjax-pfl train --config=fedbabu_emnist \\
       --workdir=runs/fedbabu_emnist
 
 Published (fedbabu/19, personalised): 95.96 +- 5.00

@@ -1,6 +1,6 @@
 """The protocol of the FedBN paper's public code: domains are clients.
 
-  python experiments/main.py --config=configs/fedbn.py:fedbn \\
+  fedjax-pfl train --config=fedbn:fedbn \\
       --workdir=runs/fedbn
 
 or another METHOD: fedavg, fedprox, local_only. A domain is a client, and all

@@ -1,6 +1,6 @@
 """FedConcat's setting for CIFAR-10 (Table 1), 40 clients: eight methods.
 
-  python experiments/main.py --config=configs/fedconcat.py:fedconcat \\
+  fedjax-pfl train --config=fedconcat:fedconcat \\
       --workdir=runs/fedconcat
 
 Published (fedconcat/1, top-1): 56.9

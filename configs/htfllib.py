@@ -1,6 +1,6 @@
 """HtFLlib's benchmark of clients with different models.
 
-  python experiments/main.py --config=configs/htfllib.py:cifar100,fedproto \\
+  fedjax-pfl train --config=htfllib:cifar100,fedproto \\
       --workdir=runs/htfllib_fedproto
 
 or another METHOD, and the sets and divisions of configs/pfllib.py; CIFAR-100 by

@@ -1,10 +1,10 @@
 """The frozen forms of `compare`: what they train, in one place.
 
-  python experiments/compare.py --form=digits    three partitions of 20 clients
-  python experiments/compare.py --form=cifar10   CIFAR-10
-  python experiments/compare.py --form=demo      the rates of the demo
-  python experiments/compare.py --form=lite      ten methods, random settings
-  python experiments/compare.py --form=full      the same of all methods
+  fedjax-pfl compare --form=digits    three partitions of 20 clients
+  fedjax-pfl compare --form=cifar10   CIFAR-10
+  fedjax-pfl compare --form=demo      the rates of the demo
+  fedjax-pfl compare --form=lite      ten methods, random settings
+  fedjax-pfl compare --form=full      the same of all methods
 
 For every partition and method: a training for each candidate and each tuning
 seed; the candidate with the best accuracy on validation examples; a training

@@ -1,6 +1,6 @@
 """Your own folder of images, a client a folder: any method, no other flag.
 
-  python experiments/main.py --config=configs/own_folder.py:fedbabu \\
+  fedjax-pfl train --config=own_folder:fedbabu \\
       --config.data_dir=DIR --workdir=runs/own
 
 DIR is CLIENT/CLASS/*.png, CLIENT/{train,test}/CLASS/*.png, or a .csv of

@@ -1,6 +1,6 @@
 """PFLlib's benchmark: 20 clients, 2,000 rounds, one file for all methods.
 
-  python experiments/main.py --config=configs/pfllib.py:fedavg \\
+  fedjax-pfl train --config=pfllib:fedavg \\
       --workdir=runs/pfllib_fedavg
 
 Published (pfllib/1, best-test-round): 85.85 +- 0.19

@@ -1,7 +1,7 @@
 """The tiny Shakespeare, a client for each of 156 roles: the next character.
 
-  python experiments/prepare.py shakespeare
-  python experiments/main.py --config=configs/shakespeare.py:fedavg \\
+  fedjax-pfl prepare shakespeare
+  fedjax-pfl train --config=shakespeare:fedavg \\
       --workdir=runs/shakespeare_fedavg
 
 or another METHOD, `configs/shakespeare.py:METHOD`; FedAvg by default. Ten roles

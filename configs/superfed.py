@@ -1,6 +1,6 @@
 """SuPerFed (first version): its four data sets, and baselines on CIFAR-10.
 
-  python experiments/main.py --config=configs/superfed.py:cifar10 \\
+  fedjax-pfl train --config=superfed:cifar10 \\
       --workdir=runs/superfed_cifar10
 
 Published (superfed/1, top-1): 45.35

@@ -8,6 +8,7 @@ import ast
 import json
 import posixpath
 import re
+import runpy
 import sys
 from pathlib import Path
 from textwrap import dedent, indent
@@ -16,6 +17,10 @@ from urllib.parse import urlsplit
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / 'docs'
 INIT = ROOT / 'fedjax_pfl' / '__init__.py'
+COMMANDS = runpy.run_path(str(INIT.parent / 'core' / 'commands.py'))
+SUBCOMMANDS = {
+  file: name for name, (file, _) in COMMANDS['SUBCOMMANDS'].items()
+}
 NPM = Path(sys.prefix) / 'npm'  # unpacked there by docs/npm_files.py
 SHIM = 'https://unpkg.com/iframe-worker/shim'  # in every page of the theme
 # Files outside docs/ that are pages of the site, by their place in it.
@@ -190,9 +195,12 @@ def command_page():
     tree = ast.parse(path.read_text(encoding='utf-8'))
     flags = [flag for node in ast.walk(tree) if (flag := flag_of(node))]
     text = ast.get_docstring(tree)
-    if 'python experiments/' not in text and path.name != 'demo.py':
+    typed = f'python experiments/{path.name}'
+    if path.stem in SUBCOMMANDS:
+      typed = f'fedjax-pfl {SUBCOMMANDS[path.stem]}'
+    elif typed not in text and path.name != 'demo.py':
       continue  # a part of commands
-    parts += [f'## {path.stem}', f'`python experiments/{path.name}`']
+    parts += [f'## {path.stem}', f'`{typed}`']
     for block in text.replace('*', r'\*').split('\n\n'):
       is_code = block.startswith(' ')
       words = WORD.sub(r'`\g<0>`', block)
@@ -217,7 +225,7 @@ def flag_of(node):
   name, *rest = node.args
   words = [ast.unparse(one) for one in rest[1:]]
   if words == ['commandline.CONFIG']:
-    words = ['"a config file, e.g. configs/digits.py:fedbabu[,quick]"']
+    words = ['"a config file, e.g. digits:fedbabu[,quick]"']
   text = [one[1:-1] for one in words if one[0] in '\'"'] or ['']
   default = ast.unparse(rest[0]) if rest else ''
   return ast.literal_eval(name), default, text[-1].replace('|', r'\|')

@@ -1,6 +1,6 @@
 """Accuracy on a client's own classes and on others (Table 20 of FedBABU):
 
-  python experiments/analyse.py --run=runs/a --run=runs/b \\
+  fedjax-pfl analyse --run=runs/a --run=runs/b \\
       --out=runs/id_ood.pdf
 
 It is measured before and after personalisation: a figure, its CSV and a table.

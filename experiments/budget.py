@@ -1,6 +1,6 @@
 """Print what a config sends, and how many rounds of FedAvg send as much:
 
-  python experiments/budget.py --config=configs/digits.py:fedconcat
+  fedjax-pfl budget --config=digits:fedconcat
 
 The equation is in fedjax_pfl/analysis/communication_budget.py. Nothing is
 trained.

@@ -25,7 +25,7 @@ from absl import app, flags, logging
 from ml_collections import config_dict
 
 ROOT = Path(__file__).parents[1]
-CONFIG = 'a config file, e.g. configs/digits.py:fedbabu[,quick]'  # the flag
+CONFIG = 'a config file, e.g. digits:fedbabu[,quick]'  # the flag
 OVERRIDE = re.compile(r'--?config\.([^=]+)(?:=(.*))?', re.DOTALL)
 # Names of flags before version 0.3, accepted in it with a warning.
 RENAMED = {
@@ -65,10 +65,6 @@ def run(
     return [overrides] * _takes_fields() + [given] * bool(words)
 
   if {'--help', '-help', '-h'} & {*sys.argv[1:]}:
-    from fedjax_pfl.core import commands
-
-    shown = sys.modules['__main__']  # whose docstring absl shows
-    shown.__doc__ = commands.as_typed_here(shown.__doc__)
     app.usage(shorthelp=True, writeto_stdout=True)
     if _takes_fields():
       from fedjax_pfl.settings import document

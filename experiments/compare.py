@@ -1,6 +1,6 @@
 """Compare your method with others, each tuned alike:
 
-  python experiments/compare.py --config=configs/digits.py:fedavg \\
+  fedjax-pfl compare --config=digits:fedavg \\
       --methods=mine.py:Mine,fedavg,fedbabu,ditto --seeds=5 \\
       --config.validation_fraction=0.2 --grid learning_rate=0.003,0.01,0.03
 
@@ -12,7 +12,7 @@ ditto:hp.lam=0.05..5). A method has the fields of the config and its own
 defaults; that of the config has the config's hyperparameters. A field of one
 method alone: --grid fml:hp.student=convnet3, as many values for each.
 
-  python experiments/compare.py --form=digits    (make leaderboard)
+  fedjax-pfl compare --form=digits    (make leaderboard)
 
 This is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite or
 full; --methods are yours beside its baselines, and --partition='digits s=4' is

@@ -1,6 +1,6 @@
 """Draw how a config divides its images among clients; nothing is trained:
 
-  python experiments/draw_partition.py --config=configs/digits.py:fedbabu \\
+  fedjax-pfl draw-partition --config=digits:fedbabu \\
       --config.partition=dirichlet --out=runs/dirichlet.png
 
 As in the FedBABU paper's Figures 10, 11 and 14. The numbers go to a CSV file

@@ -1,6 +1,6 @@
 """Write one model of a finished run to a plain .npz file:
 
-  python experiments/export.py --run=runs/a --client=3 --out=model.npz
+  fedjax-pfl export --run=runs/a --client=3 --out=model.npz
 
 --client=server is the server's model. --view is a model of the client before or
 after personalisation, by default the one that the result counts. The file has

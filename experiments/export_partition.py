@@ -1,13 +1,13 @@
 """Write how a config divides its examples among clients, for other programs:
 
-  python experiments/export_partition.py --config=configs/digits.py:fedbabu \\
+  fedjax-pfl export-partition --config=digits:fedbabu \\
       --format=pfllib --out=DIR/Digits
 
 --format=pfllib is a folder as PFLlib and HtFLlib read it: train/0.npz ..,
 test/0.npz .., config.json. --format=indices is one JSON of the rows of every
 client in the order of the data set. Nothing is trained.
 
-  python experiments/export_partition.py --form=demo --out=DIR
+  fedjax-pfl export-partition --form=demo --out=DIR
 
 This makes a folder of a frozen form of the leaderboard: images, rows with each
 seed, budget, and the entry to be filled in (docs/leaderboard.md).

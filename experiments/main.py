@@ -1,6 +1,6 @@
 """Run one experiment:
 
-  python experiments/main.py --config=configs/digits.py:fedbabu \\
+  fedjax-pfl train --config=digits:fedbabu \\
       --workdir=runs/a
 
 Add ,quick to the config for a first look. Any field of it can be given, as
@@ -12,7 +12,7 @@ prints the memory that the run takes, and writes nothing.
 Several processes, on one machine or many, do one run together; each is started
 with its own number, here 0 or 1:
 
-  python experiments/main.py --config=.. --workdir=.. \\
+  fedjax-pfl train --config=.. --workdir=.. \\
       --coordinator=HOST:PORT --num_processes=2 --process_id=0
 
 or all of them with --coordinator=auto, on SLURM, TPU pods and the like.

@@ -1,6 +1,6 @@
 """Download image sets, check them, and write what runs read:
 
-  python experiments/prepare.py cifar10 cifar100 --data_dir=DIR
+  fedjax-pfl prepare cifar10 cifar100 --data_dir=DIR
 
 It also knows emnist, mnist, fashion_mnist, svhn and tiny_imagenet. Archives
 come from the addresses of their authors, are compared with known SHA-256
@@ -9,13 +9,13 @@ missing, and leaves a set that is there as it is. Without --data_dir:
 $TFDS_DATA_DIR, or else ~/tensorflow_datasets, where runs look, too. TensorFlow
 is not needed.
 
-  python experiments/prepare.py fashion_mnist --idx_files=FOLDER --data_dir=DIR
+  fedjax-pfl prepare fashion_mnist --idx_files=FOLDER --data_dir=DIR
 
 This takes the four files of mnist or fashion_mnist from a folder, gzipped or
 not: of another library, or of Debian's package dataset-fashion-mnist.
 
-  python experiments/prepare.py shakespeare --data_dir=DIR
-  python experiments/prepare.py femnist --leaf=FOLDER --data_dir=DIR
+  fedjax-pfl prepare shakespeare --data_dir=DIR
+  fedjax-pfl prepare femnist --leaf=FOLDER --data_dir=DIR
 
 The first takes the tiny Shakespeare from the network, or the play in
 --text=FILE. The second takes femnist, shakespeare or sent140 as LEAF's scripts

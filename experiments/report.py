@@ -1,6 +1,6 @@
 """Write a report of finished runs: one HTML page that needs no network:
 
-  python experiments/report.py runs/a runs/b --out=report.html
+  fedjax-pfl report runs/a runs/b --out=report.html
 
 Run directories are read, never written. Runs that differ in the seed alone
 become one line. Where a paper has a number for the setting of a run, it is

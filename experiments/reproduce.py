@@ -1,6 +1,6 @@
 """Reproduce a published table, and print our numbers beside the published:
 
-  python experiments/reproduce.py --table=fedbabu/13 \\
+  fedjax-pfl reproduce --table=fedbabu/13 \\
       --where shards_per_client=5,client_fraction=0.1,local_epochs=10 --seeds=3
 
 Missing trainings are run, stopped ones continue, finished ones are reused;

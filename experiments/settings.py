@@ -1,6 +1,6 @@
 """Print every field of a config; --write puts them into docs/settings.md.
 
-python experiments/settings.py [--write]
+fedjax-pfl settings [--write]
 """
 
 import commandline

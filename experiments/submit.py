@@ -1,7 +1,7 @@
 """Make an entry of the leaderboard of a method that `compare` has trained:
 
-  python experiments/compare.py --form=demo --methods=mine.py:Mine
-  python experiments/submit.py --from=runs/compare --method=Mine \\
+  fedjax-pfl compare --form=demo --methods=mine.py:Mine
+  fedjax-pfl submit --from=runs/compare --method=Mine \\
       --authors='A. Author' --paper=none --code=ADDRESS --out=entries/mine
 
 The entry is a folder: entry.json, and right answers and tests of every client.

@@ -1,6 +1,6 @@
 """Train a config with every combination of some fields, and compare them:
 
-  python experiments/sweep.py --config=configs/digits.py:fedprox \\
+  fedjax-pfl sweep --config=digits:fedprox \\
       --grid learning_rate=0.1,0.03,0.01 --grid hp.mu=0.01,0.1 --seeds=3 \\
       --config.validation_fraction=0.2 --tune=validation
 
@@ -90,11 +90,10 @@ def read_combinations(overrides):
 
 def command_of(fields):
   """Return the command that runs one combination."""
-  from fedjax_pfl.core.commands import command
 
   words = [f'--config={CONFIG.value}', '--workdir=runs/best']
   words[1:1] = [f'--config.{name}={value}' for name, value in fields.items()]
-  words = [command('train'), *map(shlex.quote, words)]
+  words = ['fedjax-pfl train', *map(shlex.quote, words)]
   return ' \\\n    '.join(words)
 
 

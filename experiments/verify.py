@@ -1,6 +1,6 @@
 """Check entries of the leaderboard, and compute their table again:
 
-  python experiments/verify.py results/entries/* --against=FedAvg
+  fedjax-pfl verify results/entries/* --against=FedAvg
 
 An entry is a folder with entry.json and clients.npz, the counts of each client.
 The images are divided again; what does not fit is refused: fields, fingerprint,

@@ -1,8 +1,8 @@
 """FedAvg in plain PyTorch as an entry of the leaderboard, without the package:
 
-python experiments/export_partition.py --form=demo --out=demo
+fedjax-pfl export-partition --form=demo --out=demo
 python docs/examples/pytorch_entry.py demo entry
-python experiments/verify.py entry
+fedjax-pfl verify entry
 """
 
 import copy

@@ -57,8 +57,7 @@ def page(
     'Who keeps what': traffic(name, traced),
     'In code': code(module, traced),
     'Options': options(module),
-    'Run': f'    python experiments/main.py --config=configs/digits.py:{name} '
-    f'--workdir=runs/{name}',
+    'Run': f'    fedjax-pfl train --config=digits:{name} --workdir=runs/{name}',
     "Print, authors' code and ours": results(numbers),
     DIFFERS: paragraph(DIFFERS, module),
     NEW_CLIENT: paragraph(NEW_CLIENT, module),

@@ -1,11 +1,10 @@
 """The commands that a user can type in this installation.
 
-In a clone they are `python experiments/main.py`; a wheel brings the folders
-`experiments` and `configs` inside of the package, and the command fedjax-pfl.
+They are files of experiments/, which a wheel brings with configs/ inside of the
+package.
 """
 
 import pathlib
-import re
 
 PACKAGE = pathlib.Path(__file__).parents[1]
 # subcommand -> the file in experiments/, and a line of help
@@ -23,6 +22,9 @@ SUBCOMMANDS = {
     'export_partition',
     'the examples of every client, for PFLlib or as indices',
   ),
+  'draw-partition': ('draw_partition', 'how labels lie over the clients'),
+  'budget': ('budget', 'the bytes of a training, without training'),
+  'analyse': ('analyse', 'accuracy on classes that a client has, or has not'),
   'settings': ('settings', 'every field of a config'),
 }
 # package, as it is imported -> the extra of setup.cfg that brings it
@@ -39,8 +41,6 @@ EXTRAS = {
   'dp_accounting': 'privacy',
   'safetensors': 'safetensors',
 }
-TYPED = re.compile(r'python experiments/(\w+)\.py')
-CONFIG = re.compile(r'configs/(\w+)\.py\b')
 
 
 def folder() -> pathlib.Path:
@@ -49,25 +49,6 @@ def folder() -> pathlib.Path:
   # site-packages may hold somebody's own `experiments`, but no setup.cfg.
   is_clone = (root / 'setup.cfg').is_file() and (root / 'experiments').is_dir()
   return root if is_clone else PACKAGE / 'shipped'
-
-
-def command(name: str) -> str:
-  """Return the words that run a subcommand here."""
-  if folder() == PACKAGE.parent:
-    return f'python experiments/{SUBCOMMANDS[name][0]}.py'
-  return f'fedjax-pfl {name}'
-
-
-def as_typed_here(text: str) -> str:
-  """Return a help text with commands and configs that work here."""
-  if folder() == PACKAGE.parent:
-    return text
-  names = {file: name for name, (file, _) in SUBCOMMANDS.items()}
-
-  def change(match):
-    return f'fedjax-pfl {names[match[1]]}' if match[1] in names else match[0]
-
-  return CONFIG.sub(r'\1', TYPED.sub(change, text))
 
 
 def pip_line(package: str) -> str:

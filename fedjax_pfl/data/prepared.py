@@ -16,7 +16,6 @@ from concurrent import futures
 import numpy as np
 
 from fedjax_pfl.core import json_text
-from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import (
   BadInput,
   bad_input,
@@ -91,11 +90,11 @@ def load(where: Where) -> Dataset:
     raise bad_input(
       'dataset',
       got=f'{name}, which {root / name} does not hold',
-      expected=f'the arrays of {command("prepare")} in {root / name}',
+      expected=f'the arrays of fedjax-pfl prepare in {root / name}',
       choices=['digits', 'synthetic', *ready],
       cause='data that are elsewhere ($TFDS_DATA_DIR, or --config.data_dir='
       '...) or that were never prepared. Where there is a network, run: '
-      f'{command("prepare")} {name} --data_dir={shlex.quote(str(root))}',
+      f'fedjax-pfl prepare {name} --data_dir={shlex.quote(str(root))}',
     )
   is_stored = folder_of(name, root).is_dir()
   dataset = read(name, root) if is_stored else _read_tfds(where, root)

@@ -27,7 +27,6 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from fedjax_pfl.core import atomic_files, json_text
-from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree, Scores
@@ -48,7 +47,7 @@ MODEL = 'model/global.npz'  # the final global model, of most methods
 NOTE = 'PRIVATE.txt'
 OTHER = 'another --workdir'
 # What no noise hides, and thus no epsilon covers.
-NOT_FOR_RELEASE = f"""\
+NOT_FOR_RELEASE = """\
 This folder is private, and not for release. No noise hides
   clients.npz     scores, number of examples and labels of each client
   result.json     accuracies and losses
@@ -57,7 +56,7 @@ This folder is private, and not for release. No noise hides
   checkpoints/    the states of all clients
   secret          while the run is unfinished: who has it can remove the noise
 To write the model that may be released, and nothing else:
-  {command('export')} --run=THIS_FOLDER --private --out=model.npz
+  fedjax-pfl export --run=THIS_FOLDER --private --out=model.npz
 """
 
 

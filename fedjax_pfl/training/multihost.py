@@ -30,7 +30,6 @@ import jax
 import numpy as np
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.core.commands import command
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -82,7 +81,7 @@ def connect(
         got=AUTO,
         expected='a process that a batch system has started, as one of several',
         choices=[
-          f'srun {command("train")} .. --coordinator={AUTO}, in a job of SLURM',
+          f'srun fedjax-pfl train .. --coordinator={AUTO}, in a job of SLURM',
           BY_HAND,
         ],
         cause='a command that was typed, or one in an sbatch script without '

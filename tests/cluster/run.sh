@@ -19,7 +19,7 @@ recipe() {  # NAME PATTERN [BLOCK]: a job of the page, in runs/NAME
     on && at == block' docs/howto/clusters.md | sed \
       -e 's/--ntasks-per-node=4 --gpus-per-node=4 --cpus-per-task=4/--ntasks-per-node=1/' \
       -e 's/--gpus=1 --cpus-per-task=4//; s/--signal=TERM@[0-9]*/--signal=TERM@20/' \
-      -e "s#configs/fedbabu_cifar100.py#configs/digits.py:fedavg --config.rounds=40 --config.log_every=1#" \
+      -e "s#--config=fedbabu_cifar100#--config=digits:fedavg --config.rounds=40 --config.log_every=1#" \
       -e "s#runs/fedbabu_seed0#runs/$1#" -e "${2:-}"
 }
 submit() {  # NAME [PATTERN]
@@ -132,7 +132,7 @@ jobs=$(for share in 1/2 2/2; do
   sbatch --parsable --output="$folder/compare%j.log" "$one/compare.py $words --shard=$share"
 done)
 for job in $jobs; do ended "$job"; done
-.venv/bin/python experiments/compare.py $words > "$folder/compare.log" 2>&1
+.venv/bin/fedjax-pfl compare $words > "$folder/compare.log" 2>&1
 if grep -q fedbabu "$folder"/compare/compare_seeds_0_1.csv && ! grep -q '^round' "$folder/compare.log"; then
   echo "ok    compare, divided, after $SECONDS s"
 else

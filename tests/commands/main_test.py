@@ -32,7 +32,7 @@ def test_a_mistake_is_a_sentence_and_leaves_no_file(tmp_path, words, sentence):
 def test_help_shows_a_command_its_flags_and_every_field():
   done = run('main', '--help')
   usage, found, fields = done.stdout.partition('Fields of a config')
-  assert '--config=configs/digits.py:fedbabu' in usage
+  assert '--config=digits:fedbabu' in usage
   assert '--workdir: the directory of the run' in usage
   assert len(usage.splitlines()) < 35 and found and not done.stderr
   assert '  num_clients (100): registered clients, K' in fields

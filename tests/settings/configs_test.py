@@ -76,20 +76,20 @@ def test_a_file_without_an_argument_is_one_of_its_experiments(file):
 @every_file
 def test_commands_of_the_docstring_are_settings_that_validate(file):
   commands = re.findall(
-    r'^  (python experiments/main.*)$', docstring(file), re.MULTILINE
+    r'^  (fedjax-pfl train.*)$', docstring(file), re.MULTILINE
   )
   assert commands, 'no command line'
   configs = {command.split()[2].partition(':')[0] for command in commands}
-  assert f'--config=configs/{file}.py' in configs
+  assert f'--config={file}' in configs
   # Others begin with the run of another config, or go on from this one.
   assert len(configs) == 1 or 'init_from' in docstring(file)
-  for command in commands:
-    python, program, config, *fields, workdir = shlex.split(command)
-    assert (python, program) == ('python', 'experiments/main.py')
+  for line in commands:
+    program, command, config, *fields, workdir = shlex.split(line)
+    assert (program, command) == ('fedjax-pfl', 'train')
     assert workdir.startswith('--workdir=')
-    path = ROOT / config.removeprefix('--config=')
     pairs = [field.removeprefix('--config.').split('=') for field in fields]
-    check(commandline.read_settings(str(path), dict(pairs)))
+    name = config.removeprefix('--config=')
+    check(commandline.read_settings(name, dict(pairs)))
 
 
 @every_config

@@ -96,8 +96,7 @@ def _section(verdict: Verdict) -> str:
   claim = verdict.claim
   pairs = (pair for one in verdict.judged for pair in one.stated.commands)
   commands = [
-    f'    python experiments/reproduce.py --table={name} \\\n'
-    f'        --where {where}'
+    f'    fedjax-pfl reproduce --table={name} \\\n        --where {where}'
     for name, where in dict.fromkeys(pairs)
   ]
   table = markdown(COMPARED, _comparison_rows(verdict), numbers=(3,))
