@@ -34,7 +34,7 @@ from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training.finalize import finalize
-from fedjax_pfl.training.loop import make_calls, run_rounds
+from fedjax_pfl.training.loop import run_rounds
 from fedjax_pfl.training.program import Evaluator, Program
 from fedjax_pfl.training.state import State, random_streams, start_training
 
@@ -105,7 +105,7 @@ def run(experiments, folder, program=None):
     for number, one in enumerate(experiments)
   ]
   return [
-    make_calls(run_rounds(start_training(one, opened, program)))
+    run_rounds(start_training(one, opened, program))
     for one, opened in zip(experiments, runs, strict=True)
   ]
 
