@@ -82,11 +82,14 @@ def main(overrides):
 def compute_again():
   from pathlib import Path
 
+  from fedjax_pfl.core.rules import one_of
   from fedjax_pfl.leaderboard import fill_form
   from fedjax_pfl.results.runs import stored_counts
 
   files = stored_counts.files_of(AGAIN.value)
   about, found = stored_counts.read(files)
+  for name in BASELINE.value:
+    one_of(about.methods, 'a method of it').check('--baseline', name)
   if BASELINE.value:
     about = about._replace(baselines=tuple(BASELINE.value))
   name = stored_counts.about_path(files[0]).with_suffix('.html').name

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import shutil
+import zipfile
 
 import finished_runs
 import numpy as np
@@ -19,13 +20,16 @@ import pytest
 from helpers import refused
 
 from experiments import commandline
+from experiments.entries import entries
 from experiments.reproduction.results import Results
 from experiments.reproduction.summary_rows import write_summary
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.analysis.export import export
 from fedjax_pfl.core import atomic_files
+from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.data import datasets, plain_pickle
 from fedjax_pfl.results.page import render as page
+from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.frame import load_results
 from fedjax_pfl.runs import checkpoint, result_file, run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -53,6 +57,7 @@ PICKLE_READER = ROOT / 'fedjax_pfl' / 'data' / 'plain_pickle.py'
 # It runs files of a fixed list, which come with the package.
 SUBCOMMANDS = ROOT / 'fedjax_pfl' / '__main__.py'
 OWN_IMPORTS = {SUBCOMMANDS: {'runpy'}, PICKLE_READER: {'pickle'}}
+ENTRY = ROOT / 'results' / 'entries' / 'fedavg'
 HOSTILE = '../../<script>x</script>|`;\'"--=1'
 
 
@@ -239,6 +244,60 @@ def test_a_pipe_in_place_of_metrics_does_not_block(tmp_path):
   assert 'cannot be written' in refused(lambda: run.log(round=1))
 
 
+def test_links_to_folders_are_removed_alone(tmp_path):
+  run = run_dir.open_run(tmp_path / 'run', {}, data='', log=print)
+  (theirs := tmp_path / 'theirs').mkdir()
+  run.save_checkpoint(1, {'a': np.zeros(1)})
+  for name in ('.a.tmp', 'checkpoints/.2.tmp', 'checkpoints/0'):
+    (run.path / name).symlink_to(theirs)
+  run.save_checkpoint(2, {'a': np.ones(1)})
+  assert run.resume({'a': np.zeros(1)})[0] == 2 and theirs.is_dir()
+  assert not [path for path in run.path.rglob('*') if path.is_symlink()]
+
+
+@pytest.mark.parametrize('make', [os.mkfifo, os.mkdir])
+@pytest.mark.parametrize(
+  ('file', 'use'),
+  [
+    ('config.json', lambda run: run_dir.open_run(run, {}, data='', log=print)),
+    ('result.json', lambda run: run_dir.Run(run, print, None).result()),
+    ('metrics.jsonl', lambda run: run_dir.Run(run, print, None).resume({})),
+    ('clients.npz', result_file.check_clients),
+    ('entry.json', entries.read),
+    ('clients.npz', entries.read),
+    ('demo.json', lambda run: stored_counts.read([run / 'demo_counts.csv'])),
+    ('own.py', lambda run: load_code({'loss': f'{run}/own.py:loss'})),
+  ],
+)
+def test_a_pipe_or_a_folder_in_place_of_a_file(tmp_path, file, use, make):
+  run = finished_runs.make_run(tmp_path / 'run')
+  if use is entries.read:
+    shutil.copytree(ENTRY, run, dirs_exist_ok=True)
+  (run / file).unlink(missing_ok=True)
+  make(run / file)
+  refused(use, run)
+
+
+@pytest.mark.parametrize(
+  'read',
+  [atomic_files.read_npz, lambda file: datasets.peek('npz', str(file))],
+)
+def test_a_bomb_and_twins_in_an_archive(tmp_path, monkeypatch, read):
+  images, file = np.zeros((3000, 10, 10), np.uint8), tmp_path / 'a.npz'
+  arrays = {'images': images, 'labels': np.arange(3000) % 2}
+  atomic_files.write_npz(file, arrays, compressed=True)
+  read(file)
+  monkeypatch.setattr(atomic_files, 'MOST_BYTES', 10**5)
+  monkeypatch.setattr(atomic_files, 'MOST_TIMES', 10)
+  assert '324,' in (message := refused(read, file))
+  assert ' bytes when unpacked, more than 100,000' in message
+  atomic_files.write_npz(file, arrays)
+  read(file)
+  with zipfile.ZipFile(file, 'a') as archive, pytest.warns(UserWarning):
+    archive.writestr('labels.npy', archive.read('labels.npy'))
+  assert 'an array is there twice' in refused(read, file)
+
+
 def change(run, file, **fields):
   """Change a JSON file of a run, with the checksums that belong to it."""
   content = json.loads((run / file).read_text()) | fields
@@ -267,17 +326,14 @@ def export_server(run):
   ],
 )
 def test_files_that_may_not_be_read(tmp_path, monkeypatch, file, use):
-  run, read = (
-    finished_runs.make_run(tmp_path / 'theirs'),
-    pathlib.Path.read_bytes,
-  )
+  run, read = finished_runs.make_run(tmp_path / 'run'), atomic_files.open_file
 
-  def read_bytes(path):
+  def open_file(path):
     if path.name == file:
       raise PermissionError(13, 'Permission denied', str(path))
     return read(path)
 
-  monkeypatch.setattr(pathlib.Path, 'read_bytes', read_bytes)
+  monkeypatch.setattr(atomic_files, 'open_file', open_file)
   message = refused(use, run)
   assert f'{file}, which this account may not read' in message
   monkeypatch.undo()

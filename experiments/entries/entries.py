@@ -40,10 +40,10 @@ def _is_accuracy(value: Any) -> bool:
 def _is_line(value: Any) -> bool:
   """Return whether a value may stand in a table, and on a terminal."""
   is_text = isinstance(value, str) and value.strip() != ''
-  return is_text and value.isprintable() and '|' not in value
+  return is_text and value.isprintable() and not {*value} & {*'|<\\'}
 
 
-TEXT = Rule(_is_line, 'a line of text, without |')
+TEXT = Rule(_is_line, 'a line of text, without |, < and \\')
 WORDS = 'method', 'authors', 'paper', 'code', 'framework', 'view'
 RULES = {
   **dict.fromkeys(('form', 'partition'), TEXT),
@@ -67,7 +67,7 @@ def read(place: AnyPath) -> tuple[Fields, Entry]:
   """Return what a folder holds; refuse other fields, or other shapes."""
   place = Path(place)
   try:
-    fields = json_text.parse_object((place / FIELDS).read_bytes())
+    fields = json_text.parse_object(atomic_files.read_bytes(place / FIELDS))
   except (OSError, ValueError) as error:
     words = f'{type(error).__name__}: {error}'
     expected = f'a folder with {FIELDS}'

@@ -7,6 +7,7 @@ names begin with a dot and end in `.tmp`.
 
 import contextlib
 import csv
+import errno
 import functools
 import hashlib
 import io
@@ -15,13 +16,17 @@ import math
 import os
 import pathlib
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+
+# An .npz is refused that unpacks to more bytes, and more times its own size.
+MOST_BYTES, MOST_TIMES = 2**30, 200
 
 
 def cache_root() -> pathlib.Path:
@@ -49,6 +54,18 @@ def open_in_place(
   for name in ('O_NOFOLLOW', 'O_NONBLOCK'):  # Windows lacks them
     flags |= getattr(os, name, 0)
   return os.open(path, flags, mode)
+
+
+def open_file(path: str | os.PathLike) -> BinaryIO:
+  """Open a file to read it; a pipe, which would block, is an OSError."""
+  if not stat.S_ISREG(os.stat(path).st_mode):
+    raise OSError(errno.EINVAL, 'A folder, a pipe or a device', str(path))
+  return open(path, 'rb')
+
+
+def read_bytes(path: str | os.PathLike) -> bytes:
+  with open_file(path) as stream:
+    return stream.read()
 
 
 def write_bytes(path: pathlib.Path, content: bytes, mode: int = 0o666) -> None:
@@ -105,11 +122,13 @@ def writing(path: pathlib.Path, name: str = 'workdir') -> Iterator[None]:
   try:
     yield
   except OSError as error:
+    is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    more = ['make room there: the same command goes on'] * is_full
     raise bad_input(
       name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
       expected=TAKEN_BY.get(name, 'a file that can be written'),
-      choices=['make room there: the same command goes on', 'another folder'],
+      choices=[*more, 'another folder'],
       cause=f'{error.strerror or error}'.lower(),
     ) from error
 
@@ -139,7 +158,7 @@ def made_whole(out: str | os.PathLike) -> Iterator[pathlib.Path]:
 def sha256(path: pathlib.Path) -> str:
   """Return the digest of a file; '' if it cannot be read."""
   try:
-    with open(path, 'rb') as stream:
+    with open_file(path) as stream:
       return hashlib.file_digest(stream, 'sha256').hexdigest()
   except OSError:
     return ''
@@ -153,7 +172,13 @@ def remove_temporary(folder: pathlib.Path) -> None:
   """Remove temporary files that a killed process left."""
   for path in folder.iterdir():
     if is_temporary(path.name):
-      shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+      remove(path)
+
+
+def remove(path: pathlib.Path) -> None:
+  """Remove a file, a folder with its content, or a link alone."""
+  is_folder = path.is_dir() and not path.is_symlink()
+  shutil.rmtree(path) if is_folder else path.unlink(missing_ok=True)
 
 
 def plain(value: Any, nonfinite: Callable[[float], Any] = lambda _: None):
@@ -195,10 +220,23 @@ def write_npz(
   write_bytes(path, stream.getvalue(), mode)
 
 
+@contextlib.contextmanager
+def open_npz(path: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
+  """Open named arrays; a ValueError if a name is there twice, or for a bomb."""
+  with open_file(path) as file, np.load(file, allow_pickle=False) as arrays:
+    size = sum(member.file_size for member in arrays.zip.infolist())
+    most = max(MOST_BYTES, MOST_TIMES * os.fstat(file.fileno()).st_size)
+    if size > most:
+      raise ValueError(f'{size:,} bytes when unpacked, more than {most:,}')
+    if len({*arrays.files}) < len(arrays.files):
+      raise ValueError(f'an array is there twice: {arrays.files}')
+    yield arrays
+
+
 def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
   """Return the arrays in the order in which they were written."""
   try:
-    with np.load(path, allow_pickle=False) as arrays:
+    with open_npz(path) as arrays:
       return dict(arrays.items())
   except Exception as error:  # zipfile and numpy raise a dozen kinds
     raise bad_input(

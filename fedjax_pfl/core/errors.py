@@ -80,7 +80,7 @@ def expand_home(field: str, name: str | os.PathLike) -> pathlib.Path:
 
 @contextlib.contextmanager
 def may_read(field: str) -> Iterator[None]:
-  """Raise BadInput of `field` where this account may not read; a decorator."""
+  """Raise BadInput of `field` where a file cannot be read; a decorator."""
   try:
     yield
   except PermissionError as error:
@@ -90,6 +90,13 @@ def may_read(field: str) -> Iterator[None]:
       expected='files that it may read, in folders that it may open',
       choices=['chmod -R a+rX, by their owner'],
       cause='files of another account, or a path into its home directory',
+    ) from error
+  except OSError as error:
+    raise bad_input(
+      field,
+      got=f'{error.filename}, which cannot be read',
+      expected='a file',
+      cause=f'{error.strerror or error}'.lower(),
     ) from error
 
 

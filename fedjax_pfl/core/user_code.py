@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 
 NAME = re.compile(
@@ -121,9 +122,9 @@ def call(field: str, run: Callable[[], Any], *, of: Any, cause: str) -> Any:
   """Return run(), which calls code `of` the user; its error in a sentence."""
   try:
     return run()
-  except BadInput:
+  except (BadInput, KeyboardInterrupt):
     raise
-  except Exception as error:  # somebody's program: anything
+  except BaseException as error:  # somebody's program: anything
     module = sys.modules.get(getattr(of, '__module__', name_of(of)))
     line = _line_of(error, getattr(module, '__file__', None))
     who = pathlib.Path(of.__file__).name if of is module else name_of(of)
@@ -173,7 +174,7 @@ def _load(field: str, name: Any) -> Any:
       'def both(stage): return outer(inner(stage))',
     )
   try:
-    content = file.read_bytes()
+    content = atomic_files.read_bytes(file)
   except OSError as error:
     raise bad_input(
       field,
@@ -226,8 +227,10 @@ def _run(
   sys.modules[name] = module  # where dataclasses look their types up
   try:
     exec(compile(content, str(path), 'exec'), vars(module))
-  except (Exception, SystemExit) as error:
+  except BaseException as error:  # somebody's program: anything
     del sys.modules[name]
+    if isinstance(error, KeyboardInterrupt):
+      raise
     raise bad_input(
       field,
       got=f'{_line_of(error, str(path))}{type(error).__name__}: {error}',

@@ -11,6 +11,7 @@ own. Folders whose names begin with . or __, as .ipynb_checkpoints and __MACOSX
 do, and those without images are left out.
 """
 
+import collections
 import csv
 import pathlib
 import re
@@ -206,4 +207,8 @@ def _of_table(file: pathlib.Path) -> list[Row]:
     if not path.is_file():
       raise refuse(file, f'whose line {number} names {path}, which is no file')
     rows.append((path, label, client, split))
+  owned = collections.Counter((path, client) for path, _, client, _ in rows)
+  (twice, times), *_ = owned.most_common(1)
+  if times > 1:
+    raise refuse(file, f'with {times} rows for {twice[0]}')
   return rows

@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data import images
 from fedjax_pfl.data.stored_arrays import npy_header
@@ -37,7 +38,8 @@ class ArrayRule(NamedTuple):
   header: str  # a pattern for 'int64[12]'
   expected: str
   cause: str
-  least: int = 0  # of whole numbers, which 32 bits hold
+  least: int = 0  # of whole numbers
+  most: int = 2**31 - 1  # which 32 bits hold
 
 
 RULES = {
@@ -69,9 +71,10 @@ RULES = {
   ),
   'num_classes': ArrayRule(
     r'u?int\d+\[\]',
-    'num_classes as one whole number above 0',
+    'num_classes as one whole number from 1 to 1,000,000',
     'the names or the counts of the classes',
     least=1,
+    most=10**6,
   ),
   'clients': ArrayRule(
     r'u?int\d+\[{P}\]',
@@ -156,7 +159,7 @@ def _read(place: str) -> Content:
         raise _broken(file, name, found[name], size)
       continue
     least = -1 if array.ndim == 2 else RULES[name].least  # -1: of a token
-    if not least <= array.min() <= array.max() < 2**31:
+    if not least <= array.min() <= array.max() <= RULES[name].most:
       raise _broken(file, name, f'from {array.min()} to {array.max()}', size)
   used = 'float32' if dtype.kind == 'f' else 'int32'
   if key == 'images':
@@ -181,7 +184,7 @@ def _broken(file: pathlib.Path, name: str, got: str, size: int) -> BadInput:
 @contextlib.contextmanager
 def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
   try:
-    with np.load(file, allow_pickle=False) as arrays:
+    with atomic_files.open_npz(file) as arrays:
       yield arrays
   except BadInput:
     raise

@@ -9,7 +9,6 @@ damaged checkpoint is never used.
 import hashlib
 import json
 import os
-import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -70,12 +69,12 @@ def save(
   atomic_files.remove_temporary(folder)
   upto = [other for other in steps(folder) if other <= step]
   for other in {*steps(folder)} - {*upto[-keep:]}:
-    shutil.rmtree(folder / str(other))
+    atomic_files.remove(folder / str(other))
 
 
 def read_metadata(folder: Path, step: int) -> dict[str, Any]:
   """Return the metadata of a checkpoint; {} if there is none."""
-  return _parse((folder / str(step) / CHECKSUMS).read_bytes())['metadata']
+  return _read_checksums(folder / str(step))['metadata']
 
 
 @may_read('run')
@@ -134,9 +133,9 @@ def restore(
   return None
 
 
-def _parse(content: bytes) -> dict[str, Any]:
+def _read_checksums(path: Path) -> dict[str, Any]:
   """Return the checksums; a ValueError if they are not as they were written."""
-  sums = json_text.parse_object(content)
+  sums = json_text.parse_object(atomic_files.read_bytes(path / CHECKSUMS))
   if _digest(sums) != sums.get('sha256'):
     raise ValueError('was changed')
   # Anyone can write checksums: what is read below is there.
@@ -159,7 +158,7 @@ def _digest(content: dict) -> str:
 def _read_checked(path: Path) -> tuple[dict[str, list], str]:
   """Return the kinds of the leaves, and the damage: every byte is compared."""
   try:
-    content = _parse((path / CHECKSUMS).read_bytes())
+    content = _read_checksums(path)
   except OSError:
     return {}, f'{CHECKSUMS} is missing or not readable'
   except ValueError as error:
@@ -205,7 +204,7 @@ def _read_leaves(
 ) -> list[Any]:
   """Return the leaves that are wanted, of the kinds that are described."""
   files, leaves = {name: f'arr_{at}' for at, name in enumerate(kinds)}, []
-  with np.load(path / STATE, allow_pickle=False) as arrays:
+  with atomic_files.open_npz(path / STATE) as arrays:
     for name, like in wanted.items():
       dtype, shape = kinds[name]
       leaf = arrays[files[name]].view(jnp.dtype(dtype))

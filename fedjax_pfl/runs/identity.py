@@ -130,7 +130,7 @@ def _read(path: Path) -> dict[str, Any] | None:
   got, choices = ', '.join(others[:3]) + ', ...' * (len(others) > 3), []
   if (path / CONFIG).exists():
     try:
-      return parse((path / CONFIG).read_bytes())
+      return parse(atomic_files.read_bytes(path / CONFIG))
     except ValueError:
       got = f'a damaged {CONFIG}'
       choices = ['put back a copy of it', 'delete the directory']

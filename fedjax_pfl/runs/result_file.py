@@ -103,7 +103,7 @@ def load_json(
   """Return the content of a JSON file; refuse one that is damaged."""
   try:
     with may_read('run'):
-      return parse_fn(path.read_bytes())
+      return parse_fn(atomic_files.read_bytes(path))
   except BadInput:
     raise
   except ValueError as error:

@@ -122,7 +122,7 @@ class Run:
     """Return result.json; None if it, or its clients.npz, has to be written."""
     damaged = self.path / RESULT
     try:
-      result, digests = result_file.parse(damaged.read_bytes())
+      result, digests = result_file.parse(atomic_files.read_bytes(damaged))
       damaged = self.path / CLIENTS
       if atomic_files.sha256(damaged) == digests[CLIENTS]:
         return result
@@ -312,10 +312,19 @@ def model_digest(workdir: str | os.PathLike) -> str:
 
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
   """Return the lines of metrics.jsonl; a torn last line is left out."""
+  path = existing(workdir, METRICS)
   with may_read('run'):
-    lines = existing(workdir, METRICS).read_bytes().splitlines(keepends=True)
-  known = [line for line in lines if _round_of(line) < math.inf]
-  return [json_text.parse_object(line) for line in known]
+    lines = atomic_files.read_bytes(path).splitlines(keepends=True)
+  torn = [line for line in lines if _round_of(line) == math.inf]
+  if torn and torn != lines[1:][-1:]:
+    raise bad_input(
+      'file',
+      got=f'{path}, of whose {len(lines)} lines {len(torn)} are damaged',
+      expected='a line for each round that was logged',
+      choices=['put back a copy of it'],
+      cause='a full disk, a damaged one, or a file edited by hand',
+    )
+  return [json_text.parse_object(line) for line in lines if line not in torn]
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
@@ -329,7 +338,7 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
 
 def _cut(path: Path, last: int) -> None:
   """Remove the lines after a round, and a torn last line."""
-  lines = path.read_bytes().splitlines(keepends=True)
+  lines = atomic_files.read_bytes(path).splitlines(keepends=True)
   earlier = [line for line in lines if _round_of(line) <= last]
   if earlier != lines:
     with atomic_files.writing(path):
@@ -350,7 +359,9 @@ def _checksum(path: Path, size: Any = None) -> dict[str, Any]:
   """Return length and checksum of a file, or its first bytes; {} of none."""
   if not path.exists():
     return {}
-  head = path.read_bytes()[: size if isinstance(size, int) else None]
+  head = atomic_files.read_bytes(path)[
+    : size if isinstance(size, int) else None
+  ]
   return {'bytes': len(head), 'sha256': hashlib.sha256(head).hexdigest()}
 
 

@@ -222,7 +222,7 @@ class Tracking:
   def _start(self) -> None:
     path, ids = self._folder / IDS, {}
     with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
-      ids = json_text.parse_object(path.read_bytes())
+      ids = json_text.parse_object(atomic_files.read_bytes(path))
     own = self._folder, self._config, ids.get(self._name)
     service = SERVICES[self._name](*own)
     atomic_files.write_json(path, {**ids, self._name: service.id})

@@ -106,6 +106,7 @@ REFUSED = [
   ('labels', Y - 1, 'labels from -1 to 1'),
   ('labels', Y + 1, 'training example of class 0'),
   ('num_classes', 2, 'labels up to 2'),
+  ('num_classes', 2 * 10**9, 'num_classes as one whole number from 1 to 1,000'),
   ('split', Y, 'split int64[12]'),
   ('split', np.full(P, 'val'), "the word 'train' or"),
   ('clients', CLIENTS.astype(str), 'np.unique(names'),

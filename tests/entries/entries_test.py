@@ -123,6 +123,8 @@ def raised(by):  # the count of one client
     (edit, 'mark', 're-run', "the fields of entry.json, all and no other"),
     (edit, 'authors', ' ', "authors: got ' ', expected a line"),
     (edit, 'method', 'Mine\x1b[2J', 'a line of text, without |'),
+    (edit, 'method', r'Mine \input{x}', 'a line of text, without |, < and'),
+    (edit, 'method', '<b>', 'a line of text, without |, < and'),
     (edit, 'accuracy', {'before': 50.0, 'after': 99.5}, 'the mean of the'),
     (edit, 'accuracy', {'after': 99.5}, 'accuracy before: got None'),
     (edit, 'form', 'nobody', 'a frozen form'),

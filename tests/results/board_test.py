@@ -207,11 +207,16 @@ def test_shards_together_are_the_whole(about, written, tmp_path):
     (',method,0,', ',method,1,', 'a seed twice'),
     (' 5000', ' 3', 'right answers are not from 0 to the number'),
     ('partition,', 'part,', 'KeyError'),
+    ('ditto', 'mine.py:Mine', "mine.py:Mine', expected"),
+    ('s=5,pfedme', 's=2,pfedme', 'a seed twice'),
+    ('s=2,fedavg', f'{"x" * 2**18},fedavg', 'field larger than'),
+    (r'\ns=.*', '\n', 'a file without a row'),
   ],
 )
 def test_counts_that_do_not_fit_are_refused(written, old, new, words):
   (path,) = stored_counts.files_of(written.parent)
-  path.write_text(path.read_text().replace(old, new, 1))
+  text = re.sub(old, new, path.read_text(), count=1, flags=re.DOTALL)
+  path.write_text(text)
   assert words in refused(stored_counts.read, [path])
 
 
@@ -225,6 +230,19 @@ def test_tables_mark_the_best_and_its_peers(boards):
   assert r'\toprule' in text and '% 100 % alike' in text
   shown = tables.as_markdown(boards[:1], [])
   assert shown.count('**') == 6 and '| Local only | - |' in shown
+
+
+def test_names_stay_text(about):
+  """They may be those of somebody else's counts."""
+  entries = [make_entries()[0], make_entry(r'\input{x}^~<img src=x>', 90)]
+  other = about._replace(baselines=('fedavg',))
+  board = make_board(other, 'a\n\\input{y}', entries)
+  text = tables.as_latex([board], ['b\n\\input{z}'])
+  lines = [line.partition('%')[0] for line in text.splitlines()]
+  assert r'\textbackslash{}input\{x\}\text' in text
+  assert not any(r'\input' in line for line in lines)
+  assert '&lt;img src=x' in (shown := tables.as_markdown([board], ['<b>']))
+  assert '<' not in shown
 
 
 def test_a_stopped_repetition_replaces_no_longer_table(about, tmp_path):

@@ -6,6 +6,7 @@ a JSON (`About`) says what was compared, and how. Nothing else is read.
 """
 
 import csv
+import io
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -91,16 +92,20 @@ def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
   abouts, groups = [], {}
   for path in paths:
     try:
-      content = json_text.parse_object(about_path(path).read_bytes())
+      content = atomic_files.read_bytes(about_path(path))
+      content = json_text.parse_object(content)
       abouts.append(About(**{name: _tuple(x) for name, x in content.items()}))
-      with open(path, newline='') as file:
-        rows = list(csv.DictReader(file))
-      for row in rows:
+      text = atomic_files.read_bytes(path).decode()
+      for row in csv.DictReader(io.StringIO(text, newline='')):
         groups.setdefault((row['partition'], row['method']), []).append(row)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
       raise _unfit(path, f'{type(error).__name__}: {error}') from error
   if len({about.name for about in abouts}) > 1:
     raise _unfit(paths[-1], 'a comparison of another name')
+  if unknown := {method for _, method in groups} - {*abouts[0].methods}:
+    raise _unfit(f'{paths[0]} with {min(unknown)}', 'the JSON does not name it')
+  if not groups:
+    raise _unfit(paths[0], 'a file without a row')
   found: dict[str, list[Entry]] = {}
   for (partition, method), rows in groups.items():
     try:
@@ -134,12 +139,13 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
     choice = choice._replace(ends=tuple(choice.ends))
   given = first['method'], first['kind'], choice
   entry = Entry(*given, obstacle=first['obstacle'])
+  kinds = [len({row[name] for row in rows}) for name in ('seed', 'choice')]
+  if kinds != [len(rows), 1]:
+    raise ValueError('a seed twice, or seeds with different settings')
   if entry.obstacle:
     return entry
   rows = sorted(rows, key=lambda row: int(row['seed']))
   seeds = tuple(int(row['seed']) for row in rows)
-  if len({*seeds}) < len(seeds) or len({row['choice'] for row in rows}) > 1:
-    raise ValueError('a seed twice, or seeds with different settings')
   before, after = (_counts(rows, view) for view in ('before', 'after'))
   costs = tuple(Costs(*(float(row[x]) for x in Costs._fields)) for row in rows)
   return entry._replace(seeds=seeds, before=before, after=after, costs=costs)
