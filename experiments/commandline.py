@@ -252,8 +252,8 @@ def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
   """Return what code of a config returns; what it raises in one sentence."""
   try:
     return function(*arguments)
-  except (Exception, SystemExit) as error:  # somebody's program: anything
-    if _is_bad_input(error):
+  except BaseException as error:  # somebody's program: anything
+    if isinstance(error, KeyboardInterrupt) or _is_bad_input(error):
       raise
     frames, whole = traceback.extract_tb(error.__traceback__), os.path.abspath
     lines = [x.lineno for x in frames if whole(x.filename) == whole(path)]
@@ -315,7 +315,7 @@ def _terminate(number, frame):
   raise _Terminated
 
 
-def _is_bad_input(error: Exception) -> bool:
+def _is_bad_input(error: BaseException) -> bool:
   from fedjax_pfl.core.errors import BadInput
 
   return isinstance(error, BadInput)

@@ -167,6 +167,7 @@ def test_fields_inside_others():
     ('absent.py', None, 'expected a Python file with a function get_config'),
     ('none.py', 'x = 1', 'none.py without get_config'),
     ('late.py', '\n\nimport nowhere', 'late.py, line 3: ModuleNotFoundError'),
+    ('end.py', 'raise BaseException("x")', 'end.py, line 1: BaseException: x'),
     ('late3.py', 'def get_config():\n  pass', 'get_config returns NoneType'),
   ],
 )

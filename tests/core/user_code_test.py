@@ -1,5 +1,6 @@
 """Code of the user's own: when it is run, and what is refused."""
 
+import functools
 import sys
 
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ from helpers import refused
 
 from fedjax_pfl.core.user_code import (
   UserCode,
+  call,
   check_loaded,
   digest_of,
   is_code,
@@ -90,6 +92,7 @@ CASES = {
     'got "own.py, line 3: ModuleNotFoundError: No module named \'no_such_',
   ),
   'an exit': ('own.py:loss', 'raise SystemExit(3)', 'line 1: SystemExit: 3'),
+  'a bare end': ('own.py:loss', 'raise BaseException()', 'line 1: BaseExcept'),
 }
 
 
@@ -100,3 +103,11 @@ def test_sentence_for(file, case):
   message = refused(load, name)
   assert message.startswith('loss: got ') and words in message
   assert not [module for module in sys.modules if module == 'own']
+
+
+def test_code_that_ends_the_program_is_a_sentence(file):
+  run = functools.partial(call, 'loss', sys.exit, of=sys.exit, cause='a slip')
+  assert 'SystemExit: ' in refused(run)
+  file.write_text('raise KeyboardInterrupt')  # the user's own
+  with pytest.raises(KeyboardInterrupt):
+    load('own.py:loss')
