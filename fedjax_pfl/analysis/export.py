@@ -97,7 +97,7 @@ def export(
   With `private` the file holds what the budget of the run covers, no more.
   """
   path = check_output(output)
-  settings, data = open_run.read_run(workdir, log, edit)
+  settings, data = open_run.read_run(workdir, log, edit, moved=True)
   result = run_dir.load_result(workdir)
   choice = choose(settings, result, client, view)
   if private:

@@ -3,7 +3,7 @@
 Nothing is written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +14,13 @@ from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.results.runs.run import each_once
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
-from fedjax_pfl.settings import Settings, flat_config, parse_config, to_config
+from fedjax_pfl.settings import (
+  RESUMABLE,
+  Settings,
+  flat_config,
+  parse_config,
+  to_config,
+)
 from fedjax_pfl.training import build
 from fedjax_pfl.training.best_models import chosen_states
 from fedjax_pfl.training.build import Experiment
@@ -50,12 +56,13 @@ def open_runs(
 
 
 def read_run(
-  workdir: AnyPath, log: Log, edit: Edit | None = None
+  workdir: AnyPath, log: Log, edit: Edit | None = None, moved: bool = False
 ) -> tuple[Settings, str]:
   """Return the settings of a run and the fingerprint of its data.
 
   Fields that were added to configs after the run get their defaults, and are
-  logged. Code that the run names is not loaded: only what `edit` gives.
+  logged. Code that the run names is not loaded: only what `edit` gives. If the
+  run has `moved`, it gives where things are, and no other setting.
   """
   stored = run_dir.load_config(workdir)
   settings = parse_config(stored['config'])
@@ -67,26 +74,24 @@ def read_run(
     log(f'  {", ".join(added)}')
   # No question about models is one about the user's metrics.
   config = {**to_config(settings), 'metrics': ()}
+  before = flat_config(parse_config(config))
   if edit:
     edit(config)
-    _check_same_code(workdir, flat_config(settings), config)
-  return parse_config(config), stored['data']
-
-
-def _check_same_code(
-  workdir: AnyPath, stored: Mapping[str, Any], now: Mapping[str, Any]
-) -> None:
-  """Refuse a file of the user's code that is not as the run had it."""
-  for field in ('algorithm', 'model', 'loss', 'partition'):
-    digests = digest_of(stored[field]), digest_of(now[field])
-    if all(digests) and digests[0] != digests[1]:
+  now = parse_config(config)
+  for name, value in flat_config(now).items():
+    digests = digest_of(before[name]), digest_of(value)
+    is_other = moved and name not in RESUMABLE and value != before[name]
+    if all(digests):
+      is_other = digests[0] != digests[1]
+    if is_other:
       raise bad_input(
-        field,
-        got=now[field],
-        expected=f'{stored[field]}, with which {workdir} was trained',
-        choices=['the file as it was'],
-        cause='the file has changed since, or is another one',
+        name,
+        got=value,
+        expected=f'{before[name]}, with which {workdir} was trained',
+        choices=['the file as it was'] if all(digests) else ['data_dir=..'],
+        cause='the file has changed since, or another setting was given',
       )
+  return now, stored['data']
 
 
 def rebuild(

@@ -83,20 +83,17 @@ def may_read(field: str) -> Iterator[None]:
   """Raise BadInput of `field` where a file cannot be read; a decorator."""
   try:
     yield
-  except PermissionError as error:
-    raise bad_input(
-      field,
-      got=f'{error.filename}, which this account may not read',
-      expected='files that it may read, in folders that it may open',
-      choices=['chmod -R a+rX, by their owner'],
-      cause='files of another account, or a path into its home directory',
-    ) from error
   except OSError as error:
+    got, cause = 'which cannot be read', f'{error.strerror or error}'.lower()
+    if isinstance(error, PermissionError):
+      got = 'which this account may not read'
+      cause = 'files of another account, or a path into its home directory'
     raise bad_input(
       field,
-      got=f'{error.filename}, which cannot be read',
-      expected='a file',
-      cause=f'{error.strerror or error}'.lower(),
+      got=f'{error.filename}, {got}',
+      expected='files that it may read, in folders that it may open',
+      choices=['another path', 'chmod -R a+rX, by their owner'],
+      cause=cause,
     ) from error
 
 

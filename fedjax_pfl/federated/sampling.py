@@ -109,8 +109,8 @@ def scheduled(cohorts: np.ndarray) -> Sampler:
   return Sampler(draw, cohorts.shape[1])
 
 
-def checked(sampler: Sampler, num_clients: int) -> Sampler:
-  """Return a user's sampler, which refuses what is no cohort."""
+def checked(sampler: Sampler, num_clients: int, rounds: int) -> Sampler:
+  """Return a user's sampler, which refuses what is no cohort, here already."""
 
   def draw(key, first, rounds):
     ids = np.asarray(sampler.draw(key, first, rounds))
@@ -138,6 +138,7 @@ def checked(sampler: Sampler, num_clients: int) -> Sampler:
       )
     return jnp.asarray(ids, jnp.int32)
 
+  draw(jax.random.key(0), 0, max(rounds, 1))
   return sampler._replace(draw=draw)
 
 

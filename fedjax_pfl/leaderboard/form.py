@@ -10,6 +10,7 @@ from fedjax_pfl.evaluation.choices import families
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.training.blank import build_blank
 from fedjax_pfl.training.build_method import outline_stages, peek_shape
 from fedjax_pfl.training.views import FINETUNED
 
@@ -103,6 +104,8 @@ def check(form: Form) -> None:
         choices=['--config.validation_fraction=0.2'],
         cause='the field was forgotten; the tests choose nothing',
       )
+    if settings.dp:  # of a method that a clip breaks
+      build_blank(settings)
 
 
 def settings_of(

@@ -315,16 +315,10 @@ def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
   path = existing(workdir, METRICS)
   with may_read('run'):
     lines = atomic_files.read_bytes(path).splitlines(keepends=True)
-  torn = [line for line in lines if _round_of(line) == math.inf]
-  if torn and torn != lines[1:][-1:]:
-    raise bad_input(
-      'file',
-      got=f'{path}, of whose {len(lines)} lines {len(torn)} are damaged',
-      expected='a line for each round that was logged',
-      choices=['put back a copy of it'],
-      cause='a full disk, a damaged one, or a file edited by hand',
-    )
-  return [json_text.parse_object(line) for line in lines if line not in torn]
+  known = [line for line in lines if _round_of(line) < math.inf]
+  if known not in (lines, lines[:-1] or None):
+    raise _changed('metrics', path, max(map(_round_of, known), default=0))
+  return [json_text.parse_object(line) for line in known]
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
@@ -359,9 +353,8 @@ def _checksum(path: Path, size: Any = None) -> dict[str, Any]:
   """Return length and checksum of a file, or its first bytes; {} of none."""
   if not path.exists():
     return {}
-  head = atomic_files.read_bytes(path)[
-    : size if isinstance(size, int) else None
-  ]
+  content = atomic_files.read_bytes(path)
+  head = content[: size if isinstance(size, int) else None]
   return {'bytes': len(head), 'sha256': hashlib.sha256(head).hexdigest()}
 
 

@@ -267,4 +267,5 @@ def make_sampler(
       expected=f'pfl.Sampler(draw, size) with a size from 1 to {clients}',
       cause='the function that draws, in place of one that returns a Sampler',
     )
-  return sampling.checked(own, clients)
+  checked = lambda: sampling.checked(own, clients, settings.num_rounds)
+  return call('sampling', checked, of=code, cause=cause)

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
 
+MOST = Rule(lambda size: size <= 10_000, '10,000 or fewer in all')
 DIGITS = 3  # of a random number, so that it can be typed
 ONE_GRID = '--grid learning_rate=0.1,0.03'
 ONE_RANGE = '--random=20 --range learning_rate=0.001..0.3'
@@ -77,6 +79,8 @@ def combine(
   them, and a range more leaves those before it as they are. Each combination is
   there once: of few whole numbers there are fewer draws.
   """
+  size = math.prod(map(len, grid.values())) * (number if ranges else 1)
+  MOST.check('settings', size)
   products = itertools.product(*grid.values())
   rows = [dict(zip(grid, values, strict=True)) for values in products]
   if not ranges:
@@ -91,7 +95,7 @@ def combine(
     }
     for drawn in zip(*shares, strict=True)
   ]
-  each_once = [one for at, one in enumerate(draws) if one not in draws[:at]]
+  each_once = {tuple(drawn.values()): drawn for drawn in draws}.values()
   return [row | drawn for row in rows for drawn in each_once]
 
 

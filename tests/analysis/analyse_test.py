@@ -92,6 +92,12 @@ def test_data_have_to_be_those_of_the_run(tiny_run, tmp_path):
   other = opened(want, lambda config: config.update(shards_per_client=4))
   assert other.settings.data.shards_per_client == 4
   assert other.experiment.data_id != want
+  move = lambda config: config.update(data_dir='there')
+  moved, _ = open_run.read_run(tmp_path, print, move, moved=True)
+  assert moved.data.data_dir == 'there'
+  reseed = lambda config: config.update(seed=5)
+  message = refused(open_run.read_run, tmp_path, print, reseed, True)
+  assert message.startswith('seed: got 5, expected 0, with which ')
   message = refused(opened, 'another')
   assert f"data: got '{want}', expected the fingerprint of the run" in message
 

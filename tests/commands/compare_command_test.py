@@ -6,6 +6,7 @@ from helpers import refused
 
 from experiments import commandline
 from fedjax_pfl.leaderboard import price
+from fedjax_pfl.leaderboard.form import check
 
 WORDS = (
   '--config=configs/digits.py:ditto,quick',
@@ -56,6 +57,13 @@ def test_a_field_of_one_method_has_a_grid_of_its_own(form):
     'fedavg': tuple(rate | {'rounds': 7} for rate in rates),
     'ditto': tuple(rate | {'hp.lam': 0.5} for rate in rates),
   }
+
+
+def test_a_method_that_a_clip_breaks_is_refused_beforehand(form):
+  private = 'clip=1.0', 'epsilon=8', 'delta=1e-3'
+  words = [f'--config.dp.{word}' for word in private]
+  made = form('--methods=fedavg,scaffold', '--grid=rounds=3', *words)
+  assert "dp.clip: got 'scaffold, whose" in refused(check, made)
 
 
 def test_the_price_counts_images_of_local_training(form):

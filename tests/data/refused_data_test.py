@@ -90,6 +90,10 @@ CASES = [
     lambda: divide(test_partition='independent', test_shards_per_client=7),
     'test_shards_per_client: got 7, expected a positive multiple of 2',
   ),
+  (
+    lambda: divide('shards', shards_per_client=2_000_000),
+    'classes, all cut alike; 250000 or fewer. Choices: 250000 (did',
+  ),
   # Clients of the data, and of the user's function.
   (lambda: natural(None), 'dataset=npz with an array `clients`'),
   (lambda: natural(OWNERS, 100), 'num_clients: got 100, expected 3, the'),

@@ -86,8 +86,21 @@ def test_privacy_of_unknown_draws_is_refused(settings):
 )
 def test_what_is_no_cohort_is_refused(rows):
   wrong = sampling.Sampler(lambda key, first, rounds: jnp.array(rows), 2)
-  message = refused(sampling.checked(wrong, 5).draw, None, 0, 1)
+  message = refused(sampling.checked, wrong, 5, 1)
   assert message.startswith('sampling: got ')
+
+
+def test_a_run_that_draws_clients_twice_does_not_begin(settings, tmp_path):
+  (tmp_path / 'twice.py').write_text(
+    'import jax, fedjax_pfl as pfl\n'
+    'def twice(counts, fraction):\n'
+    '  def draw(key, first, rounds):\n'
+    '    return jax.random.randint(key, (rounds, 9), 0, len(counts))\n'
+    '  return pfl.Sampler(draw, 9)\n'
+  )
+  code = pfl.load_code({'sampling': f'{tmp_path}/twice.py:twice'})
+  message = refused(pfl.build_experiment, settings | code)
+  assert 'Likely cause: clients drawn with replacement' in message
 
 
 def test_a_draw_that_does_not_ask_for_the_round_is_refused():
@@ -97,7 +110,7 @@ def test_a_draw_that_does_not_ask_for_the_round_is_refused():
     order = jax.random.permutation(key, 5 * rounds).reshape(rounds, 5) % 5
     return jnp.argsort(order, 1)[:, :2]
 
-  one = sampling.checked(sampling.Sampler(draw, 2), 5)
-  assert 'fold_in(key, round)' in refused(one.draw, key, 0, 1)
+  one = sampling.Sampler(draw, 2)
+  assert 'fold_in(key, round)' in refused(sampling.checked, one, 5, 1)
   known = sampling.Sampler(lambda key, first, rounds: jnp.array([[0, 4]]), 2)
-  assert sampling.checked(known, 5).draw(key, 0, 1).tolist() == [[0, 4]]
+  assert sampling.checked(known, 5, 1).draw(key, 0, 1).tolist() == [[0, 4]]

@@ -207,10 +207,10 @@ def test_shards_together_are_the_whole(about, written, tmp_path):
     (',method,0,', ',method,1,', 'a seed twice'),
     (' 5000', ' 3', 'right answers are not from 0 to the number'),
     ('partition,', 'part,', 'KeyError'),
-    ('ditto', 'mine.py:Mine', "mine.py:Mine', expected"),
+    ('ditto', 'mine.py:Mine', 'methods that the JSON has not'),
     ('s=5,pfedme', 's=2,pfedme', 'a seed twice'),
     ('s=2,fedavg', f'{"x" * 2**18},fedavg', 'field larger than'),
-    (r'\ns=.*', '\n', 'a file without a row'),
+    (r'\ns=.*', '\n', 'no row, or methods'),
   ],
 )
 def test_counts_that_do_not_fit_are_refused(written, old, new, words):

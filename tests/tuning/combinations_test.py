@@ -42,12 +42,14 @@ def test_random_numbers_lie_in_their_ranges():
   mus = [float(row['hp.mu']) for row in rows]
   assert sum(mus) / 400 == pytest.approx(0.5, abs=0.05)
   assert {row['local_epochs'] for row in rows} == {*map(str, range(1, 9))}
-  assert combine({'a': ['1', '2']}, ranges, 3)[3:] == [
+  grids = {'a': ['1', '2']}
+  assert combine(grids, ranges, 3)[3:] == [
     {'a': '2', **row} for row in rows[:3]
   ]
   narrow = combine({}, parse_ranges(['lr_decay=0.995..0.9999']), 20)
   decays = {float(row['lr_decay']) for row in narrow}
   assert len(decays) > 15 and 0.995 <= min(decays) <= max(decays) <= 0.9999
+  assert 'settings: got 20000, ' in refused(combine, grids, ranges, 10_000)
   few = combine({}, parse_ranges(['local_epochs=1..3']), 20)  # each once
   assert sorted(row['local_epochs'] for row in few) == ['1', '2', '3']
 

@@ -24,6 +24,8 @@ import numpy as np
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
+MOST = 500_000  # shards of all clients: to deal more takes minutes
+
 
 def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
   """Return how rows are dealt: blocks of one class each."""
@@ -104,13 +106,14 @@ def check_shards(
   """Raise BadInput if classes would have different numbers of blocks."""
   # s K is a multiple of C exactly for the multiples of this step.
   step = num_classes // math.gcd(num_rows, num_classes)
-  below = max(num_shards, 0) // step * step
+  most = MOST // num_rows
+  below = min(max(num_shards, 0), most) // step * step
   Rule(
-    lambda value: value >= 1 and value % step == 0,
+    lambda value: 1 <= value <= most and value % step == 0,
     f'a positive multiple of {step}: {num_rows} {who} x shards must be a '
-    f'multiple of {num_classes} classes, all cut alike',
+    f'multiple of {num_classes} classes, all cut alike; {most} or fewer',
     'a number of shards or clients chosen for another data set: this partition '
     f'needs a multiple of {num_classes} shards in all, partition=iid takes any '
     'num_clients',
-    [s for s in (below, below + step, below + 2 * step) if s],
+    [s for s in (below, below + step, below + 2 * step) if 0 < s <= most],
   ).check(field, num_shards)

@@ -102,10 +102,10 @@ def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
       raise _unfit(path, f'{type(error).__name__}: {error}') from error
   if len({about.name for about in abouts}) > 1:
     raise _unfit(paths[-1], 'a comparison of another name')
-  if unknown := {method for _, method in groups} - {*abouts[0].methods}:
-    raise _unfit(f'{paths[0]} with {min(unknown)}', 'the JSON does not name it')
-  if not groups:
-    raise _unfit(paths[0], 'a file without a row')
+  unknown = {method for _, method in groups} - {*abouts[0].methods}
+  if unknown or not groups:
+    cause = f'no row, or methods that the JSON has not: {sorted(unknown)}'
+    raise _unfit(paths[0], cause)
   found: dict[str, list[Entry]] = {}
   for (partition, method), rows in groups.items():
     try:
