@@ -127,7 +127,7 @@ def writing(path: pathlib.Path, name: str = 'workdir') -> Iterator[None]:
     raise bad_input(
       name,
       got=f'{path}, in which {error.filename or "a file"} cannot be written',
-      expected=TAKEN_BY.get(name, 'a file that can be written'),
+      expected=TAKEN_BY.get(name if is_full else '', 'a file to be written'),
       choices=[*more, 'another folder'],
       cause=f'{error.strerror or error}'.lower(),
     ) from error

@@ -128,7 +128,7 @@ def restore(
         'give another --workdir',
         'put back a copy of the checkpoints',
       ],
-      cause='a full disk, or files that were moved or edited',
+      cause='files that were moved, linked or edited, or a full disk',
     )
   return None
 
