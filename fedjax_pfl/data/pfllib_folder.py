@@ -166,7 +166,8 @@ def _inputs_of(x: np.ndarray) -> np.ndarray:
   """Return images [n, H, W, ch] uint8, else inputs of float32 or int32."""
   x = np.asarray(x)
   if x.dtype == object:  # (tokens, length) of each text
-    tokens, lengths = map(plain_pickle.rows, zip(*x, strict=True))
+    columns = map(list, zip(*x, strict=True))
+    tokens, lengths = map(plain_pickle.plain, columns)
     x = np.array(tokens)  # of one length, or an error
     if {*lengths} - {x.shape[1]}:
       raise ValueError(f'texts of {x.shape[1]} tokens with other lengths')
