@@ -32,7 +32,13 @@ CONFIG = re.compile(r'configs/\w+\.py(?::[\w,]+)?')
 FILE = re.compile(r'`([\w/]+\.(?:py|md|csv))(?:: \w+)?`')
 PLACEHOLDER = re.compile(r'[A-Z]{3,}')  # METHOD, METHOD_DATASET, NAME
 # What runs write, and not the repository.
-WRITTEN = {'summary.csv', 'tables/fedbabu_13.csv', 'gait.py', 'small.py'}
+WRITTEN = {
+  'mlflow_runs.py',
+  'summary.csv',
+  'tables/fedbabu_13.csv',
+  'gait.py',
+  'small.py',
+}
 
 ABSL = {'help', 'helpfull', 'flagfile'}
 

@@ -72,8 +72,8 @@ def read_run(
   if added:
     log(f'{workdir} is older than these fields, which get their defaults: ')
     log(f'  {", ".join(added)}')
-  # No question about models is one about the user's metrics.
-  config = {**to_config(settings), 'metrics': ()}
+  # No question about models is one about metrics or trackers of the user's.
+  config = {**to_config(settings), 'metrics': (), 'tracker': 'none'}
   before = flat_config(parse_config(config))
   if edit:
     edit(config)

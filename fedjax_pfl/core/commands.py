@@ -37,7 +37,6 @@ EXTRAS = {
   'sklearn': 'clustering',
   'tensorboardX': 'trackers',
   'wandb': 'wandb',
-  'mlflow': 'mlflow',
   'dp_accounting': 'privacy',
   'safetensors': 'safetensors',
 }

@@ -26,7 +26,7 @@ NAME = re.compile(
 FORM = 'FILE.py:NAME'
 # Fields of a config that may name code; `models` and `metrics` are tuples.
 FIELDS = ('algorithm', 'around', 'model', 'models', 'loss', 'metrics')
-FIELDS += ('model_of_client', 'partition', 'sampling')
+FIELDS += ('model_of_client', 'partition', 'sampling', 'tracker')
 
 
 class UserCode(str):

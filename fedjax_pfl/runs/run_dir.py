@@ -7,7 +7,7 @@
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
   tb/             the metrics for TensorBoard: trackers.py
-  tracker.json    the ids of the run at wandb and mlflow, if it is sent there
+  tracker.json    the ids of the run at services, if it is sent there
   model/          model_file.py
   secret          of a private run that is not finished: secret.py
   PRIVATE.txt     of a private run: what is not for release

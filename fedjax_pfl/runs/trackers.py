@@ -1,9 +1,8 @@
 """The trackers of one run: TensorBoard's file, and at most one service.
 
-  tensorboard   tb/ in the run directory, where tensorboardX is installed
-  wandb         Weights & Biases: project WANDB_PROJECT, or else 'fedjax_pfl'
-  mlflow        a server, or a file (MLFLOW_TRACKING_URI): experiment
-                MLFLOW_EXPERIMENT_NAME, or else 'fedjax_pfl'
+  tensorboard    tb/ in the run directory, where tensorboardX is installed
+  wandb          Weights & Biases: project WANDB_PROJECT, or else 'fedjax_pfl'
+  FILE.py:NAME   a class of the user's own (docs/howto/trackers.md)
 
 Keys, passwords and modes of the last two, which are services, are a matter of
 their own environment and files: nothing of it is read or stored here. The class
@@ -24,7 +23,6 @@ import contextlib
 import importlib.util
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -32,9 +30,11 @@ from typing import Any
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.rules import is_number
+from fedjax_pfl.core.user_code import is_code, value_of, without_digest
 from fedjax_pfl.runs.identity import Log, flatten
 
 NONE = 'none'
+TRACKERS = (NONE, 'wandb')
 PROJECT = 'fedjax_pfl'  # of runs whose environment names no other
 EVENTS = 'tb'  # TensorBoard's folder
 HAS_EVENTS = importlib.util.find_spec('tensorboardX') is not None
@@ -42,14 +42,6 @@ IDS = 'tracker.json'
 PASSWORD = re.compile(r'//[^/@\s]*@')  # of a URL: //name:password@
 MOST_WORDS = 200  # characters of what a service raises
 UPLOAD = 60  # seconds for the last numbers; what is left, `wandb sync` sends
-ROUND = 'round'  # the metric of mlflow that says which rounds are there already
-MOST_PARAMS = 100  # that mlflow takes at a time
-# Of mlflow, unless the environment says otherwise. By its defaults (7 retries
-# and 120 s) a run without its server began after 4 minutes.
-PATIENCE = {
-  'MLFLOW_HTTP_REQUEST_MAX_RETRIES': '3',
-  'MLFLOW_HTTP_REQUEST_TIMEOUT': '30',
-}
 
 Numbers = Mapping[str, Any]
 
@@ -133,68 +125,15 @@ class WandB:
     self._run.finish(exit_code=int(result is None))
 
 
-class MLflow:
-  """A run at MLflow."""
-
-  def __init__(self, folder: Path, config: Numbers, id: str | None):
-    from mlflow import MlflowClient
-
-    for name, value in PATIENCE.items():
-      os.environ.setdefault(name, value)
-    self._client, self._last = MlflowClient(), -1
-    self.id = id or self._create(folder.resolve().name, config)
-    if id:
-      self._client.update_run(self.id, status='RUNNING')
-      points = self._client.get_metric_history(self.id, ROUND)
-      self._last = max((point.step for point in points), default=-1)
-    self.place = f'run {self.id} of {self._client.tracking_uri}'
-
-  def _create(self, run_name: str, config: Numbers) -> str:
-    """Return the id of a new run; its experiment is made if there is none."""
-    from mlflow.entities import Param
-
-    name = os.environ.get('MLFLOW_EXPERIMENT_NAME') or PROJECT
-    client = self._client
-    found = client.get_experiment_by_name(name)
-    place = found.experiment_id if found else client.create_experiment(name)
-    run_id = client.create_run(place, run_name=run_name).info.run_id
-    params = [Param(name, str(own)) for name, own in flatten(config).items()]
-    for first in range(0, len(params), MOST_PARAMS):
-      client.log_batch(run_id, params=params[first : first + MOST_PARAMS])
-    return run_id
-
-  def log(self, step: int, now: float, numbers: Numbers) -> None:
-    """Send the numbers, unless those of this round are there already."""
-    if step > self._last:  # MLflow would keep both
-      self._send({**scalars(numbers), ROUND: step}, step, now)
-      self._last = step
-
-  def finish(self, result: Numbers | None) -> None:
-    """Send the result, and end the run."""
-    if result is not None:
-      self._send(scalars(result), max(self._last, 0), time.time())
-    status = 'KILLED' if result is None else 'FINISHED'
-    self._client.set_terminated(self.id, status)
-
-  def _send(self, numbers: dict[str, float], step: int, now: float) -> None:
-    from mlflow.entities import Metric
-
-    stamp = int(1000 * now)  # in milliseconds
-    metrics = [Metric(name, n, stamp, step) for name, n in numbers.items()]
-    self._client.log_batch(self.id, metrics=metrics)
-
-
-SERVICES = {'wandb': WandB, 'mlflow': MLflow}
-TRACKERS = (NONE, *SERVICES)
-
-
 class Tracking:
   """What `Run` logs goes to all trackers."""
 
   def __init__(self, folder: Path, config: Numbers, service: str, log: Log):
-    self._folder, self._config, self._name = folder, config, service
+    self._folder, self._config, self._log = folder, config, log
+    self._name = without_digest(service)
+    is_own = is_code(service)
+    self._begin_fn = value_of('tracker', service) if is_own else WandB
     self._service = self._events = self._last_round = None
-    self._log = log
 
   def start(self, last_round: int | None) -> None:
     """Start or continue the run, hiding later rounds; None: there are none."""
@@ -224,7 +163,7 @@ class Tracking:
     with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
       ids = json_text.parse_object(atomic_files.read_bytes(path))
     own = self._folder, self._config, ids.get(self._name)
-    service = SERVICES[self._name](*own)
+    service = self._begin_fn(*own)
     atomic_files.write_json(path, {**ids, self._name: service.id})
     self._service = service
     self._log(f'{self._name}: {PASSWORD.sub("//", service.place)}')
@@ -244,8 +183,10 @@ class Tracking:
 
 
 def check_tracker(name: str) -> None:
-  """Refuse a service whose package is not installed."""
-  if name != NONE:
+  """Refuse a service that is not installed, or code that is not loaded."""
+  if is_code(name):
+    value_of('tracker', name)
+  elif name != NONE:
     check_installed('tracker', name, [one for one in TRACKERS if one != name])
 
 

@@ -66,6 +66,8 @@ ROUNDS = Rule(
   'total_epochs / local_epochs',
 )
 
+OTHER_SERVICE = 'tensorboard: every run has tb/; mlflow: docs/howto/trackers.md'
+
 
 @record()
 class ModelSettings:
@@ -215,8 +217,7 @@ class SystemSettings:
       many cores as are fastest
     clients_placement: where states and indices of clients are; host: a round is
       sent those of its cohort
-    tracker: send metrics and result to wandb or mlflow, beside TensorBoard's
-      tb/
+    tracker: send metrics and result to a service, beside TensorBoard's tb/
     debug: run clients in a Python loop, and name the first step that diverges
     quick: synthetic images may stand in for absent ones
   """
@@ -230,7 +231,7 @@ class SystemSettings:
   )
   tracker: str = field(
     NONE,
-    one_of(TRACKERS, 'a service', 'tensorboard: every run writes tb/'),
+    or_code(one_of(TRACKERS, 'a service', OTHER_SERVICE)),
     NOTHING,
     resumable=True,
   )

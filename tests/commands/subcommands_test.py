@@ -64,7 +64,7 @@ def test_a_package_that_is_absent_is_a_sentence_with_its_extra(monkeypatch):
   for package, extra in commands.EXTRAS.items():
     name = {'sklearn': 'scikit-learn'}.get(package, package.replace('_', '-'))
     assert name in extras[extra].replace('_', '-')
-    served = extra in extras['all'] or extra in ('wandb', 'mlflow')
+    served = extra in extras['all'] or extra == 'wandb'
     assert served, extra
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
   message = refused(check_installed, 'this command', 'jinja2')

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,11 @@ ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import json, sys
 import numpy as np
+from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
 
 path, name = sys.argv[1:]
+name = load_code({'tracker': name})['tracker']
 def begin():
   config = {'seed': 1, 'hp': {'lr': 0.1}, **dict.fromkeys(map(str, range(150)))}
   run = run_dir.open_run(path, config, data='d', tracker=name)
@@ -46,10 +49,10 @@ print(json.dumps(sorted(heavy)))
 """
 
 
-def play(tmp_path, name, **variables):
+def play(tmp_path, package, name, **variables):
   """Run the program in a folder of its own; return its run directory."""
-  if importlib.util.find_spec(name) is None:
-    pytest.skip(f'{name} is optional and not installed: pip install {name}')
+  if importlib.util.find_spec(package) is None:
+    pytest.skip(f'{package} is not installed: pip install {package}')
   proxies = dict.fromkeys(('http_proxy', 'https_proxy'), 'http://127.0.0.1:9')
   path = os.pathsep.join([str(ROOT), os.environ.get('PYTHONPATH', '')])
   done = subprocess.run(
@@ -64,13 +67,14 @@ def play(tmp_path, name, **variables):
   *lines, heavy = done.stdout.splitlines()
   assert 'nothing more' not in done.stdout, done.stdout
   assert json.loads(heavy) == []
-  assert [line.split(':')[0] for line in lines] == [name, name]
+  assert [line.startswith(f'{name}: ') for line in lines] == [True, True]
   assert run_dir.load_result(tmp_path / 'run')['status'] == 'finished'
   return tmp_path / 'run'
 
 
 def test_wandb_offline(tmp_path):
-  run = play(tmp_path, 'wandb', WANDB_MODE='offline', HOME=str(tmp_path))
+  variables = {'WANDB_MODE': 'offline', 'HOME': str(tmp_path)}
+  run = play(tmp_path, 'wandb', 'wandb', **variables)
   (id_,) = json.loads((run / 'tracker.json').read_text()).values()
   parts = sorted(run.glob(f'wandb/offline-run-*-{id_}/run-{id_}.wandb'))
   assert len(parts) == 2  # `wandb sync` makes one run of both
@@ -83,7 +87,10 @@ def test_mlflow_in_files(tmp_path):
     'MLFLOW_ALLOW_FILE_STORE': 'true',
     'MLFLOW_DISABLE_TELEMETRY': 'true',
   }
-  run = play(tmp_path, 'mlflow', **variables)
+  page = (ROOT / 'docs' / 'howto' / 'trackers.md').read_text()
+  (code,) = re.findall('```python\n(.*?)```', page, re.DOTALL)
+  (tmp_path / 'mlflow_runs.py').write_text(code)
+  run = play(tmp_path, 'mlflow', 'mlflow_runs.py:MLflow', **variables)
   (id_,) = json.loads((run / 'tracker.json').read_text()).values()
   (folder,) = (tmp_path / 'store').glob(f'*/{id_}')
   losses = (folder / 'metrics' / 'loss').read_text().splitlines()

@@ -1,19 +1,24 @@
 """Trackers: what they are told, once a round, and that they cost no run.
 
-A small module stands in for wandb and for mlflow; the real ones, where they are
-installed, are asked in real_trackers_test.py.
+A small module stands in for wandb and for mlflow, which the page's class speaks
+to; the real ones, where they are installed, are asked in real_trackers_test.py.
 """
 
+import re
 import sys
+from pathlib import Path
 
 import fake_trackers
 import numpy as np
 import pytest
+from helpers import refused
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
 
+PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'trackers.md'
 CONFIG = {'seed': 1, 'hp': {'clip': float('inf')}, 'views': ('initial',)}
 
 
@@ -89,8 +94,14 @@ def test_wandb_is_told_every_round_once(tmp_path, fakes, monkeypatch):
   assert files and not any(b'my-key' in path.read_bytes() for path in files)
 
 
-def test_mlflow_is_told_every_round_once(tmp_path, fakes):
-  play_killed_and_resumed(tmp_path / 'run7', 'mlflow')
+def test_a_class_of_the_page_tells_mlflow_every_round_once(tmp_path, fakes):
+  (code,) = re.findall('```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+  (tmp_path / 'mlflow_runs.py').write_text(code)
+  name, logged = f'{tmp_path}/mlflow_runs.py:MLflow', []
+  assert 'code that your own' in refused(begin, tmp_path / 'run7', name)
+  tracker = load_code({'tracker': name})['tracker']
+  play_killed_and_resumed(tmp_path / 'run7', tracker, logged.append)
+  assert {*logged} == {f'{name}: run run1 of http://host'}  # no password
   rounds = [
     ('log', {done}, {'loss': 1 / done, 'round': done}) for done in range(1, 7)
   ]
@@ -134,7 +145,6 @@ def test_a_package_that_is_absent_is_a_sentence_and_no_file(
 
   with pytest.raises(BadInput) as caught:
     begin(tmp_path / 'run', 'wandb')
-  assert "wandb: pip install -e '.[wandb]'. Choices: none, mlflow" in str(
-    caught.value
-  )
+  words = "wandb: pip install -e '.[wandb]'. Choices: none."
+  assert words in str(caught.value)
   assert not (tmp_path / 'run').exists()
