@@ -211,7 +211,7 @@ class Run:
     if restored:
       before = checkpoint.read_metadata(self._checkpoints, last)
       scores = score_files.digest(self.scores, last)
-      if before.pop('scores', scores) != scores:  # earlier versions have none
+      if before.pop('scores', '') != scores:
         raise _changed('scores', self.scores, last, OTHER)
       if before and not path.exists():
         self._log(f'{path} is missing: continuing without the metrics before.')
@@ -272,14 +272,10 @@ def load_config(workdir: str | os.PathLike) -> dict[str, Any]:
 
 
 def devices_of(workdir: str | os.PathLike) -> int | None:
-  """Return on how many devices of a process a run was started; None: none was.
-
-  Earlier runs used one device of a CPU, if their config did not say more.
-  """
+  """Return on how many devices of a process a run began; None: unknown."""
   try:
-    stored = load_config(workdir)
-    return stored.get('num_devices') or stored['config']['devices'] or 1
-  except (BadInput, LookupError, TypeError, AttributeError, OSError):
+    return load_config(workdir).get('num_devices')
+  except BadInput:
     return None  # what is damaged is refused later
 
 

@@ -31,10 +31,6 @@ def write(folder: Path, name: str, scores: Mapping[str, Scores]) -> None:
   for view, of_view in scores.items():
     arrays[f'{view}/correct'] = of_view.correct
     arrays[f'{view}/count'] = of_view.count
-  _write(folder, name, arrays)
-
-
-def _write(folder, name, arrays):
   with atomic_files.writing(folder):
     folder.mkdir(exist_ok=True)
     atomic_files.write_npz(folder / f'{name}.npz', arrays, compressed=True)
