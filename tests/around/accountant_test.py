@@ -9,7 +9,6 @@ from helpers import refused
 
 from fedjax_pfl.around import accountant, privacy_loss
 from fedjax_pfl.around.accountant import Rounds
-from fedjax_pfl.around.privacy_loss import ADD, REMOVE, REPLACE, Pair
 
 DELTA = 1e-3
 FIXED = 'without_replacement'
@@ -63,7 +62,7 @@ def test_a_finer_grid_changes_little(monkeypatch):
     (Rounds(5, 100, 100), Rounds(60, 10, 100, FIXED, has_state=True)),
   ]
   got = [accountant.epsilon_of(1.5, 1e-5, plan) for plan in plans]
-  monkeypatch.setattr(privacy_loss, 'NUM_POINTS', 2**16)
+  monkeypatch.setattr(accountant, 'NUM_POINTS', 2**15)
   accountant.epsilon_of.cache_clear()
   fine = [accountant.epsilon_of(1.5, 1e-5, plan) for plan in plans]
   accountant.epsilon_of.cache_clear()
@@ -90,8 +89,8 @@ def test_no_data_exceed_the_pair_of_replacement(size):
   """
   noise, x = 1.3, np.linspace(-16, 16, 8001)
   width, epsilon = x[1] - x[0], np.linspace(-4, 4, 81)
-  pair = Pair(REPLACE, 2 / noise, size / 4)
-  bound = privacy_loss.profile(pair, epsilon)
+  pytest.importorskip('dp_accounting')
+  bound = privacy_loss.of_replaced(2 / noise, size / 4, epsilon)
   rng = np.random.default_rng(0)
   data = [([-1.0] * 3, 1.0, -1.0), ([1.0] * 3, 1.0, -1.0)]
   data += [(rng.uniform(-1, 1, 3), *rng.uniform(-1, 1, 2)) for _ in range(20)]
@@ -106,7 +105,6 @@ def test_no_data_exceed_the_pair_of_replacement(size):
       assert (gain <= bound + 1e-6).all()
       tight = max(tight, np.max(gain[epsilon > 0] / bound[epsilon > 0]))
   assert tight > 0.999  # all others at -1, and the client at 1
-  pytest.importorskip('dp_accounting')
   plan = (Rounds(2, size, 4, FIXED),)
   spent = accountant.epsilon_of(noise, 0.01, plan)
   for (one, other), (third, fourth) in itertools.product(runs[:4], runs[:4]):
@@ -175,6 +173,22 @@ def test_ways_to_draw_agree_where_they_are_the_same():
 
 
 @pytest.mark.parametrize('accounting', ['all', 'poisson', 'cyclic', FIXED])
+def test_rounds_of_before_have_their_own_noise(accounting):
+  pytest.importorskip('dp_accounting')
+  rounds = Rounds(10, 10.0, 100, accounting)
+  before, twice = rounds._replace(noise=2.0), rounds._replace(number=20)
+  spent = accountant.epsilon_of(2.0, DELTA, (twice,))
+  for noise, plan in ((2.0, (before, rounds)), (0.0, (before, before))):
+    assert accountant.epsilon_of(noise, DELTA, plan) == spent
+  assert accountant.epsilon_of(0.0, DELTA, (before, rounds)) == math.inf
+  less = accountant.epsilon_of(50.0, DELTA, (before, rounds))
+  alone = accountant.epsilon_of(2.0, DELTA, (rounds,))
+  assert alone < less < 1.05 * alone
+  noise = accountant.find_noise(spent, DELTA, (before, rounds))
+  assert noise == pytest.approx(2.0, rel=accountant.PRECISION)
+
+
+@pytest.mark.parametrize('accounting', ['all', 'poisson', 'cyclic', FIXED])
 def test_edges_of_a_budget(accounting):
   pytest.importorskip('dp_accounting')
   rounds = Rounds(20, 10.0, 100, accounting)
@@ -204,15 +218,3 @@ def test_cohorts_whose_budget_nobody_has_proven_are_refused():
     ):
       message = refused(ask, plan)
       assert message.startswith(f'sampling: got {accounting!r}, expected a way')
-
-
-def test_both_directions_count():
-  """Of the two, REMOVE is the larger, as far as we know."""
-  pytest.importorskip('dp_accounting')
-  both = [
-    privacy_loss.epsilon_of_rounds(DELTA, [(Pair(kind, 1.0, 0.3), 20)])
-    for kind in (REMOVE, ADD)
-  ]
-  assert both[0] > 1.05 * both[1]
-  plan = (Rounds(20, 30.0, 100, 'poisson'),)
-  assert accountant.epsilon_of(1.0, DELTA, plan) == both[0]
