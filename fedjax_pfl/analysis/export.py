@@ -31,9 +31,9 @@ from fedjax_pfl.evaluation.choices import main_view
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
-from fedjax_pfl.runs import run_dir, secret
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.hyperparameters import effective
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.privacy_budget import no_budget
@@ -168,20 +168,14 @@ def export_model(
 
 
 def check_private(workdir: AnyPath, choice: Choice) -> None:
-  """Refuse a model that the budget of the run, as it is stored, does not cover.
-
-  Nor may its noise be known: whoever gets the secret could take it away.
-  """
-  stored = parse_config(run_dir.load_config(workdir)['config'])
-  cause = no_budget(stored, run_dir.load_result(workdir))
+  """Refuse a model that no budget of the run, as it is stored, covers."""
+  cause = no_budget(workdir)
   if choice.client is not None:
     cause = f'it is the model of {choice} which holds the data of a client'
-  if (Path(workdir) / secret.NAME).exists():
-    cause = f'{workdir} still has its secret: its own command erases it'
   if cause:
     raise bad_input(
       'private',
-      got=f'{choice} of a run with dp.clip={stored.dp.clip:g}',
+      got=f'{choice} of {workdir}',
       expected='the model of the server after the last round of a run whose '
       'noise came from a secret that is erased, and of which a budget is known',
       choices=[f'--client={SERVER}', 'without --private: not for release'],

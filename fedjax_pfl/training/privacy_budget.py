@@ -4,7 +4,6 @@ A start counts: the clients of a run may be those of the run that `init_from`
 names, whose rounds are composed with its own, at the delta of this run.
 """
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs import run_dir, secret
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training.build_method import make_sampler, wrapped
 
@@ -102,11 +101,7 @@ def spent_in(folder: AnyPath) -> str:
       spent.append(result['privacy'])
   if not spent:
     return ''
-  number, delta = Counter(), max(own['delta'] for own in spent)
-  for rounds in plan_of(*spent):  # bands count in turns
-    turns = -(-rounds.number // rounds.bands)
-    number[rounds._replace(number=0)] += turns * rounds.bands
-  plan = tuple(own._replace(number=n) for own, n in number.items())
+  plan, delta = plan_of(*spent), max(own['delta'] for own in spent)
   is_private = all('epsilon' in own for own in spent)
   name = 'epsilon' if is_private else 'epsilon_not_private'
   epsilon, who = accountant.epsilon_of(0, delta, plan), neighbours(plan)
@@ -117,21 +112,24 @@ def spent_in(folder: AnyPath) -> str:
   )
 
 
-def no_budget(settings: Settings, result: Mapping[str, Any]) -> str:
+def no_budget(workdir: AnyPath) -> str:
   """Return why no budget covers the last model of a run; '' if one does."""
+  settings = parse_config(run_dir.load_config(workdir)['config'])
+  result = run_dir.load_result(workdir)
   spent, select = result.get('privacy', {}), settings.evaluation.select
+  start, model = spent.get('start', {}), run_dir.model_digest(workdir)
   causes = {
     'the run was not private: dp.clip is 0': not settings.dp,
     'its noise follows from dp.noise_seed': settings.dp.noise_seed is not None,
-    f'select={select} chose the round by examples, without noise': (
-      select != 'last'
+    f'select={select} chose the round by examples': select != 'last',
+    'an earlier version trained it, which stored no rounds': 'plan'
+    not in spent,
+    f'its start has no budget ({start.get("no_budget")})': 'epsilon'
+    not in spent,
+    'its secret is still there, which its own command erases': (
+      Path(workdir, secret.NAME).exists()
     ),
-    'an earlier version trained it, which did not store its rounds': (
-      'plan' not in spent
-    ),
-    f'its start has no budget ({spent.get("start", {}).get("no_budget")})': (
-      'epsilon' not in spent
-    ),
+    'its model/ is not that of its result': model != result.get('model', ''),
   }
   return next((cause for cause, is_so in causes.items() if is_so), '')
 
@@ -141,16 +139,11 @@ def start_of(path: str) -> Start:
   if not path:
     return Start()
   try:
-    model, result = run_dir.model_digest(path), run_dir.load_result(path)
-    stored = parse_config(run_dir.load_config(path)['config'])
+    cause = no_budget(path)
   except BadInput:
     cause = 'no run tells what it was trained on'
-    return Start(run_dir.model_digest(path), no_budget=cause)
-  if cause := no_budget(stored, result):
-    return Start(model, no_budget=cause)
-  if model != result.get('model'):
-    return Start(model, no_budget='its model/ is not that of its result.json')
-  return Start(model, plan_of(result['privacy']))
+  plan = () if cause else plan_of(run_dir.load_result(path)['privacy'])
+  return Start(run_dir.model_digest(path), plan, cause)
 
 
 def make_budget(

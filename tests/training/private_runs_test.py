@@ -277,7 +277,7 @@ def test_what_was_trained_without_noise_is_never_released(tmp_path):
   first, _ = begun(tmp_path, 'first')
   shutil.copy(public / run_dir.MODEL, first / run_dir.MODEL)
   path, _ = begun(tmp_path, 'swapped', 'first', rounds=0)
-  assert 'is not that of its result.json' in refused(release, path)
+  assert 'model/ is not that of its result' in refused(release, path)
 
 
 def test_a_start_counts(tmp_path):
@@ -304,7 +304,9 @@ def test_a_start_counts(tmp_path):
   message = refused(lambda: begun(tmp_path, 'less', 'second', dp=less))
   assert message.startswith('dp.epsilon: got') and 'start' in message
   (third / secret.NAME).write_text('00')
-  assert 'still has its secret' in refused(release, third)
+  assert 'secret is still there' in refused(release, third)
+  path, _ = begun(tmp_path, 'fourth', 'third', rounds=0)
+  assert 'secret is still there' in refused(release, path)
 
 
 @pytest.mark.parametrize('name', ['fedper', 'ditto'])
