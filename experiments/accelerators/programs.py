@@ -21,8 +21,9 @@ from fedjax_pfl.federated.client_map import num_places
 from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import program
-from fedjax_pfl.training.blank import build_blank
+from fedjax_pfl.training.blank import load_blank
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.outline import outline
 from fedjax_pfl.training.views import final_views
 
 Arguments = dict[str, PyTree]  # shapes by name
@@ -48,7 +49,7 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
     expected = f'{only!r}, the only one whose rounds are compiled here'
     choices = [f'--config.{name}={only}']
     Rule(only.__eq__, expected, choices=choices).check(name, got)
-  return build_blank(settings)
+  return load_blank(outline(settings))
 
 
 def make_programs(plan: Experiment, devices: Devices) -> Iterator[Program]:

@@ -29,9 +29,10 @@ from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.tables.text_table import align, duration
 from fedjax_pfl.settings import Settings, flat_config
-from fedjax_pfl.training.blank import build_blank
+from fedjax_pfl.training.blank import load_blank
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.memory_estimate import program_bytes
+from fedjax_pfl.training.outline import outline
 from fedjax_pfl.training.state import random_streams
 
 COLUMNS = ('state', 'time', 'memory')
@@ -111,7 +112,7 @@ def _forecast(settings: Settings, measured: dict[str, Forecast]) -> Forecast:
   if program not in measured:
     name = display_name(settings.algorithm)
     progress.log(f'Measuring {name}: {len(measured) + 1}')
-    experiment, state, costs = build_blank(settings), None, []
+    experiment, state, costs = load_blank(outline(settings)), None, []
     key = random_streams(settings.seed)['states']
     for stage in experiment.stages:
       if state is None:

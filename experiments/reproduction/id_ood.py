@@ -128,7 +128,7 @@ def measure(
     return data._replace(**own)
 
   train, test = first(experiment.train), first(experiment.test)
-  few = experiment._replace(train=train, test=test)
+  few = experiment.with_data(train=train, test=test)
   states = trees.gather(states, np.arange(number))
   known, result = final_views(run.settings), run_dir.load_result(run.path)
   compared = first_and_after(known, result if 'select' in result else {})

@@ -16,11 +16,10 @@ from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.models.registry import outline
 from fedjax_pfl.results.tables.text_table import align
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method
-from fedjax_pfl.training.frozen_features import head_of
+from fedjax_pfl.training.outline import outline
 
 HEADER = ('stage', 'rounds', 'clients', 'up, kB', 'down, kB', 'once, kB', 'MB')
 
@@ -43,24 +42,20 @@ class StageBudget(NamedTuple):
 
 def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   """Return the stages, and the rounds of FedAvg that send as much."""
-  shape = build_method.peek_shape(settings.data)
+  run = outline(settings)
   training, num_clients = settings.training, settings.data.num_seen_clients
-  task = build_method.build_task(settings, shape)
-  task, shape = head_of(settings, task, shape)
-  task = outline(task)
-  data = shapes_of_clients(shape, num_clients, settings.train.batch_size)
+  data = shapes_of_clients(run.inputs, num_clients, settings.train.batch_size)
   fraction = training.client_fraction
   if not is_code(training.sampling):  # your own has to see the data
     fraction = build_method.make_sampler(settings).mean_size / num_clients
   at_once = settings.speeds.buffer_size / num_clients or fraction
   part = at_once, settings.failures.dropout_rate
   budgets = []
-  stages = build_method.build_stages(settings, task)
-  for stage, *states in stage_shapes(stages, data):
+  for stage, *states in stage_shapes(run.stages, data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))
     own = (1.0, 0.0) if stage.full_participation else part
     budgets.append(StageBudget(stage.name, stage.rounds, *own, sent))
-  model = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
+  model = jax.eval_shape(run.task.init, jax.eval_shape(jax.random.key, 0))
   total = sum(budget.total for budget in budgets)
   return budgets, total / (fraction * 2 * trees.num_bytes(model))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.leaderboard.form import Form, outline, settings_of, views_of
+from fedjax_pfl.leaderboard.form import Form, settings_of, sketch_of, views_of
 from fedjax_pfl.results.charts import picture
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page import board_page
@@ -80,7 +80,7 @@ def train_method(
     )
     chosen = [settings(choice.fields, form.seeds)]
     (final,) = train_groups(chosen, folder, progress.log)
-  _, stages = outline(form, method, partition)
+  stages = sketch_of(form, method, partition).stages
   whole = [stage.name for stage in stages if stage.full_participation]
   kind = kind_of(form, method, partition)
   return read_entry(method, kind, choice, form.seeds, final, whole)

@@ -5,13 +5,10 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.evaluation.choices import families
-from fedjax_pfl.evaluation.evaluate import view_names
-from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.training.blank import build_blank
-from fedjax_pfl.training.build_method import outline_stages, peek_shape
+from fedjax_pfl.training.blank import load_blank
+from fedjax_pfl.training.outline import Outline, outline, sketch
 from fedjax_pfl.training.views import FINETUNED
 
 INITIAL = 'initial'
@@ -105,7 +102,7 @@ def check(form: Form) -> None:
         cause='the field was forgotten; the tests choose nothing',
       )
     if settings.dp:  # of a method that a clip breaks
-      build_blank(settings)
+      load_blank(outline(settings))
 
 
 def settings_of(
@@ -161,11 +158,7 @@ def views_of(form: Form, method: str, partition: str) -> tuple[str, ...]:
   'finetuned', else the first of the others with its family (mix_0.0 to
   mix_1.0), or 'initial' where there is no other. Only shapes are computed.
   """
-  settings, stages = outline(form, method, partition)
-  shape = peek_shape(settings.data)
-  data = shapes_of_clients(shape, settings.data.num_seen_clients)
-  *_, (last, *states) = stage_shapes(stages, data)
-  names = view_names(last.algorithm, *states, data)
+  names = sketch_of(form, method, partition).views
   others = [name for name in names if name != INITIAL] or [INITIAL]
   default = FINETUNED if FINETUNED in names else others[0]
   after = [form.own_views.get(method, default)]
@@ -176,8 +169,7 @@ def views_of(form: Form, method: str, partition: str) -> tuple[str, ...]:
   return tuple(dict.fromkeys([*before, *after]))
 
 
-def outline(form: Form, method: str, partition: str) -> tuple[Settings, tuple]:
-  """Return any settings of a method, and its stages without arrays."""
+def sketch_of(form: Form, method: str, partition: str) -> Outline:
+  """Return the outline of any settings of a method, before its views."""
   candidate, seed = form.candidates[method][0], form.seeds[0]
-  settings = settings_of(form, method, partition, candidate, seed)
-  return settings, outline_stages(settings)
+  return sketch(settings_of(form, method, partition, candidate, seed))

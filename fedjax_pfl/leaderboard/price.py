@@ -7,7 +7,6 @@ from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.leaderboard.form import (
   Form,
   count_trainings,
-  outline,
   settings_of,
   views_of,
 )
@@ -16,7 +15,8 @@ from fedjax_pfl.results.runs.run import are_same_clients
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.tables.text_table import align, duration
 from fedjax_pfl.runs.identity import provenance
-from fedjax_pfl.training.blank import build_blank
+from fedjax_pfl.training.blank import load_blank
+from fedjax_pfl.training.outline import outline
 
 SPEED = 10_000  # images a second: small models on two cores
 
@@ -101,15 +101,16 @@ def price(form: Form) -> str:
   name, total = form.baselines[0], 0.0
   rows = [('', 'trainings', 'images of one', 'images')]
   for partition, number in count_trainings(form).items():
-    settings, stages = outline(form, name, partition)
-    share = settings.training.client_fraction
-    cohort = cohort_size(settings.data.num_clients, share)
-    passes = cohort * settings.train.epochs * sum(one.rounds for one in stages)
     # Of its own views: a baseline may have no model before personalisation.
     views = views_of(form, name, partition)
     candidate, seed = form.candidates[name][0], form.seeds[0]
-    one = settings_of(form, name, partition, candidate, seed, views)
-    images = passes * float(np.mean(build_blank(one).train.count))
+    which = form, name, partition, candidate, seed, views
+    experiment = load_blank(outline(settings_of(*which)))
+    settings, count = experiment.settings, experiment.train.count
+    share = settings.training.client_fraction
+    cohort = cohort_size(settings.data.num_clients, share)
+    passes = cohort * settings.train.epochs * experiment.rounds
+    images = passes * float(np.mean(count))
     total += number * images
     words = (f'{x:,.0f}' for x in (number, images, number * images))
     rows.append((partition, *words))

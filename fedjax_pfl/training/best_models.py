@@ -46,7 +46,8 @@ Choice = Chosen | tuple[()]  # () where nothing is chosen
 
 def has_candidates(experiment: Experiment, stage: Stage) -> bool:
   """Return whether validation may choose a round of this stage."""
-  return experiment.validation is not None and stage is experiment.stages[-1]
+  is_last = stage is experiment.stages[-1]
+  return is_last and 'validation' in experiment.data.splits
 
 
 def choose(

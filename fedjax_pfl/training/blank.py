@@ -1,4 +1,4 @@
-"""The experiment of a config whose images may not be here.
+"""The experiment of an outline whose images may not be here.
 
 Blank images of the same number, with balanced labels, stand in for a set that
 is not prepared: no time, no memory and no program depends on their content.
@@ -10,37 +10,31 @@ from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
-from fedjax_pfl.settings import Settings
-from fedjax_pfl.training import build_method, frozen_features
-from fedjax_pfl.training.build import Experiment, method_and_budget
+from fedjax_pfl.training.build import Experiment, completed
 from fedjax_pfl.training.build_data import build_data, examples_of, load_images
+from fedjax_pfl.training.outline import Outline
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 
 
-def build_blank(settings: Settings) -> Experiment:
+def load_blank(outline: Outline) -> Experiment:
   """Return the experiment, on one device.
 
-  Its method is checked as by `build_experiment`; clients, metrics and times are
-  not. What `init_from` names is not read: its model has the same shapes.
+  What `init_from` names is not read: its model has the same shapes.
   """
-  data, shape = settings.data, build_method.peek_shape(settings.data)
-  task, log = build_method.build_task(settings, shape), lambda text: None
-  task, of_input = frozen_features.head_of(settings, task, shape)
-  method, budget = method_and_budget(settings, task, of_input, log)
-  dataset = None
+  settings, log = outline.settings, lambda text: None
+  data, dataset = settings.data, None
   if not is_available(data.dataset, data.data_dir):
-    dataset = examples_of(data, stand_in(data.dataset, shape))
+    dataset = examples_of(data, stand_in(data.dataset, outline.shape))
   if settings.model.frozen_features:
     dataset = dataset or load_images(data, settings.system.quick, log)
-    zero, size = np.float32(0), of_input.image_shape
+    zero, size = np.float32(0), outline.inputs.image_shape
     features = lambda y: Images(np.broadcast_to(zero, (len(y), *size)), y)
     splits = features(dataset.train.y), features(dataset.test.y)
     dataset = dataset._replace(train=splits[0], test=splits[1])
-  found = build_data(settings, log, dataset)
-  sampler = build_method.make_sampler(settings, np.asarray(found.train.count))
-  own = Experiment(settings, *found, task, method, sampler, privacy=budget)
-  return own._replace(stages=own.around(method, settings))
+  return completed(
+    outline, outline.model, build_data(settings, log, dataset), log
+  )
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

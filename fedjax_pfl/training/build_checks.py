@@ -21,7 +21,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import FORM, call, describe, is_code, value_of
-from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import IMAGE, Dataset, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.communication import messages
@@ -44,10 +43,9 @@ SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
 def check_method(
-  settings: Settings, stages: tuple[Stage, ...], task: Task, shape: Shape
+  settings: Settings, stages: tuple[Stage, ...], task: Task, data: ClientData
 ) -> None:
-  """Refuse what this method has not got; it is traced on shapes."""
-  data = shapes_of_clients(shape, settings.data.num_seen_clients)
+  """Refuse what this method has not got; it is traced on shapes of data."""
   if is_code(settings.algorithm) or settings.training.around:
     check_own_method(settings, stages, task, data)
   if settings.compression:

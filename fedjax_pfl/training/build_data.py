@@ -35,24 +35,20 @@ WORDS = {
 }
 WITHOUT_CLASSES = ('natural', 'iid')
 SPLITS = 'train', 'test'
+UNSEEN = 'unseen_'  # begins the names of splits of clients who come later
 HELD_OUT = ', on held-out examples of their own'
 
 
-class UnseenClients(NamedTuple):
-  """The examples of the U clients who come later; images are shared."""
-
-  train: ClientData  # index [U, N]
-  test: ClientData
-
-
 class ExperimentData(NamedTuple):
-  """The data of an experiment; the unseen clients are in `unseen` alone."""
+  """The examples of an experiment, of one array of images for train and test.
+
+  splits: 'train' and 'test' of the clients that take part in rounds;
+  'validation' of their training examples, if some are kept for choosing;
+  'unseen_train' and 'unseen_test' of clients who come later, if there are any.
+  """
 
   dataset: Dataset
-  train: ClientData
-  test: ClientData
-  validation: ClientData | None  # without `validation_fraction`
-  unseen: UnseenClients | None  # without `unseen_clients`
+  splits: dict[str, ClientData]  # index [K, N], or of the U that come later
   data_id: str  # fingerprint of images and partition
 
 
@@ -80,22 +76,18 @@ def build_data(
       f'{dataset.name}, {words}: {client_data.describe(data)}; partition '
       f'{partition.fingerprint(rows)}'
     )
-  train, test = splits['train'], splits['test']
-  unseen = None
-  if settings.data.unseen_clients:
-    unseen = UnseenClients(splits['unseen_train'], splits['unseen_test'])
-  for pair in filter(None, [(train, test), unseen]):
-    if note := client_data.describe_empty_clients(*pair):
+  for test in [name for name in splits if name.endswith('test')]:
+    train = f'{test.removesuffix("test")}train'
+    if note := client_data.describe_empty_clients(splits[train], splits[test]):
       log(note)
-    check_scoring(settings, pair[1])
+    check_scoring(settings, splits[test])
   if fraction := settings.server_training.fraction:
     from fedjax_pfl.around import server_training
 
     size = len(dataset.train.y)
     rows = server_training.shared_rows(settings.seed, fraction, size)
     log(f'server: {len(rows):,} of the {size:,} training examples')
-  validation, data_id = splits.get('validation'), identify(dataset, division)
-  return ExperimentData(dataset, train, test, validation, unseen, data_id)
+  return ExperimentData(dataset, splits, identify(dataset, division))
 
 
 def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
@@ -178,7 +170,7 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   if not data.unseen_clients:
     return division
   number = data.num_seen_clients
-  unseen = {f'unseen_{name}': division[name][number:] for name in SPLITS}
+  unseen = {f'{UNSEEN}{name}': division[name][number:] for name in SPLITS}
   return {name: rows[:number] for name, rows in division.items()} | unseen
 
 

@@ -1,8 +1,4 @@
-"""From a config to its task, its stages and its sampler.
-
-The method is built once on its model; what goes around it (around/chain.py) is
-put around that when it is known.
-"""
+"""From settings to the task, the stages and the sampler of a run."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -21,7 +17,6 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import FROZEN
 from fedjax_pfl.core.rules import is_int
-from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.client_data import shapes_of_clients
@@ -36,7 +31,6 @@ from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.training import build_checks
-from fedjax_pfl.training.frozen_features import head_of
 
 RUNNING = {'batch': False, FROZEN: FROZEN}  # statistics; True for the others
 
@@ -105,8 +99,34 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
   return with_head(task, model.head_init, model.head_bias)
 
 
-def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the stages of the method alone; numbers may be traced."""
+def build_stages(
+  settings: Settings,
+  task: Task,
+  *,
+  budget: Any = None,
+  sampler: sampling.Sampler | None = None,
+  timing: Any = None,
+) -> tuple[Stage, ...]:
+  """Build the stages of a method, and put around them what is known.
+
+  Numbers may be traced. An error of the user's own method is one sentence.
+  """
+
+  def run():
+    method = _build(settings, task)
+    build_checks.check_stages(settings.algorithm, method)
+    known = _around(settings, task, budget, sampler, timing)
+    return around(method, known)
+
+  if not is_code(settings.algorithm):
+    return run()
+  module = algorithms.load(settings.algorithm)
+  cause = 'a mistake in its build(task, hp)'
+  return call('algorithm', run, of=module, cause=cause)
+
+
+def _build(settings: Settings, task: Task) -> tuple[Stage, ...]:
+  """Return the stages of the method alone."""
   module = algorithms.load(settings.algorithm)
   train = local_training_of(settings)
   hp = module.HParams(train=train, finetune=settings.finetune, **settings.hp)
@@ -140,23 +160,6 @@ def _mixed(
   )
 
 
-def build_checked(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the same; refuse a part that the model has not, and bad code."""
-  part_mask(task, settings.finetune.trainable, 'finetune.trainable')
-  stages = in_a_sentence(settings, lambda: build(settings, task))
-  build_checks.check_stages(settings.algorithm, stages)
-  return stages
-
-
-def in_a_sentence(settings: Settings, run: Callable[[], Any]) -> Any:
-  """Return run(); an error in a method of the user's own is one sentence."""
-  if not is_code(settings.algorithm):
-    return run()
-  module = algorithms.load(settings.algorithm)
-  cause = 'a mistake in its build(task, hp)'
-  return call('algorithm', run, of=module, cause=cause)
-
-
 def local_training_of(settings: Settings) -> LocalTraining:
   """Return what a client does in a round, with the learning rate of each."""
   training, rounds = settings.training, settings.num_rounds
@@ -166,19 +169,14 @@ def local_training_of(settings: Settings) -> LocalTraining:
   return settings.train._replace(rounds=rounds, learning_rate=rate)
 
 
-def wrapped(
-  method: tuple[Stage, ...],
+def _around(
   settings: Settings,
   task: Task,
-  *,
-  budget: Any = None,
-  sampler: sampling.Sampler | None = None,
-  timing: Any = None,
-) -> tuple[Stage, ...]:
-  """Return the stages of a method with all that goes around them.
-
-  Without budget, sampler and timing it is what can be said before these.
-  """
+  budget: Any,
+  sampler: sampling.Sampler | None,
+  timing: Any,
+) -> Around:
+  """Return what goes around a method, of what is known."""
   own, how = settings.training.around, {}
   if settings.model.norm_statistics == 'running_local':
     how['keeps_statistics'] = task
@@ -193,30 +191,14 @@ def wrapped(
     how['server_training'] = settings.server_training._replace(
       task=task, train=train, seed=settings.seed
     )
-  return around(
-    method,
-    Around(
-      own=own_wrapper(own) if own else None,
-      server_optimiser=settings.server,
-      compression=settings.compression,
-      privacy=budget.mechanisms() if budget else (),
-      buffers=timing and timing.buffers,
-      **how,
-    ),
+  return Around(
+    own=own_wrapper(own) if own else None,
+    server_optimiser=settings.server,
+    compression=settings.compression,
+    privacy=budget.mechanisms() if budget else (),
+    buffers=timing and timing.buffers,
+    **how,
   )
-
-
-def build_stages(settings: Settings, task: Task) -> tuple[Stage, ...]:
-  """Return the method with what is known to go around it before data are."""
-  method = build_checked(settings, task)
-  return in_a_sentence(settings, lambda: wrapped(method, settings, task))
-
-
-def outline_stages(settings: Settings) -> tuple[Stage, ...]:
-  """Return the stages of a config, of a model whose outputs are 0: quick."""
-  shape = peek_shape(settings.data)
-  task, _ = head_of(settings, build_task(settings, shape), shape)
-  return build_stages(settings, outline(task))
 
 
 def own_wrapper(name: str) -> Callable[[Stage], Stage]:

@@ -177,8 +177,8 @@ def write_result(
   train, more = experiment.train, {}
   fields = _counts(num_classes, train, test) | {'validation': validation}
   if result.unseen:
-    own = experiment.unseen.train, experiment.unseen_eval_data[1]
-    counts = _counts(num_classes, *own)
+    of_unseen = experiment.data.splits['unseen_train']
+    counts = _counts(num_classes, of_unseen, experiment.unseen_eval_data[1])
     fields['unseen'] = Clients(later, scores=result.unseen, **counts)
   run.write_clients(result.scores, ids, **fields)
   if len(evaluated) > 1:
@@ -237,7 +237,8 @@ def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
 
   summaries = {'views': of(experiment.train, evaluated.scores)}
   if evaluated.unseen:
-    summaries['unseen'] = of(experiment.unseen.train, evaluated.unseen)
+    of_unseen = experiment.data.splits['unseen_train']
+    summaries['unseen'] = of(of_unseen, evaluated.unseen)
   return summaries
 
 

@@ -27,7 +27,7 @@ from fedjax_pfl.data.client_data import stack_clients
 from fedjax_pfl.data.images import Shape, digest
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build_data import ExperimentData, Log, UnseenClients
+from fedjax_pfl.training.build_data import ExperimentData, Log
 
 BLOCK = 50  # images whose features are computed at a time
 _LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key
@@ -38,7 +38,7 @@ def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
   if not settings.model.frozen_features:
     return task, shape
   _check(settings, task)
-  head = _head_task(task)
+  head = head_task(task)
   kernel = jax.eval_shape(head.init, jax.random.key(0))['head']['kernel']
   inputs = kernel.shape[:1]
   return head, shape._replace(image_shape=inputs, dtype='float32')
@@ -72,7 +72,7 @@ def _check(settings: Settings, task: Task) -> None:
   raise bad_input('frozen_features', got=got, expected=words, **more)
 
 
-def _head_task(task: Task) -> Task:
+def head_task(task: Task) -> Task:
   """Return the task of the head alone; an input is its features."""
 
   def train_outputs(params, batch, key):
@@ -118,23 +118,18 @@ def with_features(
   pairs = zip(splits, _LAST[key], strict=True)
   train, test = (split._replace(x=x) for split, x in pairs)
   dataset = data.dataset._replace(train=train, test=test)
-  pools = [stack_clients(split, [()]).x for split in (train, test)]
+  pools = {
+    name: stack_clients(split, [()]).x
+    for name, split in (('train', train), ('test', test))
+  }
   is_own = settings.data.test_partition in OF_OWN  # tests are training images
-  of_train, of_test = pools[0], pools[0 if is_own else 1]
 
-  def moved(clients, x):
-    return clients and clients._replace(x=x)
+  def moved(name, clients):
+    is_test = name.endswith('test') and not is_own
+    return clients._replace(x=pools['test' if is_test else 'train'])
 
-  return data._replace(
-    dataset=dataset,
-    train=moved(data.train, of_train),
-    test=moved(data.test, of_test),
-    validation=moved(data.validation, of_train),
-    unseen=data.unseen
-    and UnseenClients(
-      moved(data.unseen.train, of_train), moved(data.unseen.test, of_test)
-    ),
-  )
+  splits = {name: moved(name, own) for name, own in data.splits.items()}
+  return data._replace(dataset=dataset, splits=splits)
 
 
 def _features(task: Task, body: Params, pools: list) -> list[np.ndarray]:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -25,9 +24,6 @@ from fedjax_pfl.settings.validate import (
 from fedjax_pfl.training import divergence, loop, memory_estimate
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Program
-
-# The data of an experiment: examples of clients, or of two groups of them.
-SPLITS = ('train', 'test', 'validation', 'unseen')
 
 
 def train_many(
@@ -86,27 +82,24 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   """
   first, aligned = experiments[0], []
   for own in experiments:
-    own = _map_data(_widen, with_images_of(own, first), *experiments)
-    aligned.append(own._replace(task=first.task))
+    own = with_images_of(own, first)
+    splits = {
+      name: _widen(clients, *(one.data.splits[name] for one in experiments))
+      for name, clients in own.data.splits.items()
+    }
+    aligned.append(own.with_data(**splits)._replace(task=first.task))
   return aligned
 
 
 def with_images_of(experiment: Experiment, first: Experiment) -> Experiment:
   """Return the experiment on the arrays of images that the first has."""
   assert experiment.dataset.fingerprint == first.dataset.fingerprint
-  move = lambda own, new: new._replace(index=own.index, count=own.count)
-  moved = _map_data(move, experiment, first)
-  return moved._replace(dataset=first.dataset)
-
-
-def _map_data(
-  fn: Callable[..., ClientData], experiment: Experiment, *others: Experiment
-) -> Experiment:
-  """Return the experiment with the data that `fn` returns of all of them."""
-  read = lambda own: {name: getattr(own, name) for name in SPLITS}
-  is_data = lambda node: isinstance(node, ClientData)
-  splits = map(read, (experiment, *others))
-  return experiment._replace(**jax.tree.map(fn, *splits, is_leaf=is_data))
+  splits = {
+    name: first.data.splits[name]._replace(index=own.index, count=own.count)
+    for name, own in experiment.data.splits.items()
+  }
+  data = experiment.data._replace(splits=splits, dataset=first.dataset)
+  return experiment._replace(data=data)
 
 
 def _widen(data: ClientData, *of_all: ClientData) -> ClientData:

@@ -136,8 +136,8 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   placement = experiment.placement
   server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_seen_clients
-  splits = train, test, experiment.validation, *(experiment.unseen or ())
-  rows = trees.num_bytes([(own.index, own.count) for own in splits if own])
+  splits = experiment.data.splits.values()
+  rows = trees.num_bytes([(own.index, own.count) for own in splits])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
   best = sum(

@@ -15,12 +15,11 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import AnyPath, ClientData, PyTree, Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
-from fedjax_pfl.data.client_data import shapes_of_clients
-from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.models.registry import outline
 from fedjax_pfl.runs import run_dir, secret
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training.build_method import make_sampler, wrapped
+from fedjax_pfl.training.build_method import build_stages, make_sampler
 
 
 class Start(NamedTuple):
@@ -148,21 +147,19 @@ def start_of(path: str) -> Start:
 
 def make_budget(
   settings: Settings,
-  methods: tuple[tuple[Stage, ...], tuple[Stage, ...]],
   task: Task,
-  shape: Shape,
+  stages: tuple[Stage, ...],
+  shapes: ClientData,
   log: Callable[[str], None],
 ) -> Budget:
   """Return the budget of a run; refuse a method that has none.
 
   All is traced on shapes: of the whole model what uploads depend on, and all
-  else of its outline, `task`. `methods` are those of both.
+  else of its outline, as `stages` are.
   """
   dp, name = settings.dp, settings.algorithm
-  shapes = shapes_of_clients(shape, settings.data.num_seen_clients)
-  method, traced = methods
-  stages, start = wrapped(method, settings, task), start_of(settings.init_from)
-  plan = _plan_of(settings, stages, shapes)
+  quick, start = outline(task), start_of(settings.init_from)
+  plan = _plan_of(settings, task, stages, shapes)
   how = dp.epsilon, dp.delta, (*start.plan, *plan)
   noise = dp.noise_multiplier or accountant.find_noise(*how)
   rate = settings.failures.dropout_rate
@@ -177,7 +174,7 @@ def make_budget(
   # By the names of a method's uploads; what arrives of them is the same.
   plain = replace(settings, compression='none')
   unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
-  private = wrapped(traced, plain, task, budget=alone)
+  private = build_stages(plain, quick, budget=alone)
   whole = _in_a_sentence(
     settings, lambda: privacy.check(private, shapes, name, unfit)
   )
@@ -186,7 +183,7 @@ def make_budget(
   if dp.bands == 1:
     return budget
   # The server keeps noise of these shapes.
-  private = wrapped(traced, settings, task, budget=alone)
+  private = build_stages(settings, quick, budget=alone)
   changes = privacy.changes_of(private, shapes)
   return budget._replace(changes=tuple(changes))
 
@@ -257,18 +254,20 @@ def _sentences(
 
 
 def _plan_of(
-  settings: Settings, stages: tuple[Stage, ...], data: ClientData
+  settings: Settings, task: Task, stages: tuple[Stage, ...], data: ClientData
 ) -> Plan:
   """Return the rounds of a run as the accountant has them."""
   clients, bands = settings.data.num_seen_clients, settings.dp.bands
   sampler, plan = make_sampler(settings), []
+  # A Poisson cohort is drawn client by client: no state tells of another.
+  is_fixed = sampler.accounting == 'without_replacement'
+  if is_fixed:
+    stages = build_stages(settings, task)
   for stage, *states in stage_shapes(stages, data):
     if stage.full_participation:
       plan.append(Rounds(stage.rounds, clients, clients))
       continue
-    # A Poisson cohort is drawn client by client: no state tells of another.
-    has_state = sampler.accounting == 'without_replacement'
-    has_state = has_state and privacy.uploads_have_state(stage, *states, data)
+    has_state = is_fixed and privacy.uploads_have_state(stage, *states, data)
     how = sampler.mean_size, clients, sampler.accounting, bands, has_state
     plan.append(Rounds(stage.rounds, *how))
   return tuple(plan)

@@ -32,6 +32,7 @@ from fedjax_pfl.federated.rounds import compile_rounds
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build_data import UNSEEN
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}
@@ -214,7 +215,7 @@ class Evaluator:
     self, place: int, states: States, views: Sequence[str]
   ) -> dict[str, Scores]:
     """Return {view: Scores [K]} on the validation examples."""
-    data = self.experiment.train, self.experiment.validation
+    data = self.experiment.train, self.experiment.data.splits['validation']
     more = {'scoring': 'exact', 'label': 'validation'}
     return self.clients(place, states, views, data, **more)
 
@@ -226,7 +227,7 @@ class Evaluator:
     The key of evaluation is fold_in(key, K), K the clients that took part.
     """
     experiment = self.experiment
-    if experiment.unseen is None:
+    if f'{UNSEEN}test' not in experiment.data.splits:
       return {}
     from fedjax_pfl.evaluation.new_clients import with_new_clients
 

@@ -62,7 +62,7 @@ class Start(NamedTuple):
     """
     module = algorithms.load(algorithm)
     is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
-    kept_apart = data.validation is not None or data.unseen is not None
+    kept_apart = len(data.splits) > 2  # for choosing, or who come later
     of_start = self.data_id.partition('+')[0]
     if of_start and (is_bound or kept_apart) and of_start != data.data_id:
       raise bad_input(

@@ -19,8 +19,7 @@ from fedjax_pfl.results.tables.text_table import align
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings, flat_config, parse_config, replace
 from fedjax_pfl.settings.mistakes import check_parts
-from fedjax_pfl.settings.validate import program_key
-from fedjax_pfl.training import build, build_method
+from fedjax_pfl.training.outline import outline
 from fedjax_pfl.tuning.combinations import Combination
 from fedjax_pfl.tuning.train_all import is_diverged, read_group
 
@@ -32,11 +31,10 @@ def plan_sweep(
 ) -> list[list[Settings]]:
   """Return the settings [config][seed]; refuse what could not be trained.
 
-  Every setting is checked and its method built, and every program traced on
-  shapes, before the first is trained. Examples, and the run to start from, are
-  not read.
+  Every setting is checked, and its method traced on shapes, before the first is
+  trained. Examples, and the run to start from, are not read.
   """
-  rows, traced = [], set()
+  rows = []
   each = [*map(parse_config, configs)]
   check_parts([*map(flat_config, each)])
   for own in each:
@@ -47,13 +45,7 @@ def plan_sweep(
         expected='a share of the training examples that is kept for choosing',
         choices=['--config.validation_fraction=0.1'],
       )
-    if (key := program_key(own)) in traced:
-      build_method.outline_stages(own)
-    else:
-      shape = build_method.peek_shape(own.data)
-      task, log = build_method.build_task(own, shape), lambda text: None
-      build.method_and_budget(own, task, shape, log)
-      traced.add(key)
+    outline(own)
     rows.append([replace(own, seed=seed) for seed in seeds])
   if tunes:
     _check_same_examples([row[0] for row in rows])

@@ -104,7 +104,7 @@ def _build(runs: Mapping[Path, Settings], log: Log) -> list[build.Experiment]:
       new = build.build_experiment(own, log)
       first = next(iter(built.values()), new)
       built[own.seed] = many_runs.with_images_of(new, first)
-    experiments.append(build.with_numbers_of(built[own.seed], own))
+    experiments.append(built[own.seed].with_settings(own))
   return experiments
 
 

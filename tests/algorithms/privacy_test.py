@@ -73,11 +73,10 @@ def with_poison(experiment):
     for more, count in ((0, test.count), (len(test.y), test.count + 1))
   )
   pool = {'x': jnp.asarray(x), 'y': y}
-  experiment = experiment._replace(train=train._replace(**pool), test=clean)
-  if experiment.validation is not None:
-    validation = experiment.validation._replace(**pool)
-    experiment = experiment._replace(validation=validation)
-  return experiment, experiment._replace(test=poison)
+  experiment = experiment.with_data(train=train._replace(**pool), test=clean)
+  if validation := experiment.data.splits.get('validation'):
+    experiment = experiment.with_data(validation=validation._replace(**pool))
+  return experiment, experiment.with_data(test=poison)
 
 
 def experiments_of(poisoned, name, **changes):
@@ -91,7 +90,8 @@ def experiments_of(poisoned, name, **changes):
       stage._replace(rounds=min(stage.rounds, SETTINGS['rounds']))
       for stage in one.stages_of(settings)
     )
-    found.append(one._replace(settings=settings, stages=stages))
+    outline = one.outline._replace(settings=settings)
+    found.append(one._replace(outline=outline, stages=stages))
   return found
 
 
@@ -161,7 +161,7 @@ def test_neither_tests_nor_data_of_other_clients_are_used(
 
   # Every other client has lost its data and its state; the server has not.
   train = experiments[0].train
-  spoilt = experiments[0]._replace(
+  spoilt = experiments[0].with_data(
     train=train._replace(
       index=jnp.where(ODD[:, None], len(train.y) - 1, train.index),
       count=jnp.where(ODD, 1, train.count),
@@ -213,12 +213,12 @@ def test_no_test_reaches_a_choice(choosing, tmp_path):
 def test_no_validation_example_reaches_training(choosing, tmp_path):
   """Only what is chosen depends on them."""
   (experiment, _), program = choosing
-  validation = experiment.validation
+  validation = experiment.data.splits['validation']
   bad = len(experiment.test.y)  # the last so many rows are no numbers
   poison = validation._replace(
     index=jnp.full_like(validation.index, len(validation.y) - bad)
   )
-  experiments = [experiment, experiment._replace(validation=poison)]
+  experiments = [experiment, experiment.with_data(validation=poison)]
   one, two = run(experiments, tmp_path, program)
   assert_same_bits(two.state[:2], one.state[:2])
   assert_finite(two.state[:2])
@@ -230,13 +230,13 @@ def test_clients_adapt_on_one_half_of_their_tests_alone(poisoned):
   """With adapt_on=test_half: that half, never the half of the evaluation."""
   experiment, _ = experiments_of(poisoned, 'fedbabu', adapt_on='test_half')
   server, clients = begin(experiment.stages[0], experiment.train, KEY(0))
-  state = State(server, clients, np.zeros(()), {})
+  state = State(server, clients, np.zeros(()))
   test, bad = experiment.test, len(experiment.test.y) - 1
   views = 'initial', 'finetuned', 'templates_cosine'
   program = Program(experiment)
 
   def models(index):
-    changed = experiment._replace(test=test._replace(index=index))
+    changed = experiment.with_data(test=test._replace(index=index))
     return models_of(changed, state, views, program)[0]
 
   want, odd = models(test.index), np.arange(test.index.shape[1]) % 2 == 1

@@ -125,7 +125,7 @@ def test_every_test_image_is_on_one_side(tiny_run):
     index=jnp.tile(jnp.arange(40), (10, 1)), count=jnp.full(10, 40)
   )
   settings = replace(experiment.settings, views=('finetuned', 'initial'))
-  whole = experiment._replace(test=everything, settings=settings)
+  whole = experiment.with_settings(settings).with_data(test=everything)
   splits = measure(opened((whole, workdir)), 0, print)
   assert [*splits] == ['initial', 'finetuned']  # before, after
   split = splits['initial']
@@ -148,10 +148,10 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   experiment, workdir = tiny_run
   states = load_states(experiment, workdir, print)
   settings = replace(experiment.settings, adapt_on='test_half')
-  halved = experiment._replace(settings=settings)
+  halved = experiment.with_settings(settings)
   scores, _ = score_by_class(halved, *states, ('initial',), KEY(0), print)
   query = np.asarray(halved.eval_data[1].count)
-  other = halved._replace(data_id='other-tests')
+  other = halved._replace(data=halved.data._replace(data_id='other-tests'))
   run = OpenRun('fedavg', workdir, settings, other)
   assert 'adapt_on: got ' in refused(check_own_halves, run)
   assert (query < np.asarray(experiment.test.count)).any()

@@ -135,7 +135,7 @@ def test_the_header_has_what_adapters_and_predictions_need(cnn_run):
   one = Scores(scores.correct[0], scores.count[0])
 
   def header_of(**fields):
-    own = experiment._replace(settings=replace(experiment.settings, **fields))
+    own = experiment.with_settings(replace(experiment.settings, **fields))
     return header(own, workdir, Choice(0, 'initial'), {'head': 1}, one)
 
   about = header_of(algorithm='knn_per')

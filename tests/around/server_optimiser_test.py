@@ -9,6 +9,7 @@ from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import BadInput
+from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build_checks
 from fedjax_pfl.training.build_method import build_stages, peek_shape
@@ -54,11 +55,9 @@ def test_a_server_whose_model_moves_is_accepted(name):
 
 def check(changes):
   settings = parse_config(small_runs.make_settings(**changes))
-  stages, shape = (
-    build_stages(settings, small_runs.TASK),
-    peek_shape(settings.data),
-  )
-  build_checks.check_method(settings, stages, small_runs.TASK, shape)
+  stages = build_stages(settings, small_runs.TASK)
+  data = shapes_of_clients(peek_shape(settings.data), 10)
+  build_checks.check_method(settings, stages, small_runs.TASK, data)
 
 
 def test_a_server_without_a_model_is_refused():

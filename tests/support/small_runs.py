@@ -19,14 +19,11 @@ from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config, replace
-from fedjax_pfl.training.build import Experiment, completed
+from fedjax_pfl.training.build import Experiment, completed, placed
 from fedjax_pfl.training.build_data import build_data
-from fedjax_pfl.training.build_method import (
-  build_checked,
-  make_sampler,
-  peek_shape,
-)
+from fedjax_pfl.training.build_method import build_stages, peek_shape
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.outline import Outline
 from fedjax_pfl.training.privacy_budget import make_budget
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import state_shapes
@@ -57,19 +54,20 @@ def make_settings(**changes):
 
 
 def make_experiment(**changes) -> Experiment:
-  """Return what `build_experiment` returns, but for the model."""
+  """Return what `build_experiment` returns, but for the model and its checks.
+
+  What `init_from` names is not read.
+  """
   settings = parse_config(make_settings(**changes))
   has_averages = settings.model.norm_statistics != 'batch'
   task = norm_task((8, 8, 1), 10) if has_averages else TASK
-  method, privacy = build_checked(settings, task), None
+  shape, stages = peek_shape(settings.data), build_stages(settings, task)
+  sketch = Outline(settings, shape, task, task, shape, stages, metrics={})
   if settings.dp:
-    shape = peek_shape(settings.data)
-    privacy = make_budget(settings, (method, method), task, shape, print)
-  data = build_data(settings, lambda text: None)
-  sampler = make_sampler(settings, np.asarray(data.train.count))
-  return completed(
-    Experiment(settings, *data, task, method, sampler, privacy=privacy)
-  )
+    budget = make_budget(settings, task, stages, sketch.clients, print)
+    sketch = sketch._replace(privacy=budget)
+  ignore = lambda text: None
+  return placed(completed(sketch, task, build_data(settings, ignore), ignore))
 
 
 def with_algorithm(experiment, **functions):
@@ -98,8 +96,7 @@ def spoil_upload(experiment, client, rounds):
     return replaced(stage, local_update=spoil)
 
   own = UserCode('spoil.py:spoilt', spoilt)
-  settings = replace(experiment.settings, around=own)
-  return completed(experiment._replace(settings=settings))
+  return experiment.with_settings(replace(experiment.settings, around=own))
 
 
 class Recorded(NamedTuple):

@@ -120,7 +120,7 @@ def test_the_choice_is_the_best_mean_on_validation(chosen):
             for k, own in enumerate(models)
           ]
         )
-        for data in (experiment.validation, experiment.test)
+        for data in (experiment.data.splits['validation'], experiment.test)
       ]
   pairs = [(n, view) for n in range(1, 7) for view in CANDIDATES]
   number, view = max(pairs, key=lambda pair: means[pair][0])  # the first

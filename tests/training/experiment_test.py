@@ -11,9 +11,10 @@ from configs import fedbabu_cifar10
 from fedjax_pfl.algorithms import fedavg
 from fedjax_pfl.data.images import Images, make_dataset
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build import build_experiment, idle_failures
+from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_data import build_data, first_examples
 from fedjax_pfl.training.build_method import peek_shape
+from fedjax_pfl.training.outline import idle_failures
 
 # Moving arrays to the device goes by these names; nothing else is compiled.
 MOVES = {'jit(stage)', 'jit(convert_element_type)'}
@@ -36,7 +37,7 @@ def test_quick_has_a_stand_in_and_logs_it(tmp_path):
 
 
 def test_a_method_is_built_on_its_model_and_on_an_outline(monkeypatch):
-  """Once each: noise, time and failures go around what was built."""
+  """Once each: time and failures go around the former when they are known."""
   build, tasks = fedavg.build, []
 
   def counted(task, hp):
@@ -44,11 +45,9 @@ def test_a_method_is_built_on_its_model_and_on_an_outline(monkeypatch):
     return build(task, hp)
 
   monkeypatch.setattr(fedavg, 'build', counted)
-  private = {'dp__clip': 1.0, 'dp__noise_multiplier': 1.0, 'dp__delta': 1e-3}
-  private |= {'sampling': 'cyclic', 'dp__bands': 2, 'save_clients': ()}
   timed = {'client_speeds': 'lognormal', 'dropout_rate': 0.1}
-  build_experiment(settings_of(arg='fedavg', **private, **timed))
-  model, outline = tasks
+  build_experiment(settings_of(arg='fedavg', **timed))
+  outline, model = tasks
   assert model.loss is not outline.loss
 
 
@@ -69,7 +68,7 @@ def test_padding_and_fingerprint_of_every_partition_are_logged():
     data = build_data(parse_config(settings_of(**changes)), logged.append)
     if 'partition' in changes:
       assert logged.pop(0).startswith(idle)
-    assert data.test.count.shape == (20,)
+    assert data.splits['test'].count.shape == (20,)
     for split, line in zip(('training', 'testing'), logged, strict=True):
       assert re.match(
         rf'digits, {split}.*: 20 clients, [\d,]+ examples, .*; '

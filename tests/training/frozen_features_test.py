@@ -18,11 +18,12 @@ from fedjax_pfl.models import transformer
 from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.blank import build_blank
+from fedjax_pfl.training.blank import load_blank
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_method import build_task, peek_shape
 from fedjax_pfl.training.frozen_features import head_of
 from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.outline import outline
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -90,7 +91,7 @@ def test_what_is_said_of_a_run_before_it_is_that_of_its_head(small):
   (budget,), rounds = communication_budget(settings)
   assert budget.sizes.up == 4 * 10 * (64 + 1)
   assert rounds == pytest.approx(7, rel=0.01)
-  blank = build_blank(settings)
+  blank = load_blank(outline(settings))
   assert blank.train.x.shape == (200, 64)
   assert {*blank.task.is_head} == {'head'}
 

@@ -25,7 +25,6 @@ from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import replace
 from fedjax_pfl.settings.validate import TRACED, flat_settings, traced_names
-from fedjax_pfl.training.build import with_numbers_of
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.many_runs import share_programs, train_many
 from fedjax_pfl.training.program import Program
@@ -46,7 +45,7 @@ def vary(experiment, **changes):
   for name in [name for name in changes if name.startswith('hp.')]:
     hp[name.removeprefix('hp.')] = changes.pop(name)
   settings = replace(experiment.settings, changes, hp=hp)
-  return with_numbers_of(experiment, settings)
+  return experiment.with_settings(settings)
 
 
 def divide(experiments):

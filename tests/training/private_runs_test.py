@@ -97,7 +97,7 @@ def test_noise_does_not_cancel(tmp_path, quiet, seed):
 
 def without_client(experiment):
   count = experiment.train.count.at[0].set(0)
-  return experiment._replace(train=experiment.train._replace(count=count))
+  return experiment.with_data(train=experiment.train._replace(count=count))
 
 
 def after(model):

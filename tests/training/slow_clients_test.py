@@ -5,8 +5,6 @@ import pytest
 from small_runs import assert_same_run, make_experiment, record
 
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.build import build_timing, completed
-from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -31,16 +29,9 @@ RUNS = {
 }
 
 
-def timed_experiment(**changes):
-  experiment = make_experiment(**SMALL, **changes)
-  stages = build_stages(experiment.settings, experiment.task)
-  timing = build_timing(experiment.settings, stages, experiment.train, print)
-  return completed(experiment._replace(timing=timing))
-
-
 @pytest.mark.parametrize('kind', RUNS)
 def test_a_run_has_a_clock_and_continues_it(kind, tmp_path):
-  experiment = timed_experiment(**RUNS[kind])
+  experiment = make_experiment(**SMALL, **RUNS[kind])
   run = record(experiment, tmp_path, [2])
   train(experiment, tmp_path / 'killed2', run.program)
   assert_same_run(tmp_path / 'killed2', run.path)

@@ -61,7 +61,7 @@ def test_a_signal_saves_the_run_and_logs_it(
 ):
   """Of two seeds the second does not begin."""
   seeds = [
-    one._replace(settings=replace(one.settings, checkpoint_every=3))
+    one.with_settings(replace(one.settings, checkpoint_every=3))
     for one in map(tiny.experiment, (0, 1))
   ]
   folders = [tmp_path / '0', tmp_path / '1']

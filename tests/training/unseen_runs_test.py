@@ -62,7 +62,10 @@ def test_they_are_in_no_cohort_and_the_result_has_them_apart(finished):
       want['worst_decile'] = None  # of few tests each: no number in a file
       assert group[view] == want
       assert group[view]['num_clients'] == len(own.ids)
-  assert unseen.train_count.tolist() == experiment.unseen.train.count.tolist()
+  assert (
+    unseen.train_count.tolist()
+    == experiment.data.splits['unseen_train'].count.tolist()
+  )
 
 
 def test_their_scores_are_those_by_hand(finished):
@@ -72,7 +75,8 @@ def test_their_scores_are_those_by_hand(finished):
   algorithm = with_new_clients(experiment.stages[-1]).algorithm
   server = restored(experiment, workdir).server
   key = random_streams(experiment.settings.seed)['evaluation']
-  train_data, test = experiment.unseen
+  splits = experiment.data.splits
+  train_data, test = splits['unseen_train'], splits['unseen_test']
 
   @jax.jit
   def logits_of(index, count, x, mask, rng):
@@ -102,16 +106,17 @@ def test_their_examples_do_not_reach_the_server(finished, tmp_path):
   """With other images and labels, all that training leaves has its bits."""
   program, workdir, result = finished
   experiment = program.experiment
-  unseen, (x, y, *_) = experiment.unseen, experiment.train
-  own = np.asarray(unseen.train.index), unseen.train.count
+  unseen = experiment.data.splits['unseen_train']
+  x, y, *_ = experiment.train
+  own = np.asarray(unseen.index), unseen.count
   rows = np.concatenate([row[:count] for row, count in zip(*own, strict=True)])
   pool = {
     'x': x.at[rows].set(255 - x[rows]),
     'y': y.at[rows].set((y[rows] + 1) % 10),
   }
-  poisoned = experiment._replace(
+  poisoned = experiment.with_data(
     train=experiment.train._replace(**pool),
-    unseen=unseen._replace(train=unseen.train._replace(**pool)),
+    unseen_train=unseen._replace(**pool),
   )
   other = train(poisoned, tmp_path, program)
   one, two = (restored(experiment, path) for path in (workdir, tmp_path))
