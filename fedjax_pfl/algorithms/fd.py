@@ -67,6 +67,7 @@ class Client(NamedTuple):
   params: Params  # w_i
   sent: Sums
   round: Array  # [] the clock after the round in which it sent that
+  targets: Array  # [Y, Y] q_i of that round
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
@@ -82,14 +83,15 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   def init_client(server, data, rng):
     params = task.init(jax.random.wrap_key_data(server.key))
     none = jax.tree.map(jnp.zeros_like, server.sums)
-    return Client(params, none, jnp.zeros((), jnp.int32))
+    return Client(params, none, jnp.zeros((), jnp.int32), none.outputs)
 
   def targets(down, client):
-    """Return q_i [Y, Y]; 0 of a class that nobody else ever had."""
+    """Return q_i [Y, Y]: as before of a class that it was alone with."""
     is_in = client.round == down.rounds  # [Y] its o_ik is in the sum
     counts = down.sums.counts - is_in * client.sent.counts
     outputs = down.sums.outputs - is_in[:, None] * client.sent.outputs
-    return outputs / jnp.maximum(counts, 1)[:, None]
+    new = outputs / jnp.maximum(counts, 1)[:, None]
+    return jnp.where(counts[:, None] > 0, new, client.targets)
 
   def local_update(down, client, data, rng):
     wanted = targets(down, client)
@@ -117,7 +119,8 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     )
     outputs = rows[:, :-1] / jnp.maximum(rows[:, -1:], 1)
     sent = Sums(outputs, (rows[:, -1] > 0).astype(outputs.dtype))
-    return Client(params, sent, down.round + 1), sent, info.metrics()
+    client = Client(params, sent, down.round + 1, wanted)
+    return client, sent, info.metrics()
 
   def aggregate(server, up, senders):
     new, clock = senders.sum(up), server.round + 1

@@ -165,6 +165,17 @@ def test_the_server_of_fedproto_needs_the_sum_of_uploads_alone():
   assert_close(*both(server))
 
 
+def test_a_client_of_fd_knows_what_others_sent_before_it_was_alone():
+  (stage,), data = build('fd'), DATA._replace(y=jnp.zeros_like(DATA.y))
+  server, clients, _ = play((stage,), data, rounds=1, cohort=(0, 4))
+  of_other = clients.sent.outputs[4, 0]
+  for _ in range(2):
+    server, clients, _ = round_of(stage)(
+      server, clients, jnp.array([0]), data, KEY(3)
+    )
+    assert_close(clients.targets[0, 0], of_other)
+
+
 def test_the_decay_of_gpfl_is_not_clipped():
   """Three steps of almost no gradient, with eta mu = 0.05 * 0.1."""
   train = PLAIN._replace(
