@@ -25,7 +25,9 @@ data.
 Differs from the paper: there all clients take part in every round, the mean of
 d_i has weights n_i, and the number of clusters has no bound. A new client of
 the paper goes down the tree of splits, by updates that the server keeps. The
-authors' notebook splits from round 21 on.
+authors' notebook splits from round 21 on, and from the second split on takes
+positions in the cluster for numbers of clients; momentum goes on there from
+round to round, and the rate is 0.99 times that of the round before.
 """
 
 from typing import NamedTuple

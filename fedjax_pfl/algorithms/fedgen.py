@@ -35,8 +35,9 @@ code has lam 10, distil 10, hidden 256, and 50 steps at the rate 3e-4.
 
 Differs from the paper: heads have the weights a_i. Differs from the code: tau
 counts passes, and not batches; a client draws classes of the last cohort, and
-not of all clients, and both terms in all of its epochs, not in the first 20.
-HtFLlib, which shares heads, does not save the G that it has trained.
+not of all clients, and both terms in all of its epochs, not in the first 20;
+its rate is not times 0.99 in each round. HtFLlib, which shares heads, does not
+save the G that it has trained.
 """
 
 from typing import NamedTuple

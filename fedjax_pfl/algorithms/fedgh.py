@@ -17,7 +17,9 @@ round, of which nothing is sent.
 Differs from the paper: its server takes one step for each mean, client after
 client; here it takes `server_epochs` in batches, as HtFLlib does. In the
 authors' code the optimiser that steps on the server has the parameters of a
-client, so that the head never moves.
+client, so that the head never moves; c_ik is the mean of the means of batches,
+gradients are clipped as by clip_norm=50, and a client is scored with the head
+that it has trained.
 """
 
 from typing import NamedTuple

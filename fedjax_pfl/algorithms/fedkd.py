@@ -22,8 +22,9 @@ round, of which nothing is sent.
 
 Differs from the paper: it is one of transformers, whose attention D has, too.
 In the authors' code, where all but the last singular value are not enough,
-nothing of the matrix is sent; here it is all. HtFLlib truncates the matrices of
-m_i itself, and means KL over the classes, too.
+nothing of the matrix is sent; here it is all. There T is a round ahead, and KL
+a mean over the classes, too. HtFLlib, which has both as well, truncates the
+matrices of m_i itself and clips gradients, as clip_norm=10 does.
 """
 
 from typing import NamedTuple

@@ -16,7 +16,9 @@ New client: w_i begins as that of all others and learns beside m for one round,
 of which nothing is sent.
 
 Differs from the paper: momentum, of both models, begins anew in every round; in
-the authors' code that of w_i goes on.
+the authors' code that of w_i goes on, and the lines of main.py that send and
+average m are comments. HtFLlib means KL over the classes, too, and clips
+gradients, as clip_norm=10 does.
 """
 
 from typing import NamedTuple

@@ -19,7 +19,9 @@ w_0 still.
 
 Differs from the paper: there all clients take part in every round; here v_i
 mixes the models of the clients with which client i last trained. The bound of
-0.9 is of the code alone. a_j are 1 by default, n_j there.
+0.9 is of the code alone. a_j are 1 by default, n_j there. The
+code scores a model before and after its local training, and prints the tests of
+the best of all these by validation.
 """
 
 from typing import NamedTuple

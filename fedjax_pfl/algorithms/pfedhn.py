@@ -17,8 +17,10 @@ training, with phi fixed.
 
 Differs from the paper: there a round has one client, whose gradient it is; v_i
 has K / 4 numbers (in the code one more). Momentum, decay and clip are of the
-code, where all of phi begins at random: so would scales of BatchNorm here. The
-variant with heads that clients keep (pFedHN-PC) is left out.
+code, where all of phi begins at random: so would scales of BatchNorm here. A
+client of the code takes 50 steps, each on the first batch of a new order, and
+clips gradients, as clip_norm=50 does. The variant with heads that clients keep
+(pFedHN-PC) is left out.
 """
 
 from typing import NamedTuple
