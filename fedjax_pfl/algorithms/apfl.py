@@ -15,6 +15,7 @@ is uploaded, and v_i has no effect on it: the global model is FedAvg's. The view
 order 'sequential': w_i steps first, as in the authors' later code. That mixes
 logits, and adapts alpha_i with a penalty; here it is as above.
 protocol 'released': APFL in the last public code of SuPerFed.
+protocol 'pfllib': that of PFLlib, which trains v_i alone; m_i takes its place.
 
 New client: v_i begins as w and alpha_i as for all; both learn for one round,
 of which nothing is sent. The view 'personal' mixes v_i with w.
@@ -24,6 +25,7 @@ the weights a_i. The metrics `losses` are L_i(w_i), `mixed_losses` L_i(m_i) and
 `alphas` alpha_i, each before the step.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -45,16 +47,17 @@ from fedjax_pfl.core.types import Array, Mask, Params, Task
 class HParams(NamedTuple):
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  alpha: float | None = None  # to begin with; None: 0.5, released 0.25
+  alpha: float | None = None  # first; None: 0.5, released 0.25, pfllib 1
   adapt: str = 'every_step'  # paper: or of a round the 'first_step'; 'never'
   order: str = 'simultaneous'  # paper: or 'sequential'
-  protocol: str = 'paper'  # or 'released'
+  protocol: str = 'paper'  # or 'released', 'pfllib'
   private_decay: float = 1e-4  # released: of v; w has that of train
 
 
+ALPHA = {'paper': 0.5, 'released': 0.25, 'pfllib': 1.0}
 WAY = 'a way in which a step treats the mixture'
 RULES = {
-  'protocol': rules.protocol(),
+  'protocol': rules.protocol(ALPHA),
   'alpha': rules.share().or_none('that of the protocol'),
   'adapt': rules.one_of(('every_step', 'first_step', 'never'), WAY),
   'order': rules.one_of(('simultaneous', 'sequential'), WAY),
@@ -89,11 +92,14 @@ class Trained(NamedTuple):
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of APFL."""
   rules.check(hp, RULES)
-  private = trees.part_mask(task, 'full')
-  if hp.protocol == 'released':
-    hp, private = as_released(hp), without_biases_of_kernels(task)
+  alpha = ALPHA[hp.protocol] if hp.alpha is None else hp.alpha
+  private, is_pfllib = trees.part_mask(task, 'full'), hp.protocol == 'pfllib'
   fit = fit_in_turns if hp.order == 'sequential' else fit_together
-  alpha = 0.5 if hp.alpha is None else hp.alpha
+  if hp.protocol == 'released':
+    hp, fit = hp._replace(adapt='never'), fit_together
+    private = without_biases_of_kernels(task)
+  elif is_pfllib:
+    fit = fit_apart
 
   def local_update(server, client, data, rng):
     trained, info = fit(task, hp, server, client, data, rng)
@@ -107,7 +113,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     ),
     personalize=lambda server, client, data, rng: {
       'initial': server.params,
-      'personal': mix(client.private, server.params, client.alpha),
+      'personal': client.private
+      if is_pfllib
+      else mix(client.private, server.params, client.alpha),
     },
   )
   return (Stage('apfl', hp.train.rounds, algorithm),)
@@ -129,10 +137,10 @@ def mix(private: Params, shared: Params, alpha: Array) -> Params:
 
 def fit_together(task, hp, server, client, data, rng):
   """Return w_i, v_i and alpha_i after steps of all three on every batch."""
-  private, start = hp.train, None
+  private, loss = hp.train, objective(task)
   if hp.protocol == 'released':
     private = private._replace(weight_decay=hp.private_decay)
-    start = server.params
+    loss = objective(task, lambda v, w, alpha: mix(v, server.params, alpha))
   steps = {
     'w': hp.train.sgd(server.round),
     'v': private.sgd(server.round),
@@ -140,20 +148,19 @@ def fit_together(task, hp, server, client, data, rng):
   }
   trained = Trained(server.params, *client)
   tx = optax.partition(steps, Trained('w', 'v', 'alpha'))
-  loss = objective(task, start)
   return hp.train.fit(task, trained, data, rng, server.round, loss, tx)
 
 
-def objective(task: Task, start: Params | None = None) -> local_training.Loss:
+def objective(task: Task, model: Callable = mix) -> local_training.Loss:
   """Return L(w), with the gradients of L(w) for w and of L(m) for v, alpha.
 
-  m mixes v with w, or with `start`.
+  m is model(v, w, alpha).
   """
 
   def loss(tree, batch, rng):
-    w = lax.stop_gradient(tree.shared) if start is None else start
+    w = lax.stop_gradient(tree.shared)
     shared = task.loss(tree.shared, batch, rng)
-    mixed = task.loss(mix(tree.private, w, tree.alpha), batch, rng)
+    mixed = task.loss(model(tree.private, w, tree.alpha), batch, rng)
     # L(m) adds its gradient, but not its value: a sum would be no model's loss.
     value = shared + (mixed - lax.stop_gradient(mixed))
     return value, {'mixed_losses': mixed, 'alphas': tree.alpha}
@@ -221,19 +228,52 @@ def objective_in_turns(task: Task) -> local_training.Loss:
   return loss
 
 
-# ---- The last public code of SuPerFed ----------------------------------------
+# ---- PFLlib ------------------------------------------------------------------
 
 
-def as_released(hp: HParams) -> HParams:
-  """Return what that code calls APFL: alpha is constant, and w that of a round.
+def fit_apart(task, hp, server, client, data, rng):
+  """Return the same of models that learn apart: v_i becomes m_i at the end.
 
-    v_i <- v_i - eta (alpha grad L_i(alpha v_i + (1 - alpha) w) + decay v_i)
+    v_i     <- v_i - eta grad L_i(v_i)
+    alpha_i <- clip(alpha_i - eta (<v_i - w_i, alpha_i grad L_i(v_i)
+                    + (1 - alpha_i) grad L_i(w_i)> + 0.02 alpha_i), 0, 1)
 
-  with alpha = 0.25, and w, not w_i, as the round began. The bias beside a
-  kernel exists once: v_i has none, and that of w is used.
+  alpha_i after the step of v_i and w_i, with gradients before it.
   """
-  alpha = 0.25 if hp.alpha is None else hp.alpha
-  return hp._replace(alpha=alpha, adapt='never', order='simultaneous')
+  sgd, rate = hp.train.sgd(server.round), hp.train.learning_rate(server.round)
+  models = optax.partition(
+    {'w': sgd, 'v': sgd, 'alpha': optax.set_to_zero()},
+    Trained('w', 'v', 'alpha'),
+  )
+
+  def update(grads, state, tree):
+    updates, state = models.update(grads, state, tree)
+    new, alpha = optax.apply_updates(tree, updates), tree.alpha
+    apart = jax.tree.map(jnp.subtract, new.private, new.shared)
+    slope = mix(grads.private, grads.shared, alpha)
+    step = optax.tree.vdot(apart, slope) + 0.02 * alpha
+    alpha = jnp.clip(alpha - rate * step, 0, 1) - alpha
+    return updates._replace(alpha=alpha), state
+
+  trained, info = hp.train.fit(
+    task,
+    Trained(server.params, *client),
+    data,
+    rng,
+    server.round,
+    objective(task, lambda v, w, alpha: v),
+    optax.GradientTransformation(models.init, update),
+  )
+  private = mix(trained.private, trained.shared, trained.alpha)
+  return trained._replace(private=private), info
+
+
+# ---- The last public code of SuPerFed ----------------------------------------
+#
+# What it calls APFL: alpha is constant, and w, not w_i, as the round began. The
+# bias beside a kernel exists once: v_i has none, and that of w is used.
+#
+#   v_i <- v_i - eta (alpha grad L_i(alpha v_i + (1 - alpha) w) + decay v_i)
 
 
 def without_biases_of_kernels(task: Task) -> Mask:

@@ -9,6 +9,9 @@ Gradients pass through the fixed head, whose bias is random and fixed, too
 After the rounds a client fine-tunes body and head, or one of them, as
 `finetune.trainable` says.
 
+finetune_from 'trained': as in PFLlib, a client keeps the b_i that it trained,
+and fine-tunes that.
+
 New client: it has b and h, and fine-tunes them as all others do.
 
 Differs from the paper: the weights a_i are 1 by default, as in its public code
@@ -24,8 +27,9 @@ that time was always true: trainable='full' reproduces it.
 from typing import NamedTuple
 
 from fedjax_pfl.client import global_model, local_training, personalization
-from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.trees import part_mask
+from fedjax_pfl.core import rules
+from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.trees import combine, part_mask
 from fedjax_pfl.core.types import Task
 
 
@@ -33,8 +37,13 @@ class HParams(NamedTuple):
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   trainable: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
+  finetune_from: str = 'global'  # the b; or the b_i that a client 'trained'
 
 
+START = rules.one_of(
+  ('global', 'trained'), 'a body that fine-tuning begins with'
+)
+RULES = {'finetune_from': START}
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2106.06042'
 FEDAVG_EQUIVALENT = {'trainable': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
@@ -42,7 +51,31 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedBABU."""
+  rules.check(hp, RULES)
   body = part_mask(task, hp.trainable, 'hp.trainable')
   update = global_model.sgd_update(task, hp, part=body)  # of b under h
   algorithm = global_model.federated_averaging(task, hp, update)
+  if hp.finetune_from == 'trained':
+    algorithm = with_trained_body(task, hp, algorithm)
   return (Stage('fedbabu', hp.train.rounds, algorithm),)
+
+
+def with_trained_body(
+  task: Task, hp: HParams, averaging: Algorithm
+) -> Algorithm:
+  """Return FedBABU whose clients keep b_i, and fine-tune it under h."""
+
+  def local_update(server, client, data, rng):
+    _, body, metrics = averaging.local_update(server, (), data, rng)
+    return combine(body, server.params), body, metrics
+
+  def personalize(server, client, data, rng):
+    views = averaging.personalize(server, (), data, rng)
+    own = personalization.finetune(task, client, data, rng, hp.finetune)
+    return views | own
+
+  return averaging._replace(
+    init_client=lambda server, data, rng: server.params,
+    local_update=local_update,
+    personalize=personalize,
+  )

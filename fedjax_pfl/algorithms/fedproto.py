@@ -17,6 +17,10 @@ the plain mean of the clients that have the class. All clients take part in
 every round. A client predicts by `prototypes` only classes that it has. That
 code leaves out a smaller last batch; here it counts.
 
+protocol 'pfllib': that of PFLlib, as 'released' but for this: c_ik is of all
+epochs, any cohort trains, c_k is forgotten in a round in which nobody has class
+k, and `prototypes` predicts all classes that have c_k.
+
 New client: w_0, trained near the means c_k for one round, of which nothing is
 sent.
 
@@ -50,11 +54,12 @@ class HParams(NamedTuple):
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   lam: float = 1.0
-  protocol: str = 'paper'  # or 'released'
+  protocol: str = 'paper'  # or 'released', 'pfllib'
 
 
+PROTOCOLS = 'paper', 'released', 'pfllib'
 RULES = {
-  'protocol': rules.protocol(),
+  'protocol': rules.protocol(PROTOCOLS),
   'lam': rules.at_least(0),
 }
 TRACED = ('lam',)
@@ -79,19 +84,19 @@ class Client(NamedTuple):
 class Up(NamedTuple):
   """What the server adds up."""
 
-  sums: Array  # [Y, F] n_ik c_ik; released: c_ik
-  weights: Array  # [Y] n_ik; released: 1 of a class that the client has
+  sums: Array  # [Y, F] n_ik c_ik; but for the paper's protocol c_ik
+  weights: Array  # [Y] n_ik, or 1 of a class that the client has
 
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProto."""
   rules.check(hp, RULES)
-  is_released = hp.protocol == 'released'
-  gather = trained_and_gathered if is_released else trained_then_gathered
+  is_paper, is_released = hp.protocol == 'paper', hp.protocol == 'released'
+  gather = trained_then_gathered if is_paper else trained_and_gathered
 
   def local_update(down, client, data, rng):
     params, (sums, counts), info = gather(task, hp, down, client, data, rng)
-    if is_released:
+    if not is_paper:
       sums = sums / jnp.maximum(counts, 1)[:, None]
       counts = (counts > 0).astype(sums.dtype)
     return Client(params), Up(sums, counts), info.metrics()
@@ -107,7 +112,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     is_new = total > 0
     means = sums / jnp.where(is_new, total, 1)[:, None]
     means = jnp.where(is_new[:, None], means, server.means)
-    known = server.present | is_new
+    known = is_new if hp.protocol == 'pfllib' else server.present | is_new
     return Server(server.round + 1, server.params, means, known)
 
   def personalize(server, client, data, rng):
@@ -139,7 +144,7 @@ def objective(task, hp, down, params, batch, rng):
   f, logits = task.train_outputs(params, batch, rng)
   cross_entropy = losses.batch_loss(logits, batch, task.example_loss)
   apart = jnp.sum((f - down.means[batch.y]) ** 2, axis=1)  # [B]
-  if hp.protocol == 'released':
+  if hp.protocol != 'paper':
     apart /= f.shape[1]
   pull = losses.masked_mean(jnp.where(down.present[batch.y], apart, 0), batch)
   return cross_entropy + hp.lam * pull, cross_entropy, f
@@ -159,10 +164,10 @@ def trained_then_gathered(task, hp, down, client, data, rng):
 
 
 def trained_and_gathered(task, hp, down, client, data, rng):
-  """Return the same, of the features in each step: the authors' code.
+  """Return the same, of the features in each step: the authors' code, PFLlib's.
 
-  [sums, counts] of the last epoch are a leaf of the tree, to which each step
-  adds its "gradient".
+  [sums, counts] of the last epoch, or of all, are a leaf of the tree, to which
+  each step adds its "gradient".
   """
 
   def loss(tree, batch, rng):
@@ -175,7 +180,8 @@ def trained_and_gathered(task, hp, down, client, data, rng):
     return total + gathered, {'cross_entropies': cross_entropy}
 
   batching = hp.train.batching(task)
-  before = (hp.train.epochs - 1) * steps_of_epoch(data, batching)
+  epochs = hp.train.epochs - 1 if hp.protocol == 'released' else 0
+  before = epochs * steps_of_epoch(data, batching)
   before = steps_in_time(data, batching, before)
   tx = optax.partition(
     {

@@ -33,6 +33,7 @@ HERE = '{0}/{1}'  # client{i}/round{n}
 VIEWS = {'initial': 'initial', 'personalized': 'finetuned'}
 OWN = {'initial': 'initial', 'personalized': 'personal'}
 PERSONAL = {'personalized': 'personal'}
+FINETUNED = {'personalized': 'finetuned'}
 
 
 def check_method(case, name, fields=(), views=None, each=None, hp=None, **how):
@@ -150,7 +151,33 @@ def check_released_ditto(case, anchor):
   case.check('table/accuracy', table)
 
 
-def check_pfedme(case):
+def scored(case, algorithm):
+  """Return `each` of a replay, and its rows: accuracies of the global model."""
+  rows, (_, test) = [], case.data()
+
+  def each(done):
+    models = [done.server.params] * case['clients']
+    rows.append(evaluated(algorithm, models, test).accuracy)
+
+  return each, rows
+
+
+def check_pfllib_fedbabu(case):
+  """Check the global model of each round but the last, which is fine-tuned."""
+  algorithm = build(case, 'fedbabu', finetune_from='trained')
+  each, rows = scored(case, algorithm)
+  replay(case, algorithm, Replay(views=FINETUNED), each)
+  case.check('table/accuracy', rows[:-1])
+
+
+def check_pfllib_pfedme(case):
+  """Check that its personal models are the global one when they are scored."""
+  each, rows = scored(case, build(case, 'pfedme'))
+  check_pfedme(case, each, {'scored': 'initial'})
+  case.check('table/accuracy', rows)
+
+
+def check_pfedme(case, each=None, views=PERSONAL):
   train = case.training()
   if 'outer_lr' in case.settings:
     rate = optax.constant_schedule(case['outer_lr'])
@@ -171,7 +198,8 @@ def check_pfedme(case):
     trained=None,
     kept=lambda client, up: {f'{HERE}/w': up, f'{HERE}/theta': client.personal},
     loss=lambda update: alone(update).mean(),
-    views=PERSONAL,
+    views=views,
+    each=each,
     run=jax.jit,
   )
 
@@ -206,6 +234,10 @@ def check_papers_apfl(case):
   when = case.get('alpha_update', 'every_step').removesuffix('_of_round')
   order = case.get('update_order', 'simultaneous')
   check_apfl(case, alpha=case['alpha_init'], adapt=when, order=order)
+
+
+def check_pfllib_apfl(case):
+  check_apfl(case, alpha=case['alpha_init'], protocol='pfllib')
 
 
 def check_released_apfl(case):
@@ -312,6 +344,7 @@ CHECKS = {
   ),
   'fedavg on clients of different size': check_fedavg_ragged,
   'fedbabu': partial(check_method, name='fedbabu'),
+  'fedbabu of pfllib': check_pfllib_fedbabu,
   'fedbabu on clients of different size': partial(check_method, name='fedbabu'),
   'fedrs (binary form)': partial(
     check_method, name='fedrs', fields=('alpha', 'graded')
@@ -334,7 +367,9 @@ CHECKS = {
     check_released_ditto, anchor='local'
   ),
   'pfedme (original)': check_pfedme,
+  'pfedme of pfllib': check_pfllib_pfedme,
   'per-fedavg, first order': check_per_fedavg,
+  'apfl of pfllib': check_pfllib_apfl,
   f'{DENG}alpha adapted at every local step)': check_papers_apfl,
   f'{DENG}alpha adapted only at the first local step of each round)': (
     check_papers_apfl

@@ -126,7 +126,7 @@ FEDPROTO = partial(
   name='fedproto',
   fields=('lam', 'protocol'),
   trained=lambda update: update.client.params,
-  server=lambda server: {'means': server.means},
+  server=lambda server: {'means': server.means * server.present[:, None]},
   kept=lambda client, up: {'up/{0}/{1}': means_sent(up)},
   views={'prototypes': 'prototypes', **OWN},
 )
