@@ -199,9 +199,9 @@ def plain(value: Any, nonfinite: Callable[[float], Any] = lambda _: None):
   raise TypeError(f'JSON has no {type(value).__name__}')
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
+def write_json(path: pathlib.Path, value: Any, mode: int = 0o666) -> None:
   text = json.dumps(plain(value), indent=2, allow_nan=False)
-  write_bytes(path, f'{text}\n'.encode())
+  write_bytes(path, f'{text}\n'.encode(), mode)
 
 
 def write_npz(

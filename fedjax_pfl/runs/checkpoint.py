@@ -60,7 +60,7 @@ def save(
   content = {'leaves': kinds, 'metadata': metadata or {}}
   content['state'] = atomic_files.sha256(growing / STATE)
   content['sha256'] = _digest(content)
-  atomic_files.write_json(growing / CHECKSUMS, content)
+  atomic_files.write_json(growing / CHECKSUMS, content, mode)
   target = folder / str(step)
   if target.exists():
     os.replace(target, folder / f'.{step}.old.tmp')

@@ -158,7 +158,7 @@ def test_a_secret_is_kept_while_needed_and_in_no_other_file(banded, killed):
     assert len([*(path / 'checkpoints').iterdir()]) == 1
     files = [file for file in path.rglob('*') if file.is_file()]
     assert {'.txt', '.json', '.npz'} <= {file.suffix for file in files}
-    of_clients = path / run_dir.CLIENTS, *path.glob('checkpoints/*/state.npz')
+    of_clients = path / run_dir.CLIENTS, *path.glob('checkpoints/*/*')
     assert {stat.S_IMODE(own.stat().st_mode) for own in of_clients} == {0o600}
     for file in files:
       content = file.read_bytes()
