@@ -85,9 +85,9 @@ class Budget(NamedTuple):
 
 def plan_of(*summaries: Mapping[str, Any]) -> Plan:
   """Return the rounds of runs, and those of their starts: of each once."""
-  starts = [own['start'] for own in summaries if 'start' in own]
-  plans = {own['model']: own['plan'] for own in starts}.values()
-  plans = *plans, *(own['plan'] for own in summaries)
+  starts = [summary['start'] for summary in summaries if 'start' in summary]
+  of_starts = {start['model']: start['plan'] for start in starts}
+  plans = *of_starts.values(), *(summary['plan'] for summary in summaries)
   return tuple(Rounds(**row) for plan in plans for row in plan)
 
 
@@ -100,8 +100,8 @@ def spent_in(folder: AnyPath) -> str:
       spent.append(result['privacy'])
   if not spent:
     return ''
-  plan, delta = plan_of(*spent), max(own['delta'] for own in spent)
-  is_private = all('epsilon' in own for own in spent)
+  plan, delta = plan_of(*spent), max(summary['delta'] for summary in spent)
+  is_private = all('epsilon' in summary for summary in spent)
   name = 'epsilon' if is_private else 'epsilon_not_private'
   epsilon, who = accountant.epsilon_of(0, delta, plan), neighbours(plan)
   return (
@@ -116,19 +116,20 @@ def no_budget(workdir: AnyPath) -> str:
   settings = parse_config(run_dir.load_config(workdir)['config'])
   result = run_dir.load_result(workdir)
   spent, select = result.get('privacy', {}), settings.evaluation.select
-  start, model = spent.get('start', {}), run_dir.model_digest(workdir)
+  why = spent.get('start', {}).get('no_budget')
+  is_old, is_open = 'plan' not in spent, 'epsilon' not in spent
   causes = {
     'the run was not private: dp.clip is 0': not settings.dp,
     'its noise follows from dp.noise_seed': settings.dp.noise_seed is not None,
     f'select={select} chose the round by examples': select != 'last',
-    'an earlier version trained it, which stored no rounds': 'plan'
-    not in spent,
-    f'its start has no budget ({start.get("no_budget")})': 'epsilon'
-    not in spent,
+    'an earlier version trained it, which stored no rounds': is_old,
+    f'its start has no budget ({why})': is_open,
     'its secret is still there, which its own command erases': (
       Path(workdir, secret.NAME).exists()
     ),
-    'its model/ is not that of its result': model != result.get('model', ''),
+    'its model/ is not that of its result': (
+      run_dir.model_digest(workdir) != result.get('model', '')
+    ),
   }
   return next((cause for cause, is_so in causes.items() if is_so), '')
 
