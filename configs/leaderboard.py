@@ -18,9 +18,9 @@ that do not count so.
 import math
 
 from fedjax_pfl.algorithms import available
+from fedjax_pfl.compare.combinations import Range, make_candidates
+from fedjax_pfl.compare.form import LAST_ROUND, make_form
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.leaderboard.form import LAST_ROUND, make_form
-from fedjax_pfl.tuning.combinations import Range, make_candidates
 
 BASELINES = 'fedavg', 'local_only'
 

@@ -23,9 +23,12 @@ one of its partitions alone, in a --workdir of its own. Writes a page, a table
 the price alone.
 """
 
+from pathlib import Path
+
 import commandline
 from absl import flags
 
+RUNS = 'runs'  # in the folder of a comparison
 CONFIG = flags.DEFINE_string('config', None, commandline.CONFIG)
 FORM = flags.DEFINE_string('form', None, 'a frozen form instead of a config')
 PARTITION = flags.DEFINE_string('partition', None, 'of the form; all of them')
@@ -62,28 +65,76 @@ OF_CONFIG = CONFIG, BASELINE, GRID, RANGE, RANDOM, TUNING
 
 
 def main(overrides):
+  from fedjax_pfl.compare.form import plans_of
+  from fedjax_pfl.compare.plan import check
   from fedjax_pfl.core import progress
-  from fedjax_pfl.leaderboard import fill_form, price
-  from fedjax_pfl.leaderboard.form import check
   from fedjax_pfl.training import compile_cache
 
   if AGAIN.value:
     compute_again()
     return
-  shard = read_shard()
+  which, number = read_shard()
   form = read_form(overrides)
-  check(form)
-  progress.log(price.price(form))
-  if not DRY_RUN.value:
-    compile_cache.cache_programs(progress.log)
-    fill_form.run(form, price.about(form), WORKDIR.value, shard)
+  plans = plans_of(form)
+  check(plans, tunes=True)
+  if DRY_RUN.value:
+    progress.log(price_of(form, plans))
+    return
+  compile_cache.cache_programs(progress.log)
+  run(form, Path(WORKDIR.value), which, number)
+
+
+def price_of(form, plans):
+  """Return what the form takes on this machine, as text."""
+  from fedjax_pfl.compare.forecast import forecast, total
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.results.tables.text_table import align, duration
+
+  plan = [planned for plan in plans for planned in plan]
+  costs = forecast(plan, progress.log)
+  rows = [('', 'trainings', 'images', 'time')]
+  for partition in form.partitions:
+    part = total(
+      cost
+      for planned, cost in zip(plan, costs, strict=True)
+      if planned.labels['partition'] == partition
+    )
+    numbers = f'{part.trainings:,}', f'{part.images:,.0f}'
+    rows.append((partition, *numbers, duration(part.seconds)))
+  whole = total(costs)
+  return (
+    f'{align(rows)}\n{len(form.methods)} methods, each tuned and trained in '
+    f'{form.trainings} trainings: {whole.images / 1e6:,.1f} M images of local '
+    f'training, {duration(whole.seconds)} on this machine with compilation and '
+    'evaluations, estimated from a timed round.'
+  )
+
+
+def run(form, folder, which=1, number=1):
+  """Train and write; return the page, with the other files beside it.
+
+  What is there is written before a KeyboardInterrupt, that of a deadline too,
+  ends it. One of several jobs writes its counts alone.
+  """
+  from fedjax_pfl.compare import protocol, tune
+  from fedjax_pfl.results.page import board_files
+  from fedjax_pfl.results.runs.stored_counts import MARK
+
+  about, found = protocol.about(form), {}
+  path = folder / f'{form.name}_seeds_{"_".join(map(str, form.seeds))}.html'
+  if number > 1:
+    path = path.with_name(f'{path.stem}{MARK}_{which}_of_{number}.csv')
+  try:
+    for partition, entry in tune.entries(form, folder / RUNS, which, number):
+      found.setdefault(partition, []).append(entry)
+  finally:
+    board_files.write(found, about, path)
+  return path
 
 
 def compute_again():
-  from pathlib import Path
-
   from fedjax_pfl.core.rules import one_of
-  from fedjax_pfl.leaderboard import fill_form
+  from fedjax_pfl.results.page import board_files
   from fedjax_pfl.results.runs import stored_counts
 
   files = stored_counts.files_of(AGAIN.value)
@@ -93,14 +144,14 @@ def compute_again():
   if BASELINE.value:
     about = about._replace(baselines=tuple(BASELINE.value))
   name = stored_counts.about_path(files[0]).with_suffix('.html').name
-  fill_form.write(found, about, Path(WORKDIR.value) / name)
+  board_files.write(found, about, Path(WORKDIR.value) / name)
 
 
 def read_form(overrides):
   """Return the form that the flags describe."""
   from configs.leaderboard import OWN_VIEWS, RATE_FIELDS, load_form
-  from fedjax_pfl.leaderboard.form import LAST_ROUND, make_form
-  from fedjax_pfl.tuning.combinations import parse_seeds
+  from fedjax_pfl.compare.combinations import parse_seeds
+  from fedjax_pfl.compare.form import LAST_ROUND, make_form
 
   seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
   if FORM.value:
@@ -140,9 +191,9 @@ def read_form(overrides):
 
 def read_candidates(methods, overrides):
   """Return the settings of each method that the flags ask for."""
+  from fedjax_pfl.compare import combinations
   from fedjax_pfl.core.rules import one_of
   from fedjax_pfl.core.user_code import without_digest
-  from fedjax_pfl.tuning import combinations
 
   of_methods = {without_digest(one): one for one in methods}
   one_method = one_of(of_methods, 'a method of --methods')

@@ -45,41 +45,42 @@ def load_choices():
   }
 
 
-def settings_of_seeds(form, method, rate, views, seeds):
-  """Return the settings of each seed; of one also on the way of fine-tuning."""
-  from fedjax_pfl.leaderboard.form import settings_of
+def plan_of(form, method, rate, views, seeds):
+  """Return the plan of a method; of one seed also on the way of fine-tuning."""
+  from fedjax_pfl.compare.form import Unit
+  from fedjax_pfl.compare.plan import with_seeds
   from fedjax_pfl.settings import replace
 
-  candidate = {'learning_rate': rate}
-  own = settings_of(form, method, PARTITION, candidate, 0, views)
+  unit = Unit(form, PARTITION, method)
+  settings = unit.settings({'learning_rate': rate}, 0, views)
   if len(seeds) == 1:
     changes = {'eval_every': 5, 'eval_views': views[:1]}
     if FINETUNED in views:
       stops = (f'{FINETUNED}_{stop}' for stop in EPOCHS)
       changes['views'] = (*views[:-1], *stops, FINETUNED)
-      changes['finetune.epochs'] = (*EPOCHS, max(own.finetune.epochs))
-    own = replace(own, changes)
-  return [replace(own, seed=seed) for seed in seeds]
+      changes['finetune.epochs'] = (*EPOCHS, max(settings.finetune.epochs))
+    settings = replace(settings, changes)
+  return with_seeds(settings, {'method': method}, seeds)
 
 
 def main():
+  from fedjax_pfl.compare.combinations import parse_seeds
+  from fedjax_pfl.compare.train import in_folder, train
   from fedjax_pfl.core import progress
   from fedjax_pfl.results.page import overview
   from fedjax_pfl.results.page import render as page
   from fedjax_pfl.results.tables.text_table import table
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.training import compile_cache
-  from fedjax_pfl.tuning.combinations import parse_seeds
-  from fedjax_pfl.tuning.train_all import train_groups
 
   compile_cache.cache_programs(progress.log)
   form, seeds = load_form('demo'), parse_seeds(SEEDS.value)
-  groups = [
-    settings_of_seeds(form, method, rate, views, seeds)
+  plan = [
+    planned
     for method, (rate, views) in load_choices().items()
+    for planned in plan_of(form, method, rate, views, seeds)
   ]
-  groups = train_groups(groups, WORKDIR.value, progress.log)
-  paths = [path for group in groups for path in group]
+  paths = train(plan, in_folder(WORKDIR.value), progress.log)
   if len(seeds) == 1:
     progress.log(table([run_dir.load_result(path) for path in paths]))
   else:

@@ -45,9 +45,9 @@ def main():
   from experiments.reproduction.execute import execute
   from experiments.reproduction.plan import plan
   from experiments.reproduction.results import Results
+  from fedjax_pfl.compare.combinations import parse_seeds
   from fedjax_pfl.core import progress
   from fedjax_pfl.training import compile_cache
-  from fedjax_pfl.tuning.combinations import parse_seeds
 
   compile_cache.cache_programs(progress.log)
   # Every mistake is found before the first file is written.

@@ -42,11 +42,12 @@ OUT = flags.DEFINE_string('out', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
+  from fedjax_pfl.compare import plan as plans
+  from fedjax_pfl.compare import sweep as sweeps
+  from fedjax_pfl.compare.combinations import parse_seeds
+  from fedjax_pfl.compare.train import train_groups
   from fedjax_pfl.core import errors, progress
   from fedjax_pfl.training import compile_cache
-  from fedjax_pfl.tuning import sweep as sweeps
-  from fedjax_pfl.tuning.combinations import parse_seeds
-  from fedjax_pfl.tuning.train_all import train_groups
 
   if OUT.value:
     errors.check_installed('--out', 'jinja2')  # before its import
@@ -60,26 +61,29 @@ def main(overrides):
     for own in combinations
   ]
   compile_cache.cache_programs(progress.log)
-  settings = sweeps.plan_sweep(configs, seeds, tunes=bool(TUNE.value))
-  groups = train_groups(settings, WORKDIR.value, progress.log)
+  plan = plans.of_combinations(combinations, configs, seeds)
+  plans.check([plan], tunes=bool(TUNE.value))
+  groups = train_groups(plan, WORKDIR.value, progress.log)
   choice = sweeps.best_on_validation(groups) if TUNE.value else None
   progress.log(sweeps.as_table(combinations, groups, choice))
   if choice:
     progress.log(sweeps.verdict(combinations, choice))
     best = {**overrides, **combinations[choice.best]}
-    progress.log(f'Its runs: {shlex.join(map(str, groups[choice.best]))}')
+    paths = [str(run.path) for run in groups[choice.best]]
+    progress.log(f'Its runs: {shlex.join(paths)}')
     progress.log(f'Its command:\n{command_of(best)}')
   if OUT.value:
-    runs = sweeps.runs_of_whole_settings(groups)
-    if runs:
-      progress.log(f'Report: {page.save(runs, OUT.value)}')
+    # The mean of the seeds that are left of a setting would be too high.
+    paths = [run.path for runs in groups for run in runs]
+    if paths:
+      progress.log(f'Report: {page.save(paths, OUT.value)}')
     else:
       progress.log('No report: a run of every setting diverged.')
 
 
 def read_combinations(overrides):
   """Return the combinations that the flags ask for, beside the overrides."""
-  from fedjax_pfl.tuning import combinations
+  from fedjax_pfl.compare import combinations
 
   grids = combinations.parse_grids(GRID.value)
   ranges = combinations.parse_ranges(RANGE.value)

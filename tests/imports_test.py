@@ -25,8 +25,7 @@ evaluation
 settings
 training
 results
-analysis tuning
-leaderboard
+analysis compare
 """
 # The command, its marker of types, and links to configs/ and experiments/.
 OTHERS = {'__init__.py', '__main__.py', 'py.typed', 'shipped'}

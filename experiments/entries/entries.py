@@ -6,6 +6,7 @@ clients.npz  correct, total [S, V, K], seed [S], view [V]: right answers and
              'after' alone; without this file nothing can be computed again
 """
 
+import itertools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,12 @@ import numpy as np
 
 from experiments.entries import form_data
 from experiments.entries.form_data import MOST, FormData
+from fedjax_pfl.compare.form import Load
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, Costs, Counts, Entry, Tuned
@@ -59,28 +60,28 @@ RULES = {
 
 def blank(data: FormData) -> Fields:
   """Return the fields, of which those of the form are filled in."""
-  own = data.form.name, data.partition, data.fingerprints
-  return dict.fromkeys(RULES) | dict(zip(RULES, own, strict=False))
+  known = data.form.name, data.partition, data.fingerprints
+  return dict.fromkeys(RULES) | dict(zip(RULES, known, strict=False))
 
 
-def read(place: AnyPath) -> tuple[Fields, Entry]:
+def read(folder: AnyPath) -> tuple[Fields, Entry]:
   """Return what a folder holds; refuse other fields, or other shapes."""
-  place = Path(place)
+  folder = Path(folder)
   try:
-    fields = json_text.parse_object(atomic_files.read_bytes(place / FIELDS))
+    fields = json_text.parse_object(atomic_files.read_bytes(folder / FIELDS))
   except (OSError, ValueError) as error:
-    words = f'{type(error).__name__}: {error}'
+    cause = f'{type(error).__name__}: {error}'
     expected = f'a folder with {FIELDS}'
     raise bad_input(
-      'entry', got=str(place), expected=expected, cause=words
+      'entry', got=str(folder), expected=expected, cause=cause
     ) from error
-  check_fields(fields, place)
+  check_fields(fields, folder)
   choice = Tuned(fields['settings'], fields['view'], np.nan, ())
   entry = Entry(fields['method'], METHOD, choice)
-  if not (place / CLIENTS).exists():
+  if not (folder / CLIENTS).exists():
     return fields, entry
-  arrays = atomic_files.read_npz(place / CLIENTS)
-  shapes = {name: one.shape for name, one in arrays.items()}
+  arrays = atomic_files.read_npz(folder / CLIENTS)
+  shapes = {name: array.shape for name, array in arrays.items()}
   views = [*map(str, np.ravel(arrays.get('view', ())))]
   if (
     {*arrays} != {*ARRAYS}
@@ -90,32 +91,34 @@ def read(place: AnyPath) -> tuple[Fields, Entry]:
     or any(arrays[name].dtype.kind not in 'iu' for name in ARRAYS[:-1])
   ):
     expected = 'whole numbers correct, total [S, V, K] and seed [S]; view [V]'
-    raise bad_input(f'{place}: {CLIENTS}', got=shapes, expected=expected)
+    raise bad_input(f'{folder}: {CLIENTS}', got=shapes, expected=expected)
   split = zip(
     *(np.moveaxis(arrays[x].astype(int), 1, 0) for x in ARRAYS[:2]), strict=True
   )
   seeds = tuple(arrays['seed'].tolist())
   costs = Costs(*(fields[name] for name in COSTS), seconds=0.0)
-  counts = dict(zip(views, (Counts(*one) for one in split), strict=True))
+  counts = dict(zip(views, itertools.starmap(Counts, split), strict=True))
   return fields, entry._replace(
     seeds=seeds, costs=(costs,) * len(seeds), **counts
   )
 
 
-def check_fields(fields: Fields, place: AnyPath) -> None:
+def check_fields(fields: Fields, folder: AnyPath) -> None:
   """Refuse values of other types, and other fields."""
   if {*fields} != {*RULES}:
     expected = f'the fields of {FIELDS}, all and no other'
-    raise bad_input(f'{place}', got=[*fields], expected=expected, choices=RULES)
+    got = [*fields]
+    raise bad_input(f'{folder}', got=got, expected=expected, choices=RULES)
   for name, rule in RULES.items():
-    rule.check(f'{place}: {name}', fields[name])
+    rule.check(f'{folder}: {name}', fields[name])
 
 
 def write(fields: Fields, entry: Entry, out: AnyPath) -> None:
   """Write the folder of an entry, which is new."""
   views = counts_of(entry)
   stacks = map(np.stack, zip(*views.values(), strict=True), (1, 1))
-  arrays = *(one.astype(np.int32) for one in stacks), entry.seeds, [*views]
+  counts = (stack.astype(np.int32) for stack in stacks)
+  arrays = *counts, entry.seeds, [*views]
   named = dict(zip(ARRAYS, map(np.array, arrays), strict=True))
   with atomic_files.made_whole(out) as folder:
     folder.mkdir()
@@ -126,7 +129,7 @@ def write(fields: Fields, entry: Entry, out: AnyPath) -> None:
 def counts_of(entry: Entry) -> dict[str, Counts]:
   """Return the counts of the views that an entry has."""
   views = {name: getattr(entry, name) for name in VIEWS[0]}
-  return {name: one for name, one in views.items() if one is not None}
+  return {name: views[name] for name in views if views[name] is not None}
 
 
 def check(fields: Fields, entry: Entry, data: FormData) -> None:
@@ -141,16 +144,16 @@ def check(fields: Fields, entry: Entry, data: FormData) -> None:
     'trainings': (form.trainings, 'the budget, with those that tune'),
     'gradients': (data.gradients, f'{MOST} times those of FedAvg'),
   }
-  own, right = fields['fingerprints'], data.fingerprints
-  words = f'{right}, images and rows as export-partition writes them'
-  need(own == right, 'fingerprints', own, words)
+  given, right = fields['fingerprints'], data.fingerprints
+  expected = f'{right}, images and rows as export-partition writes them'
+  need(given == right, 'fingerprints', given, expected)
   for name, (number, why) in most.items():
-    words = f'{number:,.0f} or fewer, {why}'
-    need(fields[name] <= number, name, fields[name], words)
+    expected = f'{number:,.0f} or fewer, {why}'
+    need(fields[name] <= number, name, fields[name], expected)
   if entry.after is None:
     return
-  words = f'the seeds of the form, {form.seeds}'
-  need(entry.seeds == form.seeds, 'seed', entry.seeds, words)
+  expected = f'the seeds of the form, {form.seeds}'
+  need(entry.seeds == form.seeds, 'seed', entry.seeds, expected)
   for view in VIEWS[0]:
     counts, stated = getattr(entry, view), fields['accuracy'].get(view)
     if counts is None:
@@ -162,14 +165,13 @@ def check(fields: Fields, entry: Entry, data: FormData) -> None:
       value = getattr(counts, name)
       for at, client in np.argwhere((value < low) | (value > tests))[:1]:
         got = f'{value[at, client]} of client {client}, seed {entry.seeds[at]}'
-        words = (
-          f'{tests[at, client]}, its tests,{" or fewer" * (name != "total")}'
-        )
-        need(False, f'{name} {view}', got, words)
+        fewer = ' or fewer' * (name != 'total')
+        expected = f'{tests[at, client]}, its tests,{fewer}'
+        need(False, f'{name} {view}', got, expected)
     mean = float(counts.means.mean())
     holds = stated is not None and abs(mean - stated) <= ROUNDED
-    words = f'{mean:.2f}, the mean of the counts over clients, then seeds'
-    need(holds, f'accuracy {view}', stated, words)
+    expected = f'{mean:.2f}, the mean of the counts over clients, then seeds'
+    need(holds, f'accuracy {view}', stated, expected)
 
 
 # ---- From the counts of a comparison to an entry -----------------------------
@@ -188,16 +190,16 @@ def submit(
   The method is named as in tables or in configs; `partition` is one of the
   form, '' if it has one alone; `stated` are authors, paper and code.
   """
-  about, found = stored_counts.read(stored_counts.files_of(source))
+  about, stored = stored_counts.read(stored_counts.files_of(source))
   form = load_form(about.name)
-  if len(found) == 1:
-    partition = partition or next(iter(found))
-  one_of([*found], 'a partition of it').check('--partition', partition)
+  if len(stored) == 1:
+    partition = partition or next(iter(stored))
+  one_of([*stored], 'a partition of it').check('--partition', partition)
   known = {
-    name: one
-    for one in found[partition]
-    if one.kind == METHOD and not one.obstacle
-    for name in (one.method, display_name(one.method))
+    name: entry
+    for entry in stored[partition]
+    if entry.kind == METHOD and not entry.obstacle
+    for name in (entry.method, display_name(entry.method))
   }
   one_of([*known], 'a method with numbers').check('--method', method)
   data, entry = form_data.load(form, partition), known[method]

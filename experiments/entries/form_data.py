@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.compare.form import Form
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data import partition_files
 from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.federated.sampling import cohort_size
-from fedjax_pfl.leaderboard.form import Form, settings_of
 from fedjax_pfl.settings import Settings, to_config
 from fedjax_pfl.training import build_data
 
@@ -26,34 +26,35 @@ class FormData(NamedTuple):
   @property
   def fingerprints(self) -> list[str]:
     """Return those of the images and the rows, one a seed."""
-    return [build_data.identify(self.dataset, one) for one in self.divisions]
+    return [build_data.identify(self.dataset, rows) for rows in self.divisions]
 
   @property
   def tests(self) -> np.ndarray:
     """Return the tests of every client, [S, K]; 0 if it trains on nothing."""
-    pairs = [(one['train'], one['test']) for one in self.divisions]
-    seeds = [zip(*pair, strict=True) for pair in pairs]
+    seeds = [zip(x['train'], x['test'], strict=True) for x in self.divisions]
     tests = [[len(y) if len(x) else 0 for x, y in seed] for seed in seeds]
     return np.array(tests)
 
   @property
   def gradients(self) -> float:
     """Return how many a training may have, steps of all clients."""
-    own, rows = self.settings[0], self.divisions[0]['train']
-    number, share = own.data.num_clients, own.training.client_fraction
-    batches = np.mean([-(-len(one) // own.train.batch_size) for one in rows])
-    passes = own.num_rounds * own.train.epochs * cohort_size(number, share)
+    settings, every = self.settings[0], self.divisions[0]['train']
+    size, share = settings.train.batch_size, settings.training.client_fraction
+    batches = np.mean([-(-len(rows) // size) for rows in every])
+    cohort = cohort_size(settings.data.num_clients, share)
+    passes = settings.num_rounds * settings.train.epochs * cohort
     return MOST * float(passes * batches)
 
 
 def load(form: Form, partition: str) -> FormData:
   """Return the partition, divided again."""
-  form, method = form.only(partition), form.methods[0]
-  which = form, method, partition, form.candidates[method][0]
-  settings = tuple(settings_of(*which, seed) for seed in form.seeds)
+  form = form.only(partition)
+  unit = next(form.units())
+  candidate = unit.candidates[0]
+  settings = tuple(unit.settings(candidate, seed) for seed in form.seeds)
   dataset = build_data.load_images(settings[0].data, False, progress.log)
   divide = build_data.divide
-  rows = tuple(divide(own.data, own.seed, dataset) for own in settings)
+  rows = tuple(divide(each.data, each.seed, dataset) for each in settings)
   return FormData(form, partition, settings, dataset, rows)
 
 
@@ -67,9 +68,10 @@ def export(data: FormData, blank: dict, out: AnyPath) -> None:
   """
   with atomic_files.made_whole(out) as folder:
     folder.mkdir()
-    for own, rows in zip(data.settings, data.divisions, strict=True):
-      how = data.dataset, rows, own.data.test_partition
-      partition_files.write('indices', folder / f'seed_{own.seed}.json', *how)
+    tests = data.settings[0].data.test_partition
+    for seed, rows in zip(data.form.seeds, data.divisions, strict=True):
+      path = folder / f'seed_{seed}.json'
+      partition_files.write('indices', path, data.dataset, rows, tests)
     arrays = {
       f'{split}_{name}': array
       for split in ('train', 'test')

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from experiments.entries import entries, form_data
+from fedjax_pfl.compare.form import Load, Unit
+from fedjax_pfl.compare.tune import train_unit
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.leaderboard import fill_form
-from fedjax_pfl.leaderboard.form import Load
 from fedjax_pfl.results.runs.entry import Entry
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.statistics.board import make_board, sentences
@@ -29,7 +29,7 @@ REPORTED, RECOMPUTED, RERUN = 'reported', 'recomputed', 're-run'
 
 
 def verify(
-  places: Sequence[AnyPath],
+  folders: Sequence[AnyPath],
   load_form: Load,
   against: str = '',
   rerun: str = '',
@@ -41,31 +41,31 @@ def verify(
   `against` names, '' for the first. `rerun`, a loaded method, trains the first
   entry again, in `folder`.
   """
-  found = [entries.read(place) for place in places]
-  where = {(fields['form'], fields['partition']) for fields, _ in found}
-  names = [entry.method for _, entry in found]
-  if len(where) > 1 or len({*names}) < len(names):
+  given = [*map(entries.read, folders)]
+  compared = {(fields['form'], fields['partition']) for fields, _ in given}
+  names = [entry.method for _, entry in given]
+  if len(compared) > 1 or len({*names}) < len(names):
     raise bad_input(
       'entries',
-      got=', '.join(f'{x["method"]} of {x["form"]}' for x, _ in found),
+      got=', '.join(f'{x["method"]} of {x["form"]}' for x, _ in given),
       expected='different methods on one partition of a form',
       choices=['one command for each form', 'the name "FedAvg (PyTorch)"'],
     )
-  (form, partition) = where.pop()
+  (form, partition) = compared.pop()
   data = form_data.load(load_form(form), partition)
-  for own in found:
-    entries.check(*own, data)
-  counted = [entry for _, entry in found if entry.after is not None]
+  for fields, entry in given:
+    entries.check(fields, entry, data)
+  counted = [entry for _, entry in given if entry.after is not None]
   if against:
-    known = one_of([one.method for one in counted], 'an entry with counts')
+    known = one_of([entry.method for entry in counted], 'an entry with counts')
     known.check('--against', against)
   marks = {entry.method: RECOMPUTED for entry in counted}
-  if rerun and _holds(*found[0], load_form, rerun, folder):
+  if rerun and _holds(*given[0], load_form, rerun, folder):
     marks[names[0]] = RERUN
   lines = [
     f'{fields["method"]}: {REPORTED}, {fields["accuracy"]["after"]:.2f} %; '
     'without counts there is no interval.'
-    for fields, entry in found
+    for fields, entry in given
     if entry.after is None
   ]
   if not counted:
@@ -96,7 +96,7 @@ def _holds(
       expected = 'learning_rate or hp.NAME: the form says all else'
       raise bad_input(f'{entry.method}: settings', got=name, expected=expected)
   form = form._replace(candidates={**form.candidates, method: (settings,)})
-  again = fill_form.train_method(form, method, fields['partition'], folder)
+  again = train_unit(Unit(form, fields['partition'], method), folder)
   if again.after is None:
     progress.log(f'{entry.method}, trained again, {again.obstacle}.')
     return False

@@ -26,6 +26,8 @@ from experiments.reproduction.plan import (
 )
 from experiments.reproduction.results import Results
 from fedjax_pfl.analysis.open_run import load_states
+from fedjax_pfl.compare.plan import Planned
+from fedjax_pfl.compare.train import name_of, train
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
@@ -36,14 +38,12 @@ from fedjax_pfl.settings import (
   RESUMABLE,
   Settings,
   defaults,
-  parse_config,
   replace,
   to_config,
 )
-from fedjax_pfl.training import divergence, keys
+from fedjax_pfl.training import keys
 from fedjax_pfl.training.build import Experiment, build_experiment
 from fedjax_pfl.training.kept_models import evaluate_finished
-from fedjax_pfl.training.many_runs import train_many
 from fedjax_pfl.training.program import Evaluator
 from fedjax_pfl.training.state import random_streams, state_shapes
 
@@ -70,8 +70,12 @@ def execute(
 
 def lacking(evaluation: Evaluation, results: Results) -> list[Reading]:
   """Return the readings of an evaluation that the results lack."""
-  place = results, results.key_of(evaluation.training), evaluation.key
-  return [one for one in evaluation.readings if find(*place, one) is None]
+  training = results.key_of(evaluation.training)
+  return [
+    reading
+    for reading in evaluation.readings
+    if find(results, training, evaluation.key, reading) is None
+  ]
 
 
 def what_is_left(
@@ -100,20 +104,29 @@ def saved_round(training: PlannedRun, results: Results) -> int:
 
 def train_missing(group: Sequence[PlannedRun], results: Results) -> None:
   """Train the seeds of a config that are not finished, in one program."""
-  todo = []
+  plan, of_seed = [], {training.settings.seed: training for training in group}
   for training in group:
-    if sentence := results.diverged(training):
-      path = results.path_of(training)
+    first = training.init_from
+    if first and (sentence := results.diverged(first)):
       progress.log(
-        f'{path.name if path else training.settings.algorithm} is not trained: '
-        f'it, or the run it begins with, diverged before ({divergence.NAME} in '
-        f'the run directory; without this file it is trained again). {sentence}'
+        f'{training.settings.algorithm} is not trained: the run with which it '
+        f'begins diverged. {sentence}'
       )
     elif not is_trained(training, results):
-      todo.append(_begin(training, results))
-  if todo:
-    train_many(*zip(*todo, strict=True))
-  for _, path in todo:
+      settings = _with_start(training.settings, training, results)
+      plan.append(Planned(settings, {}))
+
+  def path_of(settings: Settings, data: str) -> Path:
+    training = of_seed[settings.seed]
+    if path := results.path_of(training):
+      return path
+    first, start = training.init_from, ''
+    if first:
+      start = keys.model_key(results.key_of(first), first.settings)
+    key = keys.training_key(settings, data, start)
+    return results.paths.get(key, results.runs / name_of(settings, key))
+
+  for path in train(plan, path_of, progress.log):
     if (path / identity.CONFIG).is_file():
       results.add_run(path)
 
@@ -135,9 +148,14 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   scores = scores_of(experiment, workdir, readings)
   path, settings = workdir / EVALUATIONS / evaluation.key, experiment.settings
   path.mkdir(parents=True, exist_ok=True)
-  how = {'resumable': RESUMABLE, 'defaults': defaults()}
-  how |= {'log': lambda text: None, 'data': experiment.data_id}
-  run = run_dir.open_run(path, to_config(settings), **how)
+  run = run_dir.open_run(
+    path,
+    to_config(settings),
+    resumable=RESUMABLE,
+    defaults=defaults(),
+    log=lambda text: None,
+    data=experiment.data_id,
+  )
   if run.result():
     scores = {**run_dir.load_clients(path).scores, **scores}
   ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
@@ -151,25 +169,6 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   )
   run.close()
   results.add_run(workdir)
-
-
-def _begin(training: PlannedRun, results: Results) -> tuple[Experiment, Path]:
-  """Return the experiment of a training, and the directory of its run.
-
-  A stopped run continues with its own settings: they may differ in fields that
-  do not change the training.
-  """
-  if path := results.path_of(training):
-    settings = parse_config(run_dir.load_config(path)['config'])
-    return build_experiment(settings, progress.log), path
-  settings = _with_start(training.settings, training, results)
-  experiment = build_experiment(settings, progress.log)
-  first = training.init_from
-  start = keys.model_key(results.key_of(first), first.settings) if first else ''
-  key = keys.training_key(settings, experiment.data_id, start)
-  dataset = settings.data.dataset.replace('/', '_')  # emnist/byclass
-  name = f'{settings.algorithm}_{dataset}_seed{settings.seed}_{key}'
-  return experiment, results.paths.get(key, results.runs / name)
 
 
 def _with_start(
@@ -206,8 +205,8 @@ def scores_of(
     scores[f'{view}:best_round'] = Scores(correct, count)
   if views := _views(readings, 'best_finished'):
     like = lambda step: {'kept': state_shapes(experiment, step).kept}
-    how, folder = (like, progress.log), workdir / 'checkpoints'
-    _, restored = checkpoint.restore(folder, *how, ignored='')
+    folder = workdir / 'checkpoints'
+    _, restored = checkpoint.restore(folder, like, progress.log, ignored='')
     finished = evaluate_finished(evaluator, restored['kept'])
     scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores

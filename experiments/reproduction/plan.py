@@ -83,6 +83,6 @@ def group_seeds(trainings: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
   """Return trainings that differ only in the seed in one group."""
   groups: dict[str, list[PlannedRun]] = {}
   for training in trainings:
-    shared = repr([replace(one.settings, seed=0) for one in training.chain])
+    shared = repr([one.settings._replace(seed=0) for one in training.chain])
     groups.setdefault(shared, []).append(training)
   return list(groups.values())

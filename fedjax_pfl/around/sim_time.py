@@ -171,7 +171,7 @@ def make_timing(
     work = None
     if not stage.full_participation:
       done = steps_function(stage, *states, data)
-      steps = planned_steps(done, data)
+      steps = planned_steps(done, data.count)
       work = shares(steps, speeds, deadline, rule.late_clients)
       _check_work(stage.name, done, data.count, work, steps, speeds, deadline)
       late = (work < 1).sum()
@@ -198,7 +198,8 @@ def make_buffers(
   ((stage, *states),) = stage_shapes(stages, shapes)
   if not stage.rounds:
     return Timing(speeds)
-  steps = planned_steps(steps_function(stage, *states, data), data)
+  steps_of = steps_function(stage, *states, data)
+  steps = planned_steps(steps_of, data.count)
   rng = generator(seed, ORDERS)
   orders = (rng.permutation(len(speeds)) for _ in range(stage.rounds))
   schedule = buffers.make_schedule(steps / speeds, orders, *sizes)
@@ -223,10 +224,10 @@ def shares(
   return np.where(possible >= steps, 1, work).astype(np.float32)
 
 
-def planned_steps(steps_of: Callable, data: ClientData) -> np.ndarray:
+def planned_steps(steps_of: Callable, counts: np.ndarray) -> np.ndarray:
   """Return the steps of each client in a round without a deadline: [K]."""
-  counts, places = np.unique(np.asarray(data.count), return_inverse=True)
-  steps = [int(steps_of(count, np.float32(1))) for count in counts]
+  distinct, places = np.unique(np.asarray(counts), return_inverse=True)
+  steps = [int(steps_of(count, np.float32(1))) for count in distinct]
   return np.array(steps)[places]
 
 

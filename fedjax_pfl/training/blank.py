@@ -11,7 +11,12 @@ from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.training.build import Experiment, completed
-from fedjax_pfl.training.build_data import build_data, examples_of, load_images
+from fedjax_pfl.training.build_data import (
+  Log,
+  build_data,
+  examples_of,
+  load_images,
+)
 from fedjax_pfl.training.outline import Outline
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
@@ -23,11 +28,8 @@ def load_blank(outline: Outline) -> Experiment:
   What `init_from` names is not read: its model has the same shapes.
   """
   settings, log = outline.settings, lambda text: None
-  data, dataset = settings.data, None
-  if not is_available(data.dataset, data.data_dir):
-    dataset = examples_of(data, stand_in(data.dataset, outline.shape))
+  dataset = images_of(outline, log)
   if settings.model.frozen_features:
-    dataset = dataset or load_images(data, settings.system.quick, log)
     zero, size = np.float32(0), outline.inputs.image_shape
     features = lambda y: Images(np.broadcast_to(zero, (len(y), *size)), y)
     splits = features(dataset.train.y), features(dataset.test.y)
@@ -35,6 +37,14 @@ def load_blank(outline: Outline) -> Experiment:
   return completed(
     outline, outline.model, build_data(settings, log, dataset), log
   )
+
+
+def images_of(outline: Outline, log: Log) -> Dataset:
+  """Return the images of a config, or what stands in for them."""
+  data, is_quick = outline.settings.data, outline.settings.system.quick
+  if is_available(data.dataset, data.data_dir):
+    return load_images(data, is_quick, log)
+  return examples_of(data, stand_in(data.dataset, outline.shape))
 
 
 def stand_in(name: str, shape: Shape) -> Dataset:

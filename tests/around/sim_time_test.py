@@ -102,7 +102,7 @@ def test_every_method_does_no_more_than_fits(name):
   assert_close(tuple(got), tuple(want))
   steps = np.asarray(plain['num_steps'])
   steps_of = sim_time.steps_function(stage, *states, DATA)
-  planned = sim_time.planned_steps(steps_of, DATA)
+  planned = sim_time.planned_steps(steps_of, DATA.count)
   assert planned[list(COHORT)].tolist() == steps.tolist()
   for possible in (0, 1, 5):
     part = sim_time.shares(planned, np.ones(7), possible + 1e-3, 'partial')

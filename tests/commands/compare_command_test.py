@@ -5,8 +5,10 @@ import user_commands
 from helpers import refused
 
 from experiments import commandline
-from fedjax_pfl.leaderboard import price
-from fedjax_pfl.leaderboard.form import check
+from fedjax_pfl.compare import forecast, protocol
+from fedjax_pfl.compare.form import plans_of
+from fedjax_pfl.compare.plan import check
+from fedjax_pfl.compare.speed import Speed
 
 WORDS = (
   '--config=configs/digits.py:ditto,quick',
@@ -62,15 +64,20 @@ def test_a_field_of_one_method_has_a_grid_of_its_own(form):
 def test_a_method_that_a_clip_breaks_is_refused_beforehand(form):
   private = 'clip=1.0', 'epsilon=8', 'delta=1e-3'
   words = [f'--config.dp.{word}' for word in private]
-  made = form('--methods=fedavg,scaffold', '--grid=rounds=3', *words)
-  assert "dp.clip: got 'scaffold, whose" in refused(check, made)
+  plans = plans_of(form('--methods=fedavg,scaffold', '--grid=rounds=3', *words))
+  sentence = refused(lambda: check(plans, tunes=True))
+  assert "dp.clip: got 'scaffold, whose" in sentence
 
 
-def test_the_price_counts_images_of_local_training(form):
-  words = '--methods=fedavg,ditto', '--grid=rounds=3', '--seeds=2'
-  text = price.price(form(*words))
-  # Two trainings of two methods, of 3 rounds of 2 clients of 80 images.
-  assert '4 ' in text and ' 480 ' in text and ' 1,920' in text
+def test_the_price_counts_images_of_local_training(form, monkeypatch):
+  monkeypatch.setattr(forecast, 'speed_of', lambda *_: Speed(24.0, 0.0, 0.0))
+  made = form('--methods=fedavg,ditto', '--grid=rounds=3', '--seeds=2')
+  main, _ = user_commands.load_command(monkeypatch, 'compare.py')
+  text = main.__globals__['price_of'](made, plans_of(made))
+  # Two trainings of two methods, of 3 rounds of 2 clients of 80 images; Ditto
+  # trains two models. Each method compiles its round and its evaluation.
+  row = text.splitlines()[2].split()
+  assert row[-4:] == ['4', f'{2 * 480 + 2 * 960:,}', '4', 'min']
   assert '2 methods, each tuned and trained in 2 trainings' in text
 
 
@@ -80,7 +87,7 @@ def test_a_grid_is_of_typed_values(form):
   assert made.baselines == ('ditto',)
   one = {'local_epochs': 1, 'learning_rate': 0.1}
   assert made.candidates['fedavg'][0] == made.candidates['ditto'][0] == one
-  assert ('model', 'convnet3') in price.about(made).facts
+  assert ('model', 'convnet3') in protocol.about(made).facts
 
 
 def test_a_form_may_be_one_of_its_partitions(form):
@@ -90,7 +97,7 @@ def test_a_form_may_be_one_of_its_partitions(form):
 
 def test_the_page_names_the_models_of_groups_of_clients(form):
   words = '--methods=local_only,fd', '--grid=local_epochs=1'
-  about = price.about(form(*words, '--config.models=convnet3,vit_tiny'))
+  about = protocol.about(form(*words, '--config.models=convnet3,vit_tiny'))
   assert about.facts[0] == ('models', 'convnet3, vit_tiny')
 
 

@@ -12,9 +12,9 @@ from configs.leaderboard import load_form
 from experiments.entries import entries, form_data
 from experiments.entries.entries import submit
 from experiments.entries.verify import verify
+from fedjax_pfl.compare import protocol
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.data import partition
-from fedjax_pfl.leaderboard import fill_form, price
 from fedjax_pfl.results.runs import entry as results
 from fedjax_pfl.results.runs import stored_counts as stored
 from fedjax_pfl.results.statistics.board import make_board
@@ -51,7 +51,7 @@ def found(data):
 @pytest.fixture
 def submitted(data, found, tmp_path):
   """Return the folders of three entries of that comparison."""
-  about = price.about(data.form)._replace(commit='c0ffee')
+  about = protocol.about(data.form)._replace(commit='c0ffee')
   stored.write({'s=5': found}, about, tmp_path / 'a_counts.csv')
   for method in SHARES:
     submit(tmp_path, load_form, method, '', STATED, tmp_path / method)
@@ -60,7 +60,7 @@ def submitted(data, found, tmp_path):
 
 def test_the_table_of_entries_is_that_of_the_comparison(data, found, submitted):
   text = verify(submitted, load_form, 'Local only')
-  about = price.about(data.form)._replace(baselines=('local_only',))
+  about = protocol.about(data.form)._replace(baselines=('local_only',))
   board = make_board(about, 's=5', found)
   rows = [[cell.text for cell in row] for row in table_of(board).rows]
   assert len(rows) == 3
@@ -73,7 +73,7 @@ def test_the_table_of_entries_is_that_of_the_comparison(data, found, submitted):
 
 
 def test_an_edited_commit_is_no_code(data, found, tmp_path):
-  about = price.about(data.form)._replace(commit='c0ffee-dirty')
+  about = protocol.about(data.form)._replace(commit='c0ffee-dirty')
   stored.write({'s=5': found}, about, tmp_path / 'a_counts.csv')
   which = tmp_path, load_form, 'fedavg', '', STATED, tmp_path / 'new'
   assert "code: got '', expected an address" in refused(submit, *which)
@@ -88,11 +88,11 @@ def test_an_entry_without_counts_is_reported(submitted):
 
 
 def test_a_rerun_says_whether_the_mean_holds(found, submitted, monkeypatch):
-  def train(form, method, partition, folder):
-    assert form.candidates[method] == ({'learning_rate': 0.01},)
-    return found[[*SHARES].index(method)]
+  def train(unit, folder):
+    assert unit.candidates == ({'learning_rate': 0.01},)
+    return found[[*SHARES].index(unit.method)]
 
-  monkeypatch.setattr(fill_form, 'train_method', train)
+  monkeypatch.setattr('experiments.entries.verify.train_unit', train)
   assert '| re-run |' in verify(submitted[:1], load_form, rerun='fedavg')
   assert 're-run' not in verify(submitted[:1], load_form, rerun='local_only')
   edit(submitted[0], 'settings', {'rounds': 100})

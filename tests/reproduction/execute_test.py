@@ -17,6 +17,7 @@ from experiments.reproduction.plan import plan
 from experiments.reproduction.results import Results
 from experiments.reproduction.summary_rows import write_summary
 from experiments.reproduction.table_files import as_text, write_table
+from fedjax_pfl.compare import train
 from fedjax_pfl.core import progress
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
@@ -61,7 +62,8 @@ TABLE = Table(
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-  monkeypatch.setattr(module, 'build_experiment', small_cells.build)
+  for user in (module, train.build):
+    monkeypatch.setattr(user, 'build_experiment', small_cells.build)
 
 
 def test_each_thing_is_done_once_and_all_cells_are_written(
@@ -107,7 +109,7 @@ def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
   list_costs(TABLE, (*FEW[:3], cell), (0,), results)
   first, second, third, fourth = logged[-2].splitlines()[2:]
   for line in (first, fourth):
-    assert ' train ' in line and ' s ' in line and 'MiB' in line
+    assert ' train ' in line and line.endswith((' s', ' min'))
   assert 'with a cell above' in second and 'evaluate' in third
   assert '4 cells, 1 seed' in logged[-1]
   assert logged[-1].endswith('Data: cifar10, digits.')
@@ -157,7 +159,8 @@ def done(tmp_path_factory, quick_compiler):
     states.append(watch.read(folder))
 
   with pytest.MonkeyPatch.context() as patched, watch.watching(folder, look):
-    patched.setattr(module, 'build_experiment', small_cells.build)
+    for user in (module, train.build):
+      patched.setattr(user, 'build_experiment', small_cells.build)
     reproduce(folder)
   return folder, small_cells.rows_of(folder), states
 

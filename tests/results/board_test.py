@@ -8,7 +8,8 @@ import pytest
 from helpers import read_rows, refused
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import fill_form, price
+from fedjax_pfl.compare import protocol
+from fedjax_pfl.results.page import board_files
 from fedjax_pfl.results.page import board_page as page
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import (
@@ -69,7 +70,7 @@ def make_entries():
 
 @pytest.fixture(scope='module')
 def about():
-  return price.about(load_form('digits'))
+  return protocol.about(load_form('digits'))
 
 
 @pytest.fixture(scope='module')
@@ -146,7 +147,7 @@ def written(about, tmp_path):
   place = about.methods.index
   entries = sorted(make_entries(), key=lambda one: place(one.method))
   found = dict.fromkeys(('s=2', 's=5'), entries)
-  fill_form.write(found, about, path)
+  board_files.write(found, about, path)
   return path
 
 
@@ -181,9 +182,9 @@ def test_all_files_come_again_from_the_counts_alone(written, tmp_path):
   (counts_file,) = stored_counts.files_of(written.parent)
   again = tmp_path / 'b' / written.name
   about, found = stored_counts.read([counts_file])
-  fill_form.write(found, about, again)
+  board_files.write(found, about, again)
   names = {path.name for path in written.parent.iterdir()}
-  assert {f'{written.stem}{one}' for one in fill_form.FORMATS} < names
+  assert {f'{written.stem}{one}' for one in board_files.FORMATS} < names
   for name in names - {f'{written.stem}.png'}:
     one, other = (path.parent / name for path in (written, again))
     assert one.read_bytes() == other.read_bytes(), name
@@ -194,7 +195,7 @@ def test_shards_together_are_the_whole(about, written, tmp_path):
   for at in (0, 1):
     found = dict.fromkeys(('s=2', 's=5'), entries[at::2])
     name = f'{written.stem}_counts_{at + 1}_of_2.csv'
-    fill_form.write(found, about, tmp_path / 'b' / name)
+    board_files.write(found, about, tmp_path / 'b' / name)
   files = stored_counts.files_of(tmp_path / 'b')
   _, found = stored_counts.read(files)
   _, whole = stored_counts.read(stored_counts.files_of(written.parent))
@@ -251,7 +252,7 @@ def test_a_stopped_repetition_replaces_no_longer_table(about, tmp_path):
 
   def write(*names, of=('s=2', 's=5')):
     own = about._replace(methods=methods, partitions=of)
-    fill_form.write(dict.fromkeys(names, entries), own, path)
+    board_files.write(dict.fromkeys(names, entries), own, path)
     return len(read_rows(path.with_suffix('.csv')))
 
   assert write('s=2') == 8 and write('s=2', 's=5') == 16

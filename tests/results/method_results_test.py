@@ -12,11 +12,10 @@ from fedjax_pfl.results.runs.entry import (
   costs_of,
   read_entry,
 )
-from fedjax_pfl.results.runs.run import read
+from fedjax_pfl.results.runs.run import read, read_group
 from fedjax_pfl.results.statistics.choice import choose
 from fedjax_pfl.runs import score_files
 from fedjax_pfl.training import divergence
-from fedjax_pfl.tuning.train_all import read_group
 from tests.results import page_runs
 
 FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}

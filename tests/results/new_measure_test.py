@@ -6,12 +6,12 @@ import pytest
 from page_runs import make_run
 
 from configs.leaderboard import load_form
+from fedjax_pfl.compare import protocol
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import measures
 from fedjax_pfl.evaluation.measures import MIN, Measure
 from fedjax_pfl.evaluation.own_metrics import metrics_of
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.leaderboard import price
 from fedjax_pfl.results.page import overview
 from fedjax_pfl.results.page import render as page
 from fedjax_pfl.results.page.board_page import render
@@ -56,7 +56,7 @@ def test_a_number_of_all_accuracies(known, tmp_path):
 
 
 def test_it_has_a_column_in_every_file_of_a_comparison(known):
-  about = price.about(load_form('digits'))
+  about = protocol.about(load_form('digits'))
   board = make_board(about, 's=2', make_entries())
   best = board.rows[0]
   value = f'{best["after_highest_less_lowest"]:.1f}'

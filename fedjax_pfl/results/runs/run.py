@@ -22,6 +22,7 @@ from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import Settings, defaults, parse_config
+from fedjax_pfl.training.divergence import sentence_of
 
 Result = Mapping[str, Any]  # of result.json
 VALIDATION = 'validation/'  # begins the names of views on these examples
@@ -163,6 +164,11 @@ def read(workdir: AnyPath) -> Run:
       cause='files of two runs in one directory',
     )
   return run
+
+
+def read_group(paths: Sequence[AnyPath]) -> list[Run]:
+  """Return the finished runs of a setting; [] if a seed of it diverged."""
+  return [] if any(map(sentence_of, paths)) else [*map(read, paths)]
 
 
 def settings_in(record: Mapping[str, Any]) -> Settings:

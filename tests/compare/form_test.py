@@ -7,23 +7,12 @@ from helpers import refused
 
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
+from fedjax_pfl.compare.form import Unit
+from fedjax_pfl.compare.protocol import about
 from fedjax_pfl.core.user_code import load_code
-from fedjax_pfl.leaderboard import price
-from fedjax_pfl.leaderboard.fill_form import kind_of
-from fedjax_pfl.leaderboard.form import (
-  INITIAL,
-  count_trainings,
-  settings_of,
-  views_of,
-)
-from fedjax_pfl.models.registry import outline
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
-from fedjax_pfl.training.build_method import (
-  build_stages,
-  build_task,
-  peek_shape,
-)
+from fedjax_pfl.results.runs.run import INITIAL
 from fedjax_pfl.training.views import candidate_views
 
 ROOT = Path(__file__).parents[2]
@@ -32,11 +21,8 @@ BATCHES = {'digits': 4, 'cifar10': 12, 'demo': 2}  # of a pass of a client
 
 
 def stages_of(form, method):
-  partition = next(iter(form.partitions))
-  candidate = form.candidates[method][0]
-  settings = settings_of(form, method, partition, candidate, 0)
-  task = outline(build_task(settings, peek_shape(settings.data)))
-  return settings, build_stages(settings, task)
+  unit = Unit(form, next(iter(form.partitions)), method)
+  return unit.settings(unit.candidates[0], 0), unit.outline.stages
 
 
 def is_reference(form, settings):
@@ -75,9 +61,8 @@ def test_the_grid_replaces_every_rate_that_sees_the_data():
   form = load_form('digits')
 
   def settings(method):
-    views = views_of(form, method, 's=5')
-    rate = {'learning_rate': 0.07}
-    return settings_of(form, method, 's=5', rate, 1, views)
+    unit = Unit(form, 's=5', method)
+    return unit.settings({'learning_rate': 0.07}, 1, unit.views)
 
   fedavg, pfedme, lg_fedavg = map(settings, ('fedavg', 'pfedme', 'lg_fedavg'))
   assert fedavg.training.learning_rate == fedavg.finetune.learning_rate == 0.07
@@ -88,7 +73,7 @@ def test_the_grid_replaces_every_rate_that_sees_the_data():
   assert fedavg.data.validation_fraction > 0
   # The reference has no clients to divide: one run for all partitions.
   one, other = (
-    settings_of(form, 'centralized', name, {'learning_rate': 0.07}, 1)
+    Unit(form, name, 'centralized').settings({'learning_rate': 0.07}, 1)
     for name in ('s=2', 's=5')
   )
   assert one == other
@@ -105,18 +90,19 @@ def test_lite_draws_as_many_settings_for_each_method_apart_from_the_tests():
   assert 0.001 <= min(rates) < max(rates) <= 0.3
   assert all('hp.lam' in one for one in form.candidates['ditto'])
   for partition in form.partitions:
-    views = views_of(form, 'fedavg', partition)
-    assert views[0] == INITIAL
-    one = settings_of(form, 'fedavg', partition, {}, 0, views)
-    assert candidate_views(one)[0] == INITIAL  # no fine-tuning
-    local = views_of(form, 'local_only', partition)
-    one = settings_of(form, 'local_only', partition, {}, 0, local)
-    assert one.finetune.epochs == (1, 5)
+    fedavg, local = (
+      Unit(form, partition, name) for name in ('fedavg', 'local_only')
+    )
+    assert fedavg.views[0] == INITIAL
+    settings = fedavg.settings({}, 0, fedavg.views)
+    assert candidate_views(settings)[0] == INITIAL  # no fine-tuning
+    settings = local.settings({}, 0, local.views)
+    assert settings.finetune.epochs == (1, 5)
 
 
 def test_one_partition_is_a_form_of_its_own():
   form = load_form('lite').only('digits s=4')
-  assert {one for one, _ in form.units()} == {'digits s=4'}
+  assert {unit.partition for unit in form.units()} == {'digits s=4'}
   assert form.only('digits s=4') == form
   message = refused(form.only, 'CIFAR-10 Dir(0.1)')
   assert 'a partition of the form lite' in message
@@ -136,14 +122,9 @@ def test_methods_of_the_user_stand_beside_the_baselines(tmp_path):
 
 def test_a_method_with_the_clients_of_a_folder_is_no_reference():
   form = load_form('digits')
-  assert kind_of(form, 'centralized', 's=2') == REFERENCE
+  assert Unit(form, 's=2', 'centralized').kind == REFERENCE
   form = form._replace(base=form.base | {'num_clients': 0})
-  assert kind_of(form, 'fedavg', 's=2') == METHOD
-
-
-def test_a_baseline_without_a_common_model_has_a_price():
-  form = load_form('demo')._replace(baselines=('local_only',))
-  assert 'were all methods like Local only' in price.price(form)
+  assert Unit(form, 's=2', 'fedavg').kind == METHOD
 
 
 def test_equal_gradients_are_those_of_fedavg():
@@ -154,7 +135,7 @@ def test_equal_gradients_are_those_of_fedavg():
   for method in form.methods:
     times = steps[method] / steps['fedavg']
     before, after = (
-      settings_of(form, method, name, {}, 0)
+      Unit(form, name, method).settings({}, 0)
       for name in (shared, f'{shared}, equal gradients')
     )
     if times < 1.2 or method == 'local_only':  # it has FedAvg's fine-tuning
@@ -164,6 +145,7 @@ def test_equal_gradients_are_those_of_fedavg():
 
 
 def test_a_training_of_two_partitions_is_counted_once():
-  found = count_trainings(load_form('lite'))
-  assert [*found.values()] == [110, 110, 22, 22]
-  assert count_trainings(load_form('digits'))['s=5'] == 396  # Centralized
+  facts = dict(about(load_form('lite')).facts)
+  assert facts['trainings'] == 2 * 110 + 2 * 22  # with equal gradients few
+  form = load_form('digits')
+  assert dict(about(form).facts)['trainings'] == 9 * (3 * 44 + 1)  # Centralized

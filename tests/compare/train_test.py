@@ -10,11 +10,13 @@ from helpers import refused
 
 from fedjax_pfl.around import accountant
 from fedjax_pfl.around.accountant import Rounds
+from fedjax_pfl.compare import train as module
+from fedjax_pfl.compare.plan import Planned
+from fedjax_pfl.compare.train import in_folder, train
 from fedjax_pfl.runs import lock, run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import divergence, keys
-from fedjax_pfl.tuning import train_all as module
-from fedjax_pfl.tuning.train_all import is_diverged, train_all
+from fedjax_pfl.training import keys
+from fedjax_pfl.training.divergence import sentence_of
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -32,6 +34,12 @@ def make(**changes):
 
 def ignore(text):
   del text
+
+
+def train_all(settings, folder, log):
+  """Train settings without labels; return their directories."""
+  plan = [Planned(one, {}) for one in settings]
+  return train(plan, in_folder(folder), log)
 
 
 def test_every_setting_is_trained_once(tmp_path):
@@ -59,9 +67,8 @@ def test_every_setting_is_trained_once(tmp_path):
 def test_a_run_of_another_process_is_left_and_looked_at_again(tmp_path):
   settings, logged = [make(), make(seed=1)], []
   data_of = keys.make_data_of(ignore)
-  theirs, ours = (
-    tmp_path / module._name(own, data_of(own)) for own in settings
-  )
+  path_of = in_folder(tmp_path)
+  theirs, ours = (path_of(one, data_of(one)) for one in settings)
   theirs.mkdir()
   other = open(theirs / lock.NAME, 'w')  # noqa: SIM115
   fcntl.flock(other, fcntl.LOCK_EX)  # as another process holds it
@@ -108,8 +115,8 @@ def test_a_grid_with_two_seeds_compiles_a_round_once(tmp_path):
 def test_a_setting_that_diverges_ends_alone(tmp_path):
   logged, settings = [], [make(learning_rate=1e38), make()]
   hot, cool = train_all(settings, tmp_path, logged.append)
-  assert is_diverged(hot) and not is_diverged(cool)
-  assert f'; seed 0, {hot}' in divergence.sentence_of(hot)
+  assert not sentence_of(cool)
+  assert f'; seed 0, {hot}' in sentence_of(hot)
   assert run_dir.is_finished(cool) and not run_dir.is_finished(hot)
   before = small_runs.snapshot(tmp_path)
   assert train_all(settings, tmp_path, logged.append) == [hot, cool]

@@ -7,18 +7,16 @@ from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.results.statistics.choice import Choice, Tried
-from fedjax_pfl.results.statistics.differences import Difference, Verdict
-from fedjax_pfl.runs import run_dir
-from fedjax_pfl.tuning import train_all
-from fedjax_pfl.tuning.combinations import parse_seeds
-from fedjax_pfl.tuning.sweep import (
+from fedjax_pfl.compare import train as module
+from fedjax_pfl.compare.combinations import parse_seeds
+from fedjax_pfl.compare.plan import check, grouped, of_combinations
+from fedjax_pfl.compare.sweep import (
   as_table,
   best_on_validation,
-  plan_sweep,
-  runs_of_whole_settings,
   verdict,
 )
+from fedjax_pfl.results.statistics.choice import Choice, Tried
+from fedjax_pfl.results.statistics.differences import Difference, Verdict
 
 DIGITS = 'configs/digits.py:fedprox,quick'
 
@@ -27,7 +25,9 @@ def plan(*combinations, seeds=(0,), tunes=False, **fields):
   configs = [
     commandline.read_settings(DIGITS, {**fields, **own}) for own in combinations
   ]
-  return plan_sweep(configs, seeds, tunes=tunes)
+  planned = of_combinations(combinations, configs, seeds)
+  check([planned], tunes=tunes)
+  return planned
 
 
 @pytest.mark.parametrize(
@@ -43,8 +43,9 @@ def test_what_no_setting_can_be_is_refused_before_training(fields, words):
 
 
 def test_every_seed_is_that_of_its_place():
-  rows = plan({'hp.mu': '0.1'}, {'hp.mu': '1.0'}, seeds=parse_seeds('3:6'))
-  assert [[own.seed for own in row] for row in rows] == [[3, 4, 5]] * 2
+  planned = plan({'hp.mu': '0.1'}, {'hp.mu': '1.0'}, seeds=parse_seeds('3:6'))
+  seeds = [settings.seed for settings, _ in planned]
+  assert grouped(planned, seeds) == [[3, 4, 5]] * 2
   assert [*parse_seeds('2')] == [0, 1]
   for text in ('0', '3:3', '3:', '-1:2', 'two', '1:2:3', ''):
     assert refused(parse_seeds, text).startswith('--seeds: got ')
@@ -64,14 +65,16 @@ def test_the_command_of_the_best_can_be_pasted(monkeypatch):
   main, file = load_command(monkeypatch, 'sweep.py')
   commandline.parse_words([file, '--config=my digits.py:fedprox'])
   command = main.__globals__['command_of']({'hp.mu': '1'})
-  assert "main.py \\\n    '--config=my digits.py:fedprox' \\\n" in command
+  assert (
+    "fedjax-pfl train \\\n    '--config=my digits.py:fedprox' \\\n" in command
+  )
 
 
 def test_tuning_needs_validation_examples():
   def tuned(**fields):
     return plan({'hp.mu': '1'}, tunes=True, **fields)
 
-  assert '--config.validation_fraction=0.1' in refused(tuned)
+  assert '--config.validation_fraction=0.2' in refused(tuned)
   assert tuned(validation_fraction='0.1')
   fields = {'validation_fraction': '0.1', 'tunes': True}
   message = refused(
@@ -81,9 +84,9 @@ def test_tuning_needs_validation_examples():
 
 
 def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
-  monkeypatch.setattr(train_all.build, 'build_experiment', small_cells.build)
+  monkeypatch.setattr(module.build, 'build_experiment', small_cells.build)
   rates = [{'learning_rate': rate} for rate in ('0.5', '1e38', '0.001')]
-  settings = plan(
+  planned = plan(
     *rates,
     seeds=range(2),
     tunes=True,
@@ -91,20 +94,19 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
     views="('initial',)",
     eval_views='()',
   )
-  groups = train_all.train_groups(settings, tmp_path, lambda text: None)
-  assert [len(group) for group in groups] == [2, 2, 2]
+  groups = module.train_groups(planned, tmp_path, lambda text: None)
+  # The mean of the seeds that are left would be too high.
+  assert [len(group) for group in groups] == [2, 0, 2]
   choice = best_on_validation(groups)
   assert choice.best == 0 and choice.tried[1] is None
   head, _, best, hot, low = as_table(rates, groups, choice).splitlines()
   assert head.split() == ['learning_rate', 'validation', 'tests']
-  views = [run_dir.load_result(path)['views'] for path in groups[0]]
+  views = [run.result['views'] for run in groups[0]]
   on_tests = sum(own['initial']['mean'] for own in views) / 2
   assert f'{choice.tried[0].mean:.2f} ±' in best and f'{on_tests:.2f} ±' in best
   assert hot.split() == ['1e38', 'diverged'] and low.count('±') == 1
   untuned = as_table(rates, groups, None).splitlines()
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
-  # The mean of the seeds that are left would be too high.
-  assert runs_of_whole_settings(groups) == [*groups[0], *groups[2]]
 
 
 def test_a_verdict_says_whether_seeds_tell_the_best_from_the_second():

@@ -5,7 +5,7 @@ import math
 import pytest
 from helpers import refused
 
-from fedjax_pfl.tuning.combinations import (
+from fedjax_pfl.compare.combinations import (
   Range,
   check_together,
   combine,

@@ -90,35 +90,37 @@ def combine(
   ]
   draws = [
     {
-      name: one.at(float(share))
-      for (name, one), share in zip(ranges.items(), drawn, strict=True)
+      name: span.at(float(share))
+      for (name, span), share in zip(ranges.items(), drawn, strict=True)
     }
     for drawn in zip(*shares, strict=True)
   ]
-  each_once = {tuple(drawn.values()): drawn for drawn in draws}.values()
-  return [row | drawn for row in rows for drawn in each_once]
+  each_once = {tuple(draw.values()): draw for draw in draws}.values()
+  return [row | draw for row in rows for draw in each_once]
 
 
 def make_candidates(
   methods: Sequence[str],
   grids: Mapping[str, Sequence[str]],
   ranges: Mapping[str, Range],
-  own_grids: Mapping[str, Mapping[str, Sequence[str]]],
-  own_ranges: Mapping[str, Mapping[str, Range]],
+  grids_of: Mapping[str, Mapping[str, Sequence[str]]],
+  ranges_of: Mapping[str, Mapping[str, Range]],
   number: int,
 ) -> dict[str, tuple[dict[str, Any], ...]]:
   """Return {method: settings}: of all grids, with `number` draws of ranges.
 
-  Draws of the ranges of all methods are the same for each method.
+  `grids_of` and `ranges_of` are of one method each. Draws of the ranges of all
+  methods are the same for each method.
   """
-  return {
-    name: tuple(
-      {field: _typed(text, where.get(field)) for field, text in one.items()}
-      for one in combine({**grids, **own_grids.get(name, {})}, where, number)
+  candidates = {}
+  for name in methods:
+    spans = {**ranges, **ranges_of.get(name, {})}
+    rows = combine({**grids, **grids_of.get(name, {})}, spans, number)
+    candidates[name] = tuple(
+      {field: _typed(row[field], spans.get(field)) for field in row}
+      for row in rows
     )
-    for name in methods
-    for where in [{**ranges, **own_ranges.get(name, {})}]
-  }
+  return candidates
 
 
 def _typed(text: str, drawn: Range | None) -> Any:
@@ -137,8 +139,8 @@ def parse_grids(texts: Sequence[str]) -> dict[str, list[str]]:
   {'learning_rate': ['0.1', '0.03'], 'finetune.epochs': ['(1,5)', '(5,)']}
   """
   examples = 'learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'
-  words = 'a field and its values'
-  return _parse('--grid', texts, _read_values, words, examples)
+  expected = 'a field and its values'
+  return _parse('--grid', texts, _read_values, expected, examples)
 
 
 def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
@@ -148,13 +150,13 @@ def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
   {'local_epochs': Range(low=1, high=10, is_whole=True)}
   """
   examples = 'learning_rate=0.001..0.3', 'local_epochs=1..10'
-  words = 'a field, and two numbers of which the first is smaller'
-  return _parse('--range', texts, _read_range, words, examples)
+  expected = 'a field, and two numbers of which the first is smaller'
+  return _parse('--range', texts, _read_range, expected, examples)
 
 
 def _read_values(text: str) -> list[str] | None:
-  words = [word.strip() for word in re.split(r',(?![^(]*\))', text)]
-  return list(dict.fromkeys(words)) if all(words) else None
+  values = [value.strip() for value in re.split(r',(?![^(]*\))', text)]
+  return list(dict.fromkeys(values)) if all(values) else None
 
 
 def _read_range(text: str) -> Range | None:
@@ -176,15 +178,15 @@ def _parse(
   choices: Sequence[str],
 ) -> dict[str, Any]:
   """Return {field: what is read}; refuse a field twice, and the seed."""
-  found: dict[str, Any] = {}
+  values: dict[str, Any] = {}
   for text in texts:
     field, _, rest = text.partition('=')
     value = read_fn(rest)
     if not field or value is None:
       raise bad_input(flag, got=text, expected=expected, choices=choices)
-    check_fixed([field], found, flag)
-    found[field] = value
-  return found
+    check_fixed([field], values, flag)
+    values[field] = value
+  return values
 
 
 def check_fixed(
@@ -206,8 +208,8 @@ def check_together(
 ) -> None:
   """Refuse a sweep of nothing, and ranges and numbers that miss each other."""
   if both := sorted({*grids} & {*ranges}):
-    got, words = ', '.join(both), 'fields that have no --grid'
-    raise bad_input('--range', got=got, expected=words)
+    expected = 'fields that have no --grid'
+    raise bad_input('--range', got=', '.join(both), expected=expected)
   if (number is None) != (not ranges):
     raise bad_input(
       '--random',

@@ -4,12 +4,12 @@ import pytest
 import small_cells
 import small_runs
 from helpers import read_rows
+from user_commands import load_command
 
 from configs.leaderboard import load_form
-from fedjax_pfl.leaderboard import fill_form, price
+from fedjax_pfl.compare import train as module
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import loop
-from fedjax_pfl.tuning import train_all as module
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -50,21 +50,22 @@ def test_a_stopped_leaderboard_goes_on_and_trains_nothing_twice(
     return train(experiment, workdir, program)
 
   monkeypatch.setattr(loop, 'train', counted)
-  about = price.about(form)
+  main, _ = load_command(monkeypatch, 'compare.py')
+  run, runs = (main.__globals__[name] for name in ('run', 'RUNS'))
   with pytest.raises(KeyboardInterrupt):
-    fill_form.run(form, about, tmp_path)
+    run(form, tmp_path)
   assert 'no partition has all baselines' in capsys.readouterr().out
   assert not [*tmp_path.glob('*.html')]
-  page = fill_form.run(form, about, tmp_path)
+  page = run(form, tmp_path)
   # Two rates with seed 0, then the better one with seed 1, of two methods.
   assert len(trained) == len({*trained}) == 6 == 2 * form.trainings
-  assert len([*(tmp_path / fill_form.RUNS).iterdir()]) == 6
+  assert len([*(tmp_path / runs).iterdir()]) == 6
   assert page.name == 'digits_seeds_0_1.html' and page.is_file()
   rows = read_rows(page.with_suffix('.csv'))
   fedavg, local = sorted(rows, key=lambda row: row['method'])
   assert local['before'] == '' and local['vs_fedavg_verdict']
   assert fedavg['view'] in ('initial', 'finetuned_1', 'finetuned')
-  before = small_runs.snapshot(tmp_path / fill_form.RUNS)
-  shard = fill_form.run(form, about, tmp_path, (2, 2))
+  before = small_runs.snapshot(tmp_path / runs)
+  shard = run(form, tmp_path, 2, 2)
   assert 'local_only' in (text := shard.read_text()) and 'fedavg' not in text
-  assert small_runs.snapshot(tmp_path / fill_form.RUNS) == before
+  assert small_runs.snapshot(tmp_path / runs) == before

@@ -1,0 +1,167 @@
+"""What a plan takes, before anything of it is compiled or trained.
+
+  rounds      sum over stages of  T C / c (client + steps step)
+  evaluation  K / c (steps of fine-tuning + views x batches of tests / 3) step
+  programs    COMPILATIONS for each stage, and for each kind of evaluation
+
+and FILES for each run. T rounds of C clients, c of them at the same time. The
+method itself says how many steps a client makes (`num_steps`); what a client, a
+step and a compilation of a round take is timed with FedAvg (speed.py). Seeds,
+and numbers that a program may have as arguments, share programs; a training
+that is twice in a plan is paid once.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedjax_pfl.around.sim_time import planned_steps, steps_function
+from fedjax_pfl.compare.plan import Plan, shapes_key
+from fedjax_pfl.compare.speed import speed_of
+from fedjax_pfl.core.target import launches_kernels
+from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.federated.sharding import choose_devices
+from fedjax_pfl.settings import DataSettings, Settings
+from fedjax_pfl.settings.validate import program_key
+from fedjax_pfl.training import build_data, build_method
+from fedjax_pfl.training.blank import images_of
+from fedjax_pfl.training.loop import cadence
+from fedjax_pfl.training.outline import Outline, sketch
+from fedjax_pfl.training.round_numbers import num_images
+from fedjax_pfl.training.views import FINETUNED, candidate_views, final_views
+
+Log = Callable[[str], None]
+OF_A_STEP = 1 / 3  # what a prediction takes
+# Measured with FedAvg, Ditto, FedRep and Local only on the digits, two cores:
+COMPILATIONS = 2.5  # 1.9 to 3.0 of a round, with the small programs of a start
+FILES = 1.5  # seconds
+
+
+class Cost(NamedTuple):
+  """What trainings take; none if all are in the plan before."""
+
+  trainings: int = 0
+  rounds: int = 0  # of all stages
+  images: float = 0.0  # of local training
+  seconds: float = 0.0  # on this machine
+
+
+class Clients(NamedTuple):
+  """How many examples each client has, [K]."""
+
+  train: np.ndarray
+  test: np.ndarray
+
+
+class Counted(NamedTuple):
+  """A stage, of which the method itself counts the steps."""
+
+  rounds: int
+  everyone: bool  # whether all clients take part
+  steps_of: Callable  # of examples, and of a share of the steps
+
+
+def forecast(plan: Plan, log: Log) -> list[Cost]:
+  """Return what each training takes beside those before it in the plan."""
+  log = functools.cache(log)
+  clients_of: dict[DataSettings, Clients] = {}
+  counted: dict[tuple[str, int], list[Counted]] = {}
+  known, compiled, costs = set(), set(), []
+  for settings, _ in plan:
+    if repr(settings) in known:
+      costs.append(Cost())
+      continue
+    known.add(repr(settings))
+    if settings.data not in clients_of:  # other seeds deal nearly as many
+      clients_of[settings.data] = _clients_of(sketch(settings), log)
+    clients = clients_of[settings.data]
+    size = 2 ** int(clients.train.max()).bit_length()
+    key = shapes_key(settings), size
+    if key not in counted:
+      counted[key] = [*_counted(settings, size)]
+    is_new = program_key(settings) not in compiled
+    compiled.add(program_key(settings))
+    costs.append(_cost(settings, clients, counted[key], is_new, log))
+  return costs
+
+
+def total(costs: Iterable[Cost]) -> Cost:
+  return Cost(*map(sum, zip(*costs, strict=True)))
+
+
+def _clients_of(outline: Outline, log: Log) -> Clients:
+  """Return how many examples the clients have, of blank images if need be."""
+  data, seed = outline.settings.data, outline.settings.seed
+  division = build_data.divide(data, seed, images_of(outline, log))
+  count = lambda rows: np.array([*map(len, rows)])
+  return Clients(count(division['train']), count(division['test']))
+
+
+def _counted(settings: Settings, size: int) -> Iterator[Counted]:
+  """Yield the stages, for clients of at most so many examples."""
+  run, clients = sketch(settings), settings.data.num_seen_clients
+  shapes = shapes_of_clients(run.inputs, clients, size)
+  for stage, *states in stage_shapes(run.stages, shapes):
+    steps_of = steps_function(stage, *states, shapes)
+    yield Counted(stage.rounds, stage.full_participation, steps_of)
+
+
+def _cost(
+  settings: Settings,
+  clients: Clients,
+  stages: Sequence[Counted],
+  is_new: bool,
+  log: Log,
+) -> Cost:
+  batch_size, number = settings.train.batch_size, len(clients.train)
+  drawn = build_method.make_sampler(settings, clients.train).mean_size
+  taking_part = [number if stage.everyone else drawn for stage in stages]
+  largest = int(max(taking_part))
+  given = settings.system.clients_per_chunk
+  side_by_side = largest if given == 'auto' else min(given, largest)
+  side_by_side = side_by_side if launches_kernels() else 1
+  speed = speed_of(settings, side_by_side, log)
+  devices = settings.system.devices or choose_devices(largest)
+  at_once = side_by_side * devices
+  images, seconds = 0.0, FILES
+  for stage, cohort in zip(stages, taking_part, strict=True):
+    steps = planned_steps(stage.steps_of, clients.train)
+    each = num_images(steps, clients.train, batch_size) / number
+    images += stage.rounds * cohort * each
+    turn = speed.client + steps.mean() * speed.step
+    seconds += stage.rounds * cohort / at_once * turn
+  evaluations = {final_views(settings): 1}
+  if views := _views_on_the_way(settings):
+    last = stages[-1].rounds
+    times = last // cadence(settings, last).evaluate
+    evaluations[views] = times + evaluations.get(views, 0)
+  for views, times in evaluations.items():
+    steps = _steps_of_evaluation(settings, clients, views)
+    seconds += times * number / at_once * steps * speed.step
+  if is_new:
+    programs = COMPILATIONS * (len(stages) + len(evaluations))
+    seconds += programs * speed.compilation
+  rounds = sum(stage.rounds for stage in stages)
+  return Cost(1, rounds, images, seconds)
+
+
+def _views_on_the_way(settings: Settings) -> tuple[str, ...]:
+  evaluation = settings.evaluation
+  if evaluation.select == 'validation':
+    return *evaluation.eval_views, *candidate_views(settings)
+  return evaluation.eval_views
+
+
+def _steps_of_evaluation(
+  settings: Settings, clients: Clients, views: Iterable[str]
+) -> float:
+  """Return how many steps of training an evaluation of a client is worth."""
+  size, tuned = settings.train.batch_size, settings.finetune
+  steps = OF_A_STEP * len([*views]) * np.ceil(clients.test / size).mean()
+  if any(view.startswith(FINETUNED) for view in views):
+    images = max(tuned.epochs) * clients.train.mean()
+    steps += images / size
+  return float(steps)

@@ -1,0 +1,91 @@
+"""What a comparison is, in words."""
+
+from fedjax_pfl.compare.form import Form
+from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.results.runs.run import are_same_clients
+from fedjax_pfl.results.runs.stored_counts import About
+from fedjax_pfl.runs.identity import provenance
+
+
+def about(form: Form) -> About:
+  """Return what the form compares, and by which protocol."""
+  base, made = form.base, provenance()
+  partitions = form.partitions.values()
+
+  def value(name):
+    values = [(base | {**fields}).get(name) for fields in partitions]
+    return ', '.join(dict.fromkeys(map(str, values)))
+
+  names = ['model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs']
+  if base.get('rounds') is None:
+    names[3] = 'total_epochs'
+  facts = [(name.replace('_', ' '), value(name)) for name in names]
+  if models := base.get('models'):  # of groups of clients
+    facts[0] = 'models', ', '.join(map(without_digest, models))
+  first = form.seeds[0]
+  # The same training in two partitions, as of a method with all data, is one.
+  settings = (unit.settings(unit.candidates[0], first) for unit in form.units())
+  facts += [
+    ('seeds', ', '.join(map(str, form.seeds))),
+    ('trainings', form.trainings * len({*map(repr, settings)})),
+  ]
+  same_clients = tuple(
+    name
+    for name, fields in form.partitions.items()
+    if are_same_clients(base | {**fields})
+  )
+  return About(
+    name=form.name,
+    dataset=value('dataset'),
+    methods=form.methods,
+    partitions=tuple(form.partitions),
+    baselines=form.baselines,
+    seeds=form.seeds,
+    facts=tuple(facts),
+    protocol=tuple(_protocol(form)),
+    version=made['version'],
+    commit=made['commit'] or '',
+    same_clients=same_clients,
+  )
+
+
+def _protocol(form: Form) -> list[str]:
+  base, first = form.base, form.candidates[form.methods[0]]
+  seeds = ', '.join(map(str, form.tuning_seeds))
+  apart = {*form.tuning_seeds}.isdisjoint(form.seeds)
+  tried = '; '.join(
+    f'{name} {", ".join(dict.fromkeys(str(fields[name]) for fields in first))}'
+    for name in first[0]
+  )
+  epochs = ' or '.join(map(str, base.get('finetune', {}).get('epochs', ())))
+  return [
+    'Every method has the same rounds, cohorts and local epochs'
+    f'{_other_rounds(form)}. One with two models trains each, so at equal '
+    'rounds gradients are not equal: the table has them.',
+    f'Every method is tuned with the same number of trainings: {len(first)} '
+    f'settings with seed {seeds}, {"not" * apart}{"also" * (not apart)} in the '
+    f'numbers. Of {display_name(form.methods[0])}: {tried}; the learning rate '
+    'is that of fine-tuning, too.',
+    f'{base["validation_fraction"]:.0%} of the training examples of each '
+    f'client are kept for the choice of the setting, of {epochs} epochs of '
+    'fine-tuning and of mixtures. No test reaches a choice, and nothing is '
+    'trained again with these examples. All are compared after '
+    'personalisation: FedAvg after the epochs that validation chose.',
+  ]
+
+
+def _other_rounds(form: Form) -> str:
+  """Return ', but for these rounds: ..' of methods with others, or ''."""
+  partitions_of: dict[str, list[str]] = {}
+  for partition in form.partitions:
+    fields = form.own.get(partition, {})
+    rounds = ', '.join(
+      f'{display_name(method)} {fields[method]["rounds"]}'
+      for method in form.methods
+      if 'rounds' in fields.get(method, {})
+    )
+    if rounds:
+      partitions_of.setdefault(rounds, []).append(partition)
+  parts = [f'{text} ({", ".join(of)})' for text, of in partitions_of.items()]
+  return f', but for these rounds: {"; ".join(parts)}' if parts else ''

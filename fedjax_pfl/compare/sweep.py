@@ -1,0 +1,93 @@
+"""What a sweep found, as text: its settings, and the best of them.
+
+The best is chosen by `results/statistics/choice.py`, on examples that nobody
+trained on.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedjax_pfl.compare.combinations import Combination
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.results.runs.run import Run
+from fedjax_pfl.results.statistics.board import settings_in_words
+from fedjax_pfl.results.statistics.choice import Choice, best_setting
+from fedjax_pfl.results.statistics.differences import ABOVE
+from fedjax_pfl.results.tables.text_table import align
+
+Groups = Sequence[Sequence[Run]]  # [setting][seed]; () where a seed diverged
+
+
+def best_on_validation(groups: Groups) -> Choice:
+  """Return the choice; refuse settings in each of which a run diverged."""
+  choice = best_setting(groups)
+  if choice is None:
+    raise bad_input(
+      'sweep',
+      got=f'{len(groups)} settings, in each of which a run diverged',
+      expected='a setting whose runs stay finite',
+      cause='learning rates that are too high for this model',
+    )
+  return choice
+
+
+def as_table(
+  combinations: Sequence[Combination], groups: Groups, choice: Choice | None
+) -> str:
+  """Return the accuracies in percent, mean ± deviation over seeds, as text.
+
+  With a choice: on validation, and of the best setting alone on the tests.
+  Without: on the tests, which are no ground for a choice.
+  """
+  fields = [*combinations[0]]
+  rows = [(*fields, *['validation'] * bool(choice), 'tests')]
+  pairs = zip(combinations, groups, strict=True)
+  for number, (combination, runs) in enumerate(pairs):
+    cells, view = [combination[name] for name in fields], ''
+    if choice:
+      tried = choice.tried[number]
+      view = tried.view if tried else ''
+      cells.append(_mean_and_std(tried.means if tried else []))
+    is_shown = not choice or number == choice.best
+    rows.append((*cells, on_tests(runs, view) if is_shown else ''))
+  return align(rows)
+
+
+def verdict(combinations: Sequence[Combination], choice: Choice) -> str:
+  """Return what was chosen, by how much, and whether seeds tell them apart."""
+  tried = choice.tried[choice.best]
+  best = settings_in_words(combinations[choice.best])
+  view = f' in the view {tried.view}' if tried.view else ''
+  line = f'Best on validation: {best}{view}, {tried.mean:.2f} %'
+  if choice.second is None:
+    return f'{line}; the only setting with finite numbers.'
+  ahead = tried.mean - choice.tried[choice.second].mean
+  second = settings_in_words(combinations[choice.second])
+  line += f', {ahead:.2f} points above {second}'
+  if choice.lead is None:
+    return f'{line} (of one seed, which says nothing of others).'
+  gap, word = choice.lead.gap, choice.lead.word
+  word = 'distinguishable' if word == ABOVE else word
+  return (
+    f'{line} (95 % interval {gap.low:.2f} to {gap.high:.2f}, paired over '
+    f'seeds; by Holm over all pairs of settings: {word}).'
+  )
+
+
+def on_tests(runs: Sequence[Run], view: str) -> str:
+  """Return mean ± deviation over seeds on the tests, in this view.
+
+  Without one in that which is the number of each run.
+  """
+  numbers = [run.result['views'][view or run.compared[1]] for run in runs]
+  return _mean_and_std([number['mean'] for number in numbers])
+
+
+def _mean_and_std(values: Sequence[float]) -> str:
+  if not values or math.isnan(np.mean(values)):
+    return 'diverged'
+  if len(values) == 1:
+    return f'{values[0]:.2f}'
+  return f'{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}'

@@ -1,1 +1,0 @@
-"""Methods compared by one protocol: what to train, the choice, the verdicts."""

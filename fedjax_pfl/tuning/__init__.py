@@ -1,1 +1,0 @@
-"""Sweeps: many settings trained, compared on validation, and one chosen."""
