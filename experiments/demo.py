@@ -69,7 +69,7 @@ def main():
   from fedjax_pfl.core import progress
   from fedjax_pfl.results.page import overview
   from fedjax_pfl.results.page import render as page
-  from fedjax_pfl.results.tables.text_table import table
+  from fedjax_pfl.results.tables.result_table import table
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.training import compile_cache
 

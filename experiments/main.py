@@ -58,7 +58,7 @@ def main(overrides):
 
 def run_experiment(settings):
   from fedjax_pfl.core import progress
-  from fedjax_pfl.results.tables.text_table import table
+  from fedjax_pfl.results.tables.result_table import table
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train

@@ -18,7 +18,7 @@ from fedjax_pfl.data import partition
 from fedjax_pfl.results.runs import entry as results
 from fedjax_pfl.results.runs import stored_counts as stored
 from fedjax_pfl.results.statistics.board import make_board
-from fedjax_pfl.results.tables.board_tables import table_of
+from fedjax_pfl.results.tables.board_tables import tables_of
 
 ROOT = Path(__file__).parents[2]
 STORED, MARKED = ROOT / 'results' / 'entries', '| recomputed |'
@@ -62,7 +62,7 @@ def test_the_table_of_entries_is_that_of_the_comparison(data, found, submitted):
   text = verify(submitted, load_form, 'Local only')
   about = protocol.about(data.form)._replace(baselines=('local_only',))
   board = make_board(about, 's=5', found)
-  rows = [[cell.text for cell in row] for row in table_of(board).rows]
+  rows = [[cell.line for cell in row] for row in tables_of(board)[0].rows]
   assert len(rows) == 3
   for cells in rows:
     line = ' | '.join([*cells, 'recomputed'])

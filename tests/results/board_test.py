@@ -86,13 +86,13 @@ def html(about, boards):
 def test_sentences_name_who_is_where(boards):
   best, fedavg, local, obstacle, ends = sentences(boards[0])
   assert best == (
-    'Highest: FedBABU, 84.1 % on average over clients after personalisation; '
-    'not distinguishable from it: FedRep, Ditto.'
+    'Highest: FedBABU, 84.1\N{NO-BREAK SPACE}% on average over clients after '
+    'personalisation; not distinguishable from it: FedRep, Ditto.'
   )
   assert fedavg == (
     'Against FedAvg, above: FedBABU (+4.1), FedRep (+4.0); '
-    'below: Local only (-2.0), Per-FedAvg (-20.0); not distinguishable from '
-    'it: Ditto.'
+    'below: Local only (-2.0), Per-FedAvg (-20.0); not distinguishable: '
+    'Ditto (-2.1).'
   )
   assert local.startswith('Against Local only, above: FedBABU (+6.1), ')
   assert obstacle == 'pFedMe diverged with every rate.'
@@ -225,12 +225,13 @@ def test_tables_mark_the_best_and_its_peers(boards):
   text = tables.as_latex(boards[:1], ['100 % alike'])
   assert text.count(r'\textbf') == 3  # FedBABU, FedRep and Ditto
   line = next(line for line in text.splitlines() if line.startswith('Per-Fed'))
-  assert line.count(' & ') == 10 and line.endswith(r' \\')
-  assert '$-$20.00' in line and ' & 49.6 & ' in line  # of the lowest client
-  assert r' & worse than alone, \% & ' in text and ' & 100 & 1,200' in line
+  assert line.count(' & ') == 7 and line.endswith(r' \\')
+  assert '$-$20.00' in line and ' & 49.55 & ' in line  # of the lowest client
+  assert r'60.00 $\pm$ 0.' in line  # over seeds
+  assert r' & Worse than alone \\' in text and r' & 100 \%' in line
   assert r'\toprule' in text and '% 100 % alike' in text
   shown = tables.as_markdown(boards[:1], [])
-  assert shown.count('**') == 6 and '| Local only | - |' in shown
+  assert shown.count('**') == 6 and '| Local only (baseline) | – |' in shown
 
 
 def test_names_stay_text(about):
@@ -264,5 +265,5 @@ def test_equivalent_means_are_said_to_be_within_a_point(about):
   entries = make_entries()[:2]
   near = make_entry('fedprox', 80.3, spread=0.5, before=55)
   board = make_board(about, 's=2', [*entries, near])
-  words = 'within one point of it: FedProx; not distinguishable'
+  words = 'within one point: FedProx (+0.3).'
   assert words in sentences(board)[1]

@@ -18,7 +18,7 @@ from fedjax_pfl.results.page.board_page import render
 from fedjax_pfl.results.runs.frame import load_results
 from fedjax_pfl.results.statistics.board import make_board
 from fedjax_pfl.results.tables import board_tables
-from fedjax_pfl.results.tables.text_table import table
+from fedjax_pfl.results.tables.result_table import table
 from tests.results.board_test import make_entries
 
 SPREAD = Measure(
@@ -50,7 +50,7 @@ def test_a_number_of_all_accuracies(known, tmp_path):
   text = page.render(runs)
   assert text.count('>Highest less lowest<') == 2 and '>60.0<' in text
   head, _, row = overview.as_table(runs).splitlines()[:3]
-  assert 'highest less lowest' in head and row.endswith('60.0')
+  assert 'Highest less lowest' in head and ' 60.0 ' in row
   frame = load_results(tmp_path, per_client=False)
   assert set(frame[frame.view == 'finetuned'].spread) == {60.0}
 
@@ -62,11 +62,11 @@ def test_it_has_a_column_in_every_file_of_a_comparison(known):
   value = f'{best["after_highest_less_lowest"]:.1f}'
   assert float(value) > 5
   latex = board_tables.as_latex([board], [])
-  assert ' & highest less lowest & ' in latex
+  assert ' & Highest less lowest & ' in latex
   assert f' & {value} & ' in next(
     line for line in latex.splitlines() if line.startswith('FedBABU')
   )
-  assert '| highest less lowest |' in board_tables.as_markdown([board], [])
+  assert '| Highest less lowest |' in board_tables.as_markdown([board], [])
   assert '>Highest less lowest<' in render(about, [board])
 
 

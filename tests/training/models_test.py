@@ -10,7 +10,7 @@ from small_runs import make_settings, numbers_of, record
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.user_code import UserCode
 from fedjax_pfl.models.registry import student_of
-from fedjax_pfl.results.tables.text_table import table
+from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment

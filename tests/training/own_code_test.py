@@ -15,7 +15,7 @@ import fedjax_pfl as pfl
 from experiments import commandline
 from fedjax_pfl.analysis.open_run import read_run, rebuild
 from fedjax_pfl.results.page import render as page
-from fedjax_pfl.results.tables.text_table import table
+from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.keys import run_key, training_key

@@ -20,7 +20,7 @@ from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.evaluation.own_metrics import with_metrics
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.results.tables.text_table import table
+from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.training.build import build_experiment
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -12,18 +12,16 @@ from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.results.charts import figure_file, picture
 from fedjax_pfl.results.charts.rows import PERCENT, Mark, Row, plot_intervals
 from fedjax_pfl.results.charts.svg import Panel, plain
+from fedjax_pfl.results.page import tables
 from fedjax_pfl.results.page.render import dataset_in_words
 from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.runs.groups import (
   Group,
-  compared_measures,
   has_worst_tenth,
   make_groups,
 )
 from fedjax_pfl.results.runs.run import notes_on_choice, read_comparable
 from fedjax_pfl.results.statistics import differences, standing
-from fedjax_pfl.results.tables.table import Cell, Column, table_of
-from fedjax_pfl.results.tables.text_table import decimal
 
 HEADER = ('algorithm', 'before', 'after', 'low', 'high', 'worst_decile_after')
 SIZE = {'width': 800, 'margins': (112, 44), 'height': 27}  # of the chart, a row
@@ -53,37 +51,10 @@ def save_overview(workdirs: Sequence[AnyPath], out: AnyPath) -> Path:
 
 
 def as_table(workdirs: Sequence[AnyPath]) -> str:
-  """Return the numbers of the figure as text, the highest method first.
-
-  And how far each is behind it, where there are the seeds to tell.
-  """
+  """Return the summary of the page as text, the highest method first."""
   groups = sorted_groups(workdirs)
-  places = standing.ranked(groups)
-  behind = {one.group.label: one for one in places}
-  alone = standing.worse_than_alone(groups)
-  measures, rows = compared_measures(groups), []
-  for group in groups:
-    one, place = numbers(group), behind.get(group.label)
-    has_interval = not math.isnan(one.low)
-    interval = f'{one.low:.1f} to {one.high:.1f}' if has_interval else '-'
-    words = '-'
-    if place and not place.is_best:
-      words = ', '.join(filter(None, [decimal(place.below), place.words]))
-    cells = {
-      'algorithm': group.label,
-      'before': decimal(one.before),
-      'after': decimal(one.after),
-      '95 % interval': interval,
-      'behind the highest': words,
-    }
-    for measure in measures:
-      value = group.mean(group.after, measure.name)
-      cells[measure.head.lower()] = measure.short(value)
-    if alone:
-      cells['worse than alone, %'] = decimal(alone.get(group.label), '.0f')
-    rows.append({Column(name): Cell(text) for name, text in cells.items()})
-  text = table_of('', rows).as_text()
-  return f'{text}\n{standing.undecided(places)}'.rstrip()
+  text = tables.summary(groups, [{}] * len(groups)).as_text()
+  return f'{text}\n{standing.undecided(tables.rank(groups))}'.rstrip()
 
 
 def sorted_groups(workdirs: Sequence[AnyPath]) -> list[Group]:

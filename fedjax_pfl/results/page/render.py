@@ -76,7 +76,7 @@ def render(
   shown = [make_section(groups) for make_section in sections.IN_ORDER]
   return load_template('page.html.jinja').render(
     title=f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
-    lead=sweep_section.lead(sweep) if is_chosen else standing.lead(groups),
+    lead=sweep_section.lead(sweep) if is_chosen else _lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={css_of(group): style_of(group.first.method) for group in groups},
@@ -117,6 +117,15 @@ def dataset_in_words(name: str) -> str:
   """Return the name of a data set as papers write it, without a digest."""
   name = name.rpartition(' (')[0] or name
   return DATASETS.get(name, name)
+
+
+def _lead(groups: Sequence[Group]) -> str:
+  """Return who is best; of a single group what it has before and after."""
+  places, (group, *others) = tables.rank(groups), groups
+  if others or not places or group.before is None:
+    return standing.lead(places)
+  before = f'{group.mean(group.before, "mean"):.1f}\u00a0%'
+  return f'{standing.lead(places)[:-1]}, {before} before it.'
 
 
 def _facts(

@@ -16,14 +16,12 @@ from fedjax_pfl.results.runs.groups import (
   compared_measures,
   has_worst_tenth,
 )
-from fedjax_pfl.results.runs.run import (
-  KINDS,
-  either,
-  notes_on_choice,
-  summaries_by_choice,
-)
+from fedjax_pfl.results.runs.run import either, notes_on_choice
 from fedjax_pfl.results.statistics import standing
+from fedjax_pfl.results.statistics.differences import BySeed
 from fedjax_pfl.results.statistics.standing import ONE_SEED, Place
+from fedjax_pfl.results.tables import result_table
+from fedjax_pfl.results.tables.result_table import seeds_of
 from fedjax_pfl.results.tables.table import (
   METHOD,
   NONE,
@@ -65,10 +63,11 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   lasts = {either(group.after) for group in groups}
   first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
-  places, measures = standing.ranked(groups), compared_measures(groups)
-  is_decided = any(place.verdict for place in places)
-  behind = {place.group.label: place for place in places}
-  alone = standing.worse_than_alone(groups)
+  behind = {place.name: place for place in rank(groups)}
+  is_decided = any(place.verdict for place in behind.values())
+  labels = [g.label for g in groups if g.first.method == standing.ALONE]
+  alone = standing.worse_than_alone(accuracies_of(groups), labels)
+  measures = compared_measures(groups)
   rows = []
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
@@ -117,28 +116,22 @@ def _behind(place: Place | None) -> Cell:
   return number(place.below, '{:.2f}', tuple(filter(None, below)))
 
 
-def choices(groups: Sequence[Group]) -> Table | None:
-  """Return the rounds that may be chosen: last, by validation, by tests.
+def rank(groups: Sequence[Group]) -> list[Place]:
+  """Return the groups with a finite mean, the best first."""
+  same_clients = all(group.first.has_same_clients for group in groups)
+  return standing.rank(accuracies_of(groups), same_clients)
 
-  A row for each group that keeps examples for choosing; None without any.
-  """
-  rows = []
-  for group in _that_have('validation', groups):
-    chosen = [run.result['validation'] for run in group.runs]
-    words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
-    last, validation, best = (_by_choice(group, kind) for kind in KINDS)
-    there = mean([one['validation_accuracy'] for one in chosen])
-    round_and_view = Cell('; '.join(words), chosen[0]['round'])
-    row = {METHOD: group_cell(group)}
-    row[Column('Last')] = last
-    row[Column('Validation')] = validation
-    row[Column('Test best', 'no main number')] = best
-    row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
-    row[Column('On validation', 'examples')] = there
-    result = Column('Result', 'select', is_number=False)
-    row[result] = word(group.first.result['select'])
-    rows.append(row)
-  return table_of('The round by validation', rows)
+
+def accuracies_of(groups: Sequence[Group]) -> dict[str, BySeed]:
+  return {group.label: group.accuracy_by_seed() for group in groups}
+
+
+def choices(groups: Sequence[Group]) -> Table | None:
+  """Return the rounds that may be chosen, of groups that can choose."""
+  shown = _that_have('validation', groups)
+  return result_table.choices(
+    [(group_cell(one), [run.result for run in one.runs]) for one in shown]
+  )
 
 
 def unseen_clients(groups: Sequence[Group]) -> Table | None:
@@ -205,7 +198,7 @@ def _accuracy(
     return Cell(NONE)
   means = group.numbers(views, 'mean')
   view = views if isinstance(views, str) else either(views)
-  below = [*[view] * name_view, *_seeds(means)]
+  below = [*[view] * name_view, *seeds_of(means)]
   value = float(np.mean(means))
   if view in printed:
     theirs, std, *_ = printed[view]
@@ -213,22 +206,6 @@ def _accuracy(
     below.append(f'published {words} ({value - theirs:+.2f})')
   form = f'{{:.2f}} ± {group.mean(views, "std"):.2f}'
   return number(value, form, tuple(below))
-
-
-def _by_choice(group: Group, kind: str) -> Cell:
-  """Return the mean over seeds, ± that of the deviations over clients."""
-  found = [summaries_by_choice(run.result)[kind] for run in group.runs]
-  if any(one is None or one['mean'] is None for one in found):
-    return Cell(NONE)
-  means = np.array([one['mean'] for one in found])
-  spread = np.mean([one['std'] for one in found])
-  return number(means.mean(), f'{{:.2f}} ± {spread:.2f}', tuple(_seeds(means)))
-
-
-def _seeds(means: np.ndarray) -> list[str]:
-  """Return the range of several seeds."""
-  words = f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}'
-  return [words] * (len(means) > 1)
 
 
 def _lost(group: Group) -> Cell:
@@ -301,12 +278,12 @@ def cost(groups: Sequence[Group]) -> Table:
     speed = np.median(known) if known.size else math.nan
     row = {METHOD: group_cell(group)}
     row[Column('Rounds')] = number(rounds, '{:,}')
-    row[Column('Images/s', 'median', best='max')] = number(speed, '{:,.0f}')
-    row[Column('Sent down', 'all rounds', best='min')] = size(down)
-    row[Column('Sent up', 'all rounds', best='min')] = size(up)
+    row[Column('Images/s', 'median')] = number(speed, '{:,.0f}')
+    row[Column('Sent down', 'all rounds')] = size(down)
+    row[Column('Sent up', 'all rounds')] = size(up)
     both = (down + up) / max(rounds, 1)
-    row[Column('Both', 'a round', best='min')] = size(both)
-    row[Column('Time', best='min')] = duration(seconds)
+    row[Column('Both', 'a round')] = size(both)
+    row[Column('Time')] = duration(seconds)
     rows.append(row)
   return table_of('Cost', rows)
 

@@ -5,13 +5,12 @@ baselines, and, for the best method, all pairs. A method that diverged counts in
 both. A value is None where a method has no such number.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.algorithms import paper_name
-from fedjax_pfl.evaluation.fairness import negative_transfer
 from fedjax_pfl.evaluation.measures import MEASURES, Measure, over_clients
 from fedjax_pfl.results.runs.entry import (
   METHOD,
@@ -27,25 +26,41 @@ from fedjax_pfl.results.statistics.differences import (
   OPEN,
   WITHIN,
   Verdict,
-  behind_best,
   compare,
+)
+from fedjax_pfl.results.statistics.standing import (
+  ALONE,
+  Place,
+  lead,
+  rank,
+  shortened,
+  worse_than_alone,
 )
 
 VERDICTS = ABOVE, BELOW, WITHIN, OPEN
 BASELINE = 'baseline'
-ALONE = paper_name('local_only')  # it measures negative transfer
 
 Row = dict[str, Any]  # of a method
+Against = Mapping[tuple[str, str], Verdict]  # {(method, baseline): verdict}
 
 
 class Board(NamedTuple):
   """A partition: what its methods did, and what can be told apart."""
 
+  about: About
   partition: str
-  baselines: tuple[str, ...]
   rows: tuple[Row, ...]
-  best: str  # the method with the highest mean
-  peers: tuple[str, ...]  # those that are not distinguishable from it
+  places: tuple[Place, ...]  # of those that are compared, the highest first
+
+  @property
+  def baselines(self) -> tuple[str, ...]:
+    return self.about.baselines
+
+  @property
+  def best(self) -> set[str]:
+    """Return the highest, and what is not distinguishable; {} of one seed."""
+    is_decided = any(place.verdict for place in self.places)
+    return {x.name for x in self.places if is_decided and x.is_open}
 
 
 def make_board(
@@ -53,34 +68,38 @@ def make_board(
 ) -> Board | None:
   """Return the board; None without the numbers of the baselines."""
   family = {one.method: one.after for one in entries if one.kind == METHOD}
-  after = {name: own.accuracy for name, own in family.items() if own}
-  if not {*about.baselines} <= {*after}:
+  by_seed = {
+    name: dict(enumerate(own.accuracy if own else ()))
+    for name, own in family.items()
+  }
+  if not all(by_seed.get(name) for name in about.baselines):
     return None
-  by_seed = {name: dict(enumerate(after.get(name, ()))) for name in family}
   same_clients = partition in about.same_clients
-  others = [(one, base) for base in about.baselines for one in family]
-  others = [(one, base) for one, base in others if one != base]
-  against = compare(by_seed, others, same_clients)
-  best = max(after, key=lambda name: np.nanmean(after[name], 1).mean())
-  peers = []
-  for name, verdict in behind_best(by_seed, best, same_clients).items():
-    # Of the best and a baseline both families count.
-    words = verdict.word, against.get((best, name), verdict).word
-    peers += [name] * (ABOVE not in words)
-  shown = {paper_name(method): method for method in after}
-  alone = after.get(shown.get(ALONE, ''))
-  rows = [_row(about, partition, one, against, alone) for one in entries]
+  pairs = [(one, base) for base in about.baselines for one in family]
+  pairs = [(one, base) for one, base in pairs if one != base]
+  against = compare(by_seed, pairs, same_clients)
+  places = []
+  for place in rank(by_seed, same_clients):
+    best = places[0].name if places else ''
+    verdict = against.get((best, place.name))
+    if verdict and verdict.word == ABOVE:
+      # Of the best and a baseline both families count.
+      place = place._replace(verdict=verdict)
+    places.append(place)
+  alone = [x for x in by_seed if paper_name(x) == paper_name(ALONE)]
+  worse = worse_than_alone(by_seed, alone)
+  rows = [_row(about, partition, one, against, worse) for one in entries]
   # The highest first, then those that are not compared.
   rows.sort(key=lambda row: (row['kind'] == REFERENCE, -(row['after'] or 0.0)))
-  return Board(partition, about.baselines, tuple(rows), best, tuple(peers))
+  return Board(about, partition, tuple(rows), tuple(places))
 
 
 def _row(
   about: About,
   partition: str,
   entry: Entry,
-  against: Mapping[tuple[str, str], Verdict],
-  alone: np.ndarray | None,
+  against: Against,
+  worse: Mapping[str, float],
 ) -> Row:
   choice = entry.choice
   row = {
@@ -97,12 +116,7 @@ def _row(
   }
   for view, counts in (('before', entry.before), ('after', entry.after)):
     row |= _numbers(view, counts)
-  row['worse_than_alone'] = None
-  if entry.after is not None:
-    own = entry.after.accuracy
-    is_alone = paper_name(entry.method) == ALONE
-    if alone is not None and entry.kind == METHOD and not is_alone:
-      row['worse_than_alone'] = negative_transfer(own, alone)
+  row['worse_than_alone'] = worse.get(entry.method)
   for base in about.baselines:
     one = against.get((entry.method, base))
     for name in ('mean', 'low', 'high'):
@@ -164,18 +178,12 @@ def not_finished(about: About, boards: Sequence[Board]) -> list[str]:
 
 def sentences(board: Board) -> list[str]:
   """Return the verdicts of a partition: the best, then each baseline."""
-  (best,) = (row for row in board.rows if row['method'] == board.best)
-  words = f'not distinguishable from it: {_names(board.peers)}.'
-  if not board.peers:
-    words = 'distinguishable from all others.'
-  elif len(board.peers) == len(compared_with(board.baselines[0], board.rows)):
-    words = 'no method is distinguishable from it.'
   found = [
-    f'Highest: {paper_name(board.best)}, {best["after"]:.1f} % on average '
-    f'over clients after personalisation; {words}'
+    lead([one._replace(name=paper_name(one.name)) for one in board.places])
   ]
   for base in board.baselines:
-    found.append(_against(base, compared_with(base, board.rows)))
+    if rows := compared_with(base, board.rows):
+      found.append(_against(base, rows))
   for row in board.rows:
     if row['obstacle']:
       found.append(f'{paper_name(row["method"])} {row["obstacle"]}.')
@@ -184,23 +192,17 @@ def sentences(board: Board) -> list[str]:
 
 def _against(baseline: str, rows: Sequence[Row]) -> str:
   """Return who is above a baseline, below it, and neither."""
-  found = {verdict: [] for verdict in VERDICTS}
-  for row in rows:
-    found[row[f'vs_{baseline}_verdict']].append(row)
-  above, below = (
-    ', '.join(
+  parts = []
+  for verdict in VERDICTS:
+    named = [
       f'{paper_name(row["method"])} ({row[f"vs_{baseline}_mean"]:+.1f})'
-      for row in found[verdict]
-    )
-    for verdict in (ABOVE, BELOW)
-  )
-  close = _names(row['method'] for row in found[WITHIN])
-  equal = f'within one point of it: {close}; ' if found[WITHIN] else ''
-  return (
-    f'Against {paper_name(baseline)}, above: {above or "none"}; '
-    f'below: {below or "none"}; {equal}not distinguishable from it: '
-    f'{_names(row["method"] for row in found[OPEN])}.'
-  )
+      for row in rows
+      if row[f'vs_{baseline}_verdict'] == verdict
+    ]
+    if verdict == OPEN:
+      named = shortened(named)
+    parts += [f'{verdict}: {", ".join(named)}'] * bool(named)
+  return f'Against {paper_name(baseline)}, {"; ".join(parts)}.'
 
 
 def _ends(rows: Sequence[Row]) -> list[str]:
@@ -210,7 +212,3 @@ def _ends(rows: Sequence[Row]) -> list[str]:
   named = ', '.join(f'{paper_name(r["method"])} ({r["ends"]})' for r in own)
   words = 'The choice is the lowest or the highest value that was tried for'
   return [f'{words} {len(own)} of {len(rows)} methods: {named}.']
-
-
-def _names(methods: Iterable[str]) -> str:
-  return ', '.join(map(paper_name, methods)) or 'none'

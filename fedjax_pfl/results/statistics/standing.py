@@ -1,35 +1,39 @@
-"""Which group of runs is best, and which cannot be told apart from it.
+"""Which of several is best, and which cannot be told apart from it.
 
-Groups are paired in the seeds that both have on the same data, by the rule of
-`results/statistics/differences.py`; the family is all pairs.
+For the methods of a comparison and for groups of runs: each is its name and the
+accuracies of its clients by seed. They are paired in the seeds that both have;
+the family is all pairs (`results/statistics/differences.py`).
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.evaluation.choices import mean_of_clients
 from fedjax_pfl.evaluation.fairness import negative_transfer
-from fedjax_pfl.results.runs.groups import Group
 from fedjax_pfl.results.statistics.differences import (
   ABOVE,
   OPEN,
+  BySeed,
   Verdict,
   behind_best,
 )
 
-ALONE = 'local_only'
+ALONE = 'local_only'  # the method that measures negative transfer
 ONE_SEED = 'One seed names no winner.'
 UNSHARED = 'They share no two seeds on the same data, so none is named best.'
-MOST = 4  # names in the lead
+ON_AVERAGE = 'on average over clients after personalisation'
+MOST = 6  # names of those that are not distinguishable
 
 
 class Place(NamedTuple):
-  """A group, and how far it is behind the best one."""
+  """A method or group, and how far it is behind the best one."""
 
-  group: Group
-  mean: float  # of its clients, after personalisation
+  name: str
+  mean: float  # over seeds, of the means over clients
+  seeds: int
   is_best: bool
   below: float  # points below the best
   verdict: Verdict | None  # the best minus it; None: they share no two seeds
@@ -46,89 +50,88 @@ class Place(NamedTuple):
     return self.verdict.word if self.verdict and self.is_open else ''
 
 
-def ranked(groups: Sequence[Group]) -> list[Place]:
-  """Return the groups with a finite mean, the best first."""
-  known = [(group.mean(group.after, 'mean'), group) for group in groups]
-  known = [one for one in known if math.isfinite(one[0])]
-  known.sort(key=lambda one: -one[0])
-  if not known:
+def rank(
+  methods: Mapping[str, BySeed], same_clients: bool = False
+) -> list[Place]:
+  """Return those with a finite mean, the best first; the others count, too."""
+  means = {name: mean_over_seeds(seeds) for name, seeds in methods.items()}
+  order = [name for name in means if math.isfinite(means[name])]
+  order.sort(key=lambda name: -means[name])
+  if not order:
     return []
-  (highest, best), methods = known[0], {}
-  for _, group in known:
-    methods[group.label] = group.accuracy_by_seed()
-  same_clients = all(group.first.has_same_clients for _, group in known)
-  verdicts = behind_best(methods, best.label, same_clients)
-  places = []
-  for mean, group in known:
-    verdict = verdicts.get(group.label)
-    below = verdict.gap.mean if verdict else highest - mean
-    places.append(Place(group, mean, group is best, below, verdict))
+  best, places = order[0], []
+  verdicts = behind_best(methods, best, same_clients)
+  for name in order:
+    verdict = verdicts.get(name)
+    below = verdict.gap.mean if verdict else means[best] - means[name]
+    given = name, means[name], len(methods[name])
+    places.append(Place(*given, name == best, below, verdict))
   return places
 
 
-def worse_than_alone(groups: Sequence[Group]) -> dict[str, float]:
-  """Return the share of the clients of each group, in percent, by its label.
+def mean_over_seeds(seeds: BySeed) -> float:
+  """Return the mean over seeds of the means over clients; NaN of none."""
+  means = [*map(mean_of_clients, seeds.values())]
+  return float(np.mean(means)) if means else math.nan
 
-  Of all seeds that it shares with local_only on the same data; of several
-  groups of local_only with the best. {} without any.
+
+def worse_than_alone(
+  methods: Mapping[str, BySeed], alone: Sequence[str]
+) -> dict[str, float]:
+  """Return the share of clients, in percent, that do better alone.
+
+  Of all seeds that a method shares with those who train alone; of several with
+  the best of them. {} without any.
   """
-  alone = [group for group in groups if group.first.method == ALONE]
-  if not alone:
-    return {}
-  best, found = max(alone, key=lambda one: one.mean(one.after, 'mean')), {}
-  theirs = best.accuracy_by_seed()
-  for group in groups:
-    ours = group.accuracy_by_seed()
-    keys = [key for key in ours if key in theirs]
-    if group.first.method != ALONE and keys:
-      pair = ([one[key] for key in keys] for one in (ours, theirs))
-      found[group.label] = negative_transfer(*map(np.concatenate, pair))
-  return found
+  theirs = max((methods[x] for x in alone), key=mean_over_seeds, default={})
+  shares = {}
+  for name, ours in methods.items():
+    pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
+    if pairs and name not in alone:
+      both = map(np.concatenate, zip(*pairs, strict=True))
+      shares[name] = negative_transfer(*both)
+  return shares
 
 
 def undecided(places: Sequence[Place]) -> str:
   """Return why none of several is named best; '' if seeds decide, or of one."""
-  if len(places) < 2 or any(one.verdict for one in places):
+  if len(places) < 2 or any(place.verdict for place in places):
     return ''
-  is_one = all(len(one.group.runs) == 1 for one in places)
+  is_one = all(place.seeds == 1 for place in places)
   return ONE_SEED if is_one else UNSHARED
 
 
-def lead(groups: Sequence[Group]) -> str:
+def lead(places: Sequence[Place]) -> str:
   """Return who is best, or that this is not known, in a sentence."""
-  places = ranked(groups)
   if not places:
     return 'No client has an accuracy.'
   best, *others = places
   if not others:
-    return _alone(best)
-  where = 'on average over clients'
-  tested = [one for one in others if one.verdict]
-  if not tested:
-    ends = f'{_named(others[-1])} to {_named(best)}'
-    return f'{ends} {where}. {undecided(places)}'
+    return f'{named(best)} {ON_AVERAGE}.'
+  if reason := undecided(places):
+    return f'{named(others[-1])} to {named(best)} {ON_AVERAGE}. {reason}'
+  tested = [place for place in others if place.verdict]
+  close = [place.name for place in tested if place.is_open]
+  if not close:
+    gap, second = tested[0].verdict.gap, tested[0].name
+    words = (
+      f'{gap.mean:.1f} points above {second} (95 % interval {gap.low:.1f} to '
+      f'{gap.high:.1f}), and distinguishable from all'
+    )
+  elif len(close) == len(others) > 1:
+    words = 'no other is distinguishable from it'
+  else:
+    words = f'{OPEN} from it: {", ".join(shortened(close))}'
   rest = ''
   if untold := len(others) - len(tested):
     rest = f' Not compared, with one shared seed or none: {untold}.'
-  names = [_named(one) for one in (best, *tested) if one.is_open]
-  if len(names) == 1:
-    second, name = tested[0].verdict.gap, tested[0].group.label
-    ends = f'95 % interval {second.low:.1f} to {second.high:.1f}'
-    ahead = f'{second.mean:.1f} points above {name} ({ends})'
-    return f'{names[0]} {where}, {ahead}.{rest}'
-  if len(names) > MOST:
-    names[MOST:] = [f'{len(names) - MOST} more']
-  return f'Highest and {OPEN}: {", ".join(names[:-1])} and {names[-1]}.{rest}'
+  return f'Highest: {named(best)} {ON_AVERAGE}; {words}.{rest}'
 
 
-def _alone(place: Place) -> str:
-  group, where = place.group, 'on average over clients'
-  if group.before is None:
-    return f'{group.label}: {place.mean:.1f}\u00a0% {where}.'
-  before = f'{group.mean(group.before, "mean"):.1f}\u00a0% {where}'
-  after = f'{place.mean:.1f}\u00a0% after it'
-  return f'{group.label}: {before} before personalisation, {after}.'
+def shortened(names: list[str]) -> list[str]:
+  """Return the first of many names, and how many more there are."""
+  return [*names[:MOST], *[f'{len(names) - MOST} more'] * (len(names) > MOST)]
 
 
-def _named(place: Place) -> str:
-  return f'{place.group.label} {place.mean:.1f}\u00a0%'
+def named(place: Place) -> str:
+  return f'{place.name}, {place.mean:.1f}\u00a0%'

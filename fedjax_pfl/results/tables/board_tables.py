@@ -1,59 +1,134 @@
-"""The table of a partition: CSV, and for a paper Markdown and LaTeX.
+"""The tables of a comparison: of its page, of Markdown, LaTeX and CSV.
 
-The best mean and those that are not distinguishable from it are bold.
+The highest and those that are not distinguishable from it are bold.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
+from fedjax_pfl.results.runs.entry import METHOD as COMPARED
 from fedjax_pfl.results.runs.entry import REFERENCE
 from fedjax_pfl.results.statistics.board import Board, Row, compared
-from fedjax_pfl.results.tables.table import Cell, Column, Table, of_markdown
-from fedjax_pfl.results.tables.text_table import decimal
+from fedjax_pfl.results.statistics.differences import OPEN
+from fedjax_pfl.results.tables.table import (
+  METHOD,
+  NONE,
+  Cell,
+  Column,
+  Table,
+  duration,
+  number,
+  number_of,
+  of_markdown,
+  size,
+  table_of,
+  word,
+)
 
-METHOD = Column('method', is_number=False)
+VIEWS = (
+  'Before: the global model, or the method’s own view before a client adapts. '
+  'Bold: the highest after personalisation, and what is not distinguishable '
+  'from it. Below a difference: its 95 % interval, and what is distinguishable.'
+)
+OF_COSTS = (
+  'Gradients and bytes are of the rounds of one training; fine-tuning adds its '
+  'epochs. Time is of the whole training, the median of the seeds; the '
+  'first of runs that share a program compiles it.'
+)
 
 
-def has_alone(board: Board) -> bool:
-  """Return whether clients that train alone are among the methods."""
-  return any(row['worse_than_alone'] is not None for row in board.rows)
+def tables_of(
+  board: Board,
+  css: Mapping[str, str] | None = None,
+  marks: Mapping[str, str] | None = None,
+) -> list[Table]:
+  """Return accuracies and costs, a row for each method, the highest first.
 
-
-def table_of(board: Board, marks: Mapping[str, str] | None = None) -> Table:
-  """Return the methods that are compared; `marks` of them are a column more."""
-  rows = []
+  `css` has the class of the colour of each method; `marks` are a column more.
+  """
+  accuracy, costs, notes = [], [], [VIEWS]
   for row in board.rows:
-    if row['after'] is None or row['kind'] == REFERENCE:
-      continue
-    is_bold = row['method'] == board.best or row['method'] in board.peers
-    cells = {
-      METHOD: Cell(paper_name(row['method'])),
-      Column('before'): Cell(decimal(row['before'])),
-      Column('after'): Cell(decimal(row['after']), is_best=is_bold),
-    }
-    for measure in compared():
-      words = measure.short(row[f'after_{measure.column}'])
-      cells[Column(measure.head.lower())] = Cell(words)
-    for base in board.baselines:
-      mean, low, high = (row[f'vs_{base}_{x}'] for x in ('mean', 'low', 'high'))
-      words = '-'
-      if mean is not None:
-        words = f'{mean:+.2f} ({low:+.2f} to {high:+.2f})'
-      cells[Column(f'minus {paper_name(base)}')] = Cell(words)
-    if has_alone(board):
-      words = decimal(row['worse_than_alone'], '.0f')
-      cells[Column('worse than alone, %')] = Cell(words)
-    cells[Column('gradients')] = Cell(f'{row["gradients"]:,.0f}')
-    for way in ('up', 'down'):
-      cells[Column(f'MB {way}')] = Cell(f'{row[f"bytes_{way}"] / 1e6:,.1f}')
+    name = paper_name(row['method'])
+    cell = Cell(name, name, css=(css or {}).get(row['method'], ''))
+    costs.append({METHOD: cell, **_costs(row)})
+    below = [row['kind']] * (row['kind'] != COMPARED)
+    below += [row['obstacle']] * bool(row['obstacle'])
+    if row['kind'] == REFERENCE:
+      if row['after'] is not None:
+        notes.append(
+          f'{name} is a reference and no competitor: one client has all data; '
+          f'{row["after"]:.1f} % on the whole test set.'
+        )
+      row = dict.fromkeys(row) | {'method': row['method']}
+    cell = cell._replace(below=tuple(below))
+    accuracy.append({METHOD: cell, **_accuracy(row, board)})
     if marks:
-      cells[Column('mark', is_number=False)] = Cell(marks[row['method']])
-    rows.append(cells)
-  columns = tuple(rows[0])
-  return Table(board.partition, columns, [[*one.values()] for one in rows])
+      mark = Column('Mark', is_number=False)
+      accuracy[-1][mark] = Cell(marks[row['method']])
+  return [
+    table_of('Accuracy, %', accuracy, notes),
+    table_of('Choice and cost', costs, [OF_COSTS]),
+  ]
+
+
+def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
+  cells = {}
+  for view in ('before', 'after'):
+    cell = number(row[view])
+    if row[view] is not None:
+      means = np.array(row[f'{view}_by_seed'].split(), float)
+      spread = f' ± {means.std(ddof=1):.2f}' if means.size > 1 else ''
+      cell = cell._replace(text=f'{cell.text}{spread}')
+    column = Column(view.capitalize(), '± over seeds')
+    is_best = view == 'after' and row['method'] in board.best
+    cells[column] = cell._replace(is_best=is_best)
+  for base in board.baselines:
+    names = ('mean', 'low', 'high', 'verdict')
+    mean, low, high, verdict = (row[f'vs_{base}_{name}'] for name in names)
+    cell = number(mean, '{:+.2f}')
+    if mean is not None:
+      below = f'{low:+.2f} to {high:+.2f}', verdict
+      cell = cell._replace(below=below[: 1 + (verdict != OPEN)])
+    cells[Column(f'− {paper_name(base)}', 'points')] = cell
+  for measure in compared():
+    name = f'after_{measure.column}'
+    # A client of few tests leaves no worst tenth.
+    if any(one[name] is not None for one in board.rows):
+      cells[Column(measure.head, 'after')] = number_of(measure, row[name])
+  if any(one['worse_than_alone'] is not None for one in board.rows):
+    cell = number(row['worse_than_alone'], '{:.0f} %')
+    cells[Column('Worse than alone', 'of the clients')] = cell
+  return cells
+
+
+def _costs(row: Row) -> dict[Column, Cell]:
+  """Return what a method was given by validation, computed and sent."""
+  settings = word(row['settings'])
+  if row['ends']:
+    settings = settings._replace(below=(f'{row["ends"]}: an end of the grid',))
+  up, down, seconds = (
+    Cell(NONE) if row[name] is None else make(row[name])
+    for name, make in (
+      *(('bytes_up', size), ('bytes_down', size)),
+      ('seconds', duration),
+    )
+  )
+  return {
+    Column('Settings', 'by validation', is_number=False): settings,
+    Column('View', 'by validation', is_number=False): word(row['view']),
+    Column('Validation', '%'): number(row['validation'], '{:.1f}'),
+    Column('Gradients', 'steps of all clients'): number(
+      row['gradients'], '{:,.0f}'
+    ),
+    Column('Sent up', 'all rounds'): up,
+    Column('Sent down', 'all rounds'): down,
+    Column('Time', 'of a training'): seconds,
+  }
 
 
 def as_markdown(
@@ -61,18 +136,22 @@ def as_markdown(
   sentences: Sequence[str],
   marks: Mapping[str, str] | None = None,
 ) -> str:
-  """Return sentences, and the table of each board."""
+  """Return sentences, and the tables of each board."""
   parts = [*map(of_markdown, sentences)]
   for board in boards:
-    title = of_markdown(board.partition)
-    parts += [f'## {title}', table_of(board, marks).as_markdown()]
+    parts.append(f'## {of_markdown(board.partition)}')
+    parts += [one.as_markdown() for one in tables_of(board, marks=marks)]
   return '\n\n'.join(parts) + '\n'
 
 
 def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
   lines = ['needs \\usepackage{booktabs}', *sentences]
   parts = [f'% {" ".join(line.split())}' for line in lines]
-  parts += [table_of(board).as_latex() for board in boards]
+  for board in boards:
+    parts += [
+      table._replace(title=f'{board.partition}: {table.title}').as_latex()
+      for table in tables_of(board)
+    ]
   return '\n'.join(parts) + '\n'
 
 

@@ -1,10 +1,12 @@
 """A table, and what it looks like: text, Markdown, LaTeX, or cells of the page.
 
-A cell is plain text; each renderer escapes it. The best of a column are bold.
+A cell is plain text; each renderer escapes it. Bold is what the rule of
+`statistics/differences.py` does not tell from the highest.
 """
 
 import html
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +19,8 @@ NONE = '–'
 BOLD = r'\textbf{{{}}}'
 LATEX = {one: f'\\{one}' for one in '&%_#${}'}
 LATEX |= {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}'}
-LATEX |= {'^': r'\textasciicircum{}'}
+LATEX |= {'^': r'\textasciicircum{}', '±': r'$\pm$', '−': '$-$', '–': '--'}
+STAR = '\n* the highest, and what is not distinguishable from it'
 UNITS = 'B', 'kB', 'MB', 'GB', 'TB'
 
 
@@ -28,13 +31,16 @@ class Cell(NamedTuple):
   is_best: bool = False
   css: str = ''  # of the method whose colour precedes the text
 
+  @property
+  def line(self) -> str:
+    """Return all in one line: '+2.10 (+1.00 to +3.20)'."""
+    return f'{self.text} ({", ".join(self.below)})' if self.below else self.text
+
 
 class Column(NamedTuple):
   name: str
   hint: str = ''
   is_number: bool = True
-  best: str = ''  # 'max' or 'min' is printed in bold
-  digits: int = 2  # behind the point, as the cells are printed
 
 
 METHOD = Column('Method', is_number=False)
@@ -53,12 +59,20 @@ class Table(NamedTuple):
     return tuple(column.name for column in self.columns)
 
   def as_text(self) -> str:
-    """Return the table for a terminal."""
-    rows = [tuple(cell.text for cell in row) for row in self.rows]
-    return text_table.align([self.head, *rows])
+    """Return the table for a terminal; bold is a star."""
+    columns = zip(*self.rows, strict=True)
+    starred = [any(cell.is_best for cell in column) for column in columns]
+    rows = [
+      [
+        cell.text + (' *' if cell.is_best else '  ' * star)
+        for cell, star in zip(row, starred, strict=True)
+      ]
+      for row in self.rows
+    ]
+    return text_table.align([self.head, *rows]) + STAR * any(starred)
 
   def as_markdown(self) -> str:
-    rows = self._texts(of_markdown, '**{}**')
+    rows = self._lines(of_markdown, '**{}**')
     numbers = [at for at, one in enumerate(self.columns) if one.is_number]
     head = [*map(of_markdown, self.head)]
     return text_table.markdown(head, rows, numbers)
@@ -66,7 +80,7 @@ class Table(NamedTuple):
   def as_latex(self) -> str:
     """Return a tabular of the package booktabs."""
     form = ''.join('r' if one.is_number else 'l' for one in self.columns)
-    rows = [[*map(_of_latex, self.head)], *self._texts(_of_latex, BOLD)]
+    rows = [[*map(_of_latex, self.head)], *self._lines(_of_latex, BOLD)]
     head, *lines = (' & '.join(row) + r' \\' for row in rows)
     return '\n'.join(
       [
@@ -76,10 +90,10 @@ class Table(NamedTuple):
       ]
     )
 
-  def _texts(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
+  def _lines(self, escape: Callable[[str], str], bold: str) -> list[list[str]]:
     forms = ('{}', bold)
     return [
-      [forms[cell.is_best].format(escape(cell.text)) for cell in row]
+      [forms[cell.is_best].format(escape(cell.line)) for cell in row]
       for row in self.rows
     ]
 
@@ -92,31 +106,16 @@ def of_markdown(text: str) -> str:
 def _of_latex(text: str) -> str:
   """Return text whose signs mean themselves; a number has a true minus."""
   text = ''.join(LATEX.get(one, one) for one in ' '.join(text.split()))
-  return text.replace('-', '$-$') if text[:1] in '+-' else text
+  return re.sub(r'(?<![\w}])-(?=\d)', '$-$', text)
 
 
 def table_of(
   title: str, rows: Sequence[Mapping[Column, Cell]], notes: Sequence[str] = ()
 ) -> Table | None:
-  """Return the table of rows {column: cell}; None without a row.
-
-  The best cell of a column, or several, are marked.
-  """
+  """Return the table of rows {column: cell}; None without a row."""
   if not rows:
     return None
-  columns, marked = tuple(rows[0]), [list(row.values()) for row in rows]
-  for at, column in enumerate(columns):
-    cells = [row[at] for row in marked if row[at].sort is not None]
-    # Compared as they are printed: equal texts are equally good.
-    if not column.best or len({cell.text for cell in cells}) < 2:
-      continue
-    values = [round(cell.sort, column.digits) for cell in cells]
-    best = max(values) if column.best == 'max' else min(values)
-    pairs = zip(cells, values, strict=True)
-    words = {cell.text for cell, value in pairs if value == best}
-    for row in marked:
-      row[at] = row[at]._replace(is_best=row[at].text in words)
-  return Table(title, columns, marked, tuple(notes))
+  return Table(title, (*rows[0],), [[*row.values()] for row in rows], (*notes,))
 
 
 def word(value: Any) -> Cell:

@@ -1,0 +1,138 @@
+"""The table of finished runs, for a terminal, and the rounds to choose from."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.evaluation.measures import measure_of
+from fedjax_pfl.evaluation.own_metrics import TAKEN
+from fedjax_pfl.results.runs.run import KINDS, Result, summaries_by_choice
+from fedjax_pfl.results.tables.table import (
+  METHOD,
+  NONE,
+  Cell,
+  Column,
+  Table,
+  mean,
+  number,
+  table_of,
+  word,
+)
+from fedjax_pfl.results.tables.text_table import align, decimal, mean_and_std
+
+CHOICES = (
+  'On the tests after personalisation, mean ± deviation over clients. Test '
+  'best has its round by the tests, which is optimistic, and needs eval_views.'
+)
+
+
+def table(results: Sequence[Result]) -> str:
+  """Return results (as of result.json) as a table of plain text.
+
+  >>> initial = {'mean': 62.1, 'std': 11.4}
+  >>> views = {'initial': initial, 'finetuned': {'mean': 85.0, 'std': 7.3}}
+  >>> print(table([dict(algorithm='fedbabu', views=views, seconds=41.2)]))
+  algorithm      initial    finetuned  seconds
+  ---------  -----------  -----------  -------
+  FedBABU    62.1 ± 11.4  85.0 ±  7.3     41.2
+
+  Of several lengths of fine-tuning the last is shown, 'finetuned'; 'global' is
+  the global model on the whole test set. Below: metrics of the user's, clients
+  that are left out, the rounds that may be chosen, clients who came later.
+  """
+  named = [(paper_name(result['algorithm']), result) for result in results]
+  views = list(dict.fromkeys(v for result in results for v in result['views']))
+  if 'finetuned' in views:
+    views = [view for view in views if not view.startswith('finetuned_')]
+  server = ['global'] * any('global' in result for result in results)
+  rows = [('algorithm', *views, *server, 'seconds')]
+  for name, result in named:
+    cells = [mean_and_std(result['views'].get(view)) for view in views]
+    cells += [decimal(result.get(one, {}).get('accuracy')) for one in server]
+    rows.append((name, *cells, f'{result["seconds"]:.1f}'))
+    for model, own in result.get('models', {}).items():
+      cells = [mean_and_std(own.get(view)) for view in views]
+      blank = [''] * (len(server) + 1)
+      rows.append((f'  {without_digest(model)}', *cells, *blank))
+  lines = [align(rows)]
+  lines += [line for one in named for line in _own_metrics(*one)]
+  for name, result in named:
+    each = result['views'].values()
+    if most := max((one.get('num_left_out', 0) for one in each), default=0):
+      lines.append(
+        f'{name}: clients left out of the means, for want of training or test '
+        f'examples: {most:,}'
+      )
+  if chosen := [one for one in named if 'validation' in one[1]]:
+    shown = choices([(Cell(name), [result]) for name, result in chosen])
+    lines += ['', shown.as_text(), *shown.notes]
+  if unseen := [one for one in named if 'unseen' in one[1]]:
+    lines += ['', _unseen(unseen, views)]
+  return '\n'.join(lines)
+
+
+def _own_metrics(name: str, result: Result) -> Iterator[str]:
+  """Yield a line for each measure that not every evaluation has."""
+  views = result['views']
+  for metric in sorted({*itertools.chain(*views.values())} - TAKEN):
+    # None: it was finite for no client.
+    known = {view: one[metric] for view, one in views.items() if metric in one}
+    text = measure_of(metric).text
+    words = [f'{view} {text(x)}' for view, x in known.items()]
+    yield f'{name}, {metric}: {", ".join(words)}'
+
+
+def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
+  """Return the rounds that may be chosen: last, by validation, by tests.
+
+  A row for each setting with the results of its seeds; None without any.
+  """
+  rows = []
+  for name, results in named:
+    chosen = [result['validation'] for result in results]
+    words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
+    last, validation, best = (_by_choice(results, kind) for kind in KINDS)
+    there = mean([one['validation_accuracy'] for one in chosen])
+    round_and_view = Cell('; '.join(words), chosen[0]['round'])
+    row = {METHOD: name}
+    row[Column('Last')] = last
+    row[Column('Validation')] = validation
+    row[Column('Test best', 'no main number')] = best
+    row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
+    row[Column('On validation', 'examples')] = there
+    result = Column('Result', 'select', is_number=False)
+    row[result] = word(results[0]['select'])
+    rows.append(row)
+  return table_of('The round by validation', rows, [CHOICES])
+
+
+def _by_choice(results: Sequence[Result], kind: str) -> Cell:
+  """Return the mean over seeds, ± that of the deviations over clients."""
+  found = [summaries_by_choice(result)[kind] for result in results]
+  if any(one is None or one['mean'] is None for one in found):
+    return Cell(NONE)
+  means = np.array([one['mean'] for one in found])
+  spread = np.mean([one['std'] for one in found])
+  return number(
+    means.mean(), f'{{:.2f}} ± {spread:.2f}', tuple(seeds_of(means))
+  )
+
+
+def seeds_of(means: np.ndarray) -> list[str]:
+  """Return the range of several seeds."""
+  words = f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}'
+  return [words] * (len(means) > 1)
+
+
+def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
+  """Return the table of the clients who came after training."""
+  rows = [('unseen clients', *views, 'worst tenth', 'clients')]
+  for name, result in named:
+    found = [result['unseen'].get(view) for view in views]
+    *_, last = filter(None, found)
+    more = decimal(last['worst_decile']), str(last['num_clients'])
+    rows.append((name, *map(mean_and_std, found), *more))
+  return align(rows)
