@@ -9,6 +9,7 @@ from configs import common
 from experiments.commandline import read_settings
 from experiments.reproduction import cells
 from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import GROUPED
 
 ROOT = Path(__file__).parents[1]
@@ -62,7 +63,7 @@ def fields():
   names = {*settings} - {'hp', *GROUPED}
   names |= {f'{group}.{name}' for group in GROUPED for name in settings[group]}
   for name in available():
-    names |= {f'hp.{field}' for field in load(name).HParams._fields}
+    names |= {f'hp.{field}' for field in own_defaults(name)}
   return names
 
 

@@ -19,6 +19,7 @@ from experiments.method_pages.table import (
 )
 from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.results.tables.text_table import markdown
+from fedjax_pfl.settings.hyperparameters import own_defaults
 
 DIFFERS, NEW_CLIENT = 'Differs from the paper', 'New client'  # paragraphs
 FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)
@@ -56,7 +57,7 @@ def page(
   sections = {
     'Who keeps what': traffic(name, traced),
     'In code': code(module, traced),
-    'Options': options(module),
+    'Options': options(name),
     'Run': f'    fedjax-pfl train --config=digits:{name} --workdir=runs/{name}',
     "Print, authors' code and ours": results(numbers),
     DIFFERS: paragraph(DIFFERS, module),
@@ -173,16 +174,16 @@ def called(function: Callable, module: ModuleType) -> list[Callable]:
   ]
 
 
-def options(module: ModuleType) -> str:
+def options(name: str) -> str:
   """Return the table of the method's own hyperparameters."""
-  rules, defaults = getattr(module, 'RULES', {}), module.HParams._field_defaults
-  notes = dict(FIELD.findall(inspect.getsource(module.HParams)))
-  rows = []
-  for field in [one for one in defaults if one not in ('train', 'finetune')]:
-    default, rule = defaults[field], rules.get(field)
-    accepts = rule.expected if rule else f'`{type(default).__name__}`'
-    if rule and rule.choices:
-      accepts += ': ' + ', '.join(f'`{choice}`' for choice in rule.choices)
+  record, rows = load(name).HParams, []
+  notes = dict(FIELD.findall(inspect.getsource(record)))
+  for field, default in own_defaults(name).items():
+    accepts = f'`{type(default).__name__}`'
+    if field in record.ruled:
+      rule = record.ruled[field].rule
+      choices = ', '.join(f'`{choice}`' for choice in rule.choices or ())
+      accepts = rule.expected + f': {choices}' * bool(choices)
     first = f'`hp.{field}`', f'`{default!r}`'
     rows.append((*first, accepts, notes.get(field, '')))
   if not rows:

@@ -54,7 +54,7 @@ def trace(name: str, task: Task) -> list[Traced]:
   module, found, seen = load(name), [], []
   readings = {'': module.HParams()}
   if hasattr(readings[''], 'protocol'):
-    for protocol in module.RULES['protocol'].choices:
+    for protocol in module.HParams.ruled['protocol'].rule.choices:
       if protocol != readings[''].protocol:
         readings[protocol] = module.HParams(protocol=protocol)
   data = shapes_of_clients(Shape(IMAGE, NUM_CLASSES), NUM_CLIENTS, 100)

@@ -113,11 +113,12 @@ def _check(name: str, method: Any) -> Any:
     lacks = 'no function build(task, hp)'
   elif [*inspect.signature(build).parameters][-2:] != ['task', 'hp']:
     lacks = f'build{inspect.signature(build)}'
-  elif not hasattr(record, '_fields'):
+  elif not hasattr(record, '_replace'):
     lacks = 'no NamedTuple HParams'
+  fields = {} if lacks else inspect.signature(record).parameters
+  defaults = {name: one.default for name, one in fields.items()}
   for field, kind in shared.items():
-    default = getattr(record, '_field_defaults', {}).get(field)
-    if not lacks and not isinstance(default, kind):
+    if not lacks and not isinstance(defaults.get(field), kind):
       lacks = f'HParams without {field}: {kind.__name__} = {kind.__name__}()'
   if lacks:
     raise bad_input(

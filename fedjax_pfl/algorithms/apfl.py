@@ -41,34 +41,39 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Mask, Params, Task
-
-
-class HParams(NamedTuple):
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-  alpha: float | None = None  # first; None: 0.5, released 0.25, pfllib 1
-  adapt: str = 'every_step'  # paper: or of a round the 'first_step'; 'never'
-  order: str = 'simultaneous'  # paper: or 'sequential'
-  protocol: str = 'paper'  # or 'released', 'pfllib'
-  private_decay: float = 1e-4  # released: of v; w has that of train
-
 
 ALPHA = {'paper': 0.5, 'released': 0.25, 'pfllib': 1.0}
 WAY = 'a way in which a step treats the mixture'
-RULES = {
-  'protocol': rules.protocol(ALPHA),
-  'alpha': rules.share().or_none('that of the protocol'),
-  'adapt': rules.one_of(('every_step', 'first_step', 'never'), WAY),
-  'order': rules.one_of(('simultaneous', 'sequential'), WAY),
-  'private_decay': rules.at_least(0),
-}
+
+
+@record('hp.')
+class HParams:
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  alpha: float | None = field(  # first; None: 0.5, released 0.25, pfllib 1
+    None, rules.share().or_none('that of the protocol'), traced=True
+  )
+  adapt: str = field(  # paper: or of a round the 'first_step'; 'never'
+    'every_step', rules.one_of(('every_step', 'first_step', 'never'), WAY)
+  )
+  order: str = field(  # paper: or 'sequential'
+    'simultaneous', rules.one_of(('simultaneous', 'sequential'), WAY)
+  )
+  protocol: str = field(  # or 'released', 'pfllib'
+    'paper', rules.protocol(ALPHA)
+  )
+  private_decay: float = field(  # released: of v; w has that of train
+    1e-4, rules.at_least(0), traced=True
+  )
+
+
 PARTS = {
   'adapt': ('protocol', 'paper'),
   'order': ('protocol', 'paper'),
   'private_decay': ('protocol', 'released'),
 }
-TRACED = ('alpha', 'private_decay')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2003.13461'
 FEDAVG_EQUIVALENT = {}  # always
 FEDAVG_WHERE = 'its global model'
@@ -91,7 +96,6 @@ class Trained(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of APFL."""
-  rules.check(hp, RULES)
   alpha = ALPHA[hp.protocol] if hp.alpha is None else hp.alpha
   private, is_pfllib = trees.part_mask(task, 'full'), hp.protocol == 'pfllib'
   fit = fit_in_turns if hp.order == 'sequential' else fit_together

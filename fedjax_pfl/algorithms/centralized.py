@@ -27,10 +27,12 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   trainable: str = 'full'  # or 'body', 'head'

@@ -44,28 +44,24 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  eps1: float = 0.4
-  eps2: float = 1.6
-  gamma: float = 0.0
-  clusters: int = 8  # at most; 1 is FedAvg
-  protocol: str = 'paper'  # or 'released'
+  eps1: float = field(0.4, rules.at_least(0), traced=True)
+  eps2: float = field(1.6, rules.at_least(0), traced=True)
+  gamma: float = field(0.0, rules.share(), traced=True)
+  clusters: int = field(  # at most; 1 is FedAvg
+    8, rules.count('clusters', 'a share of clients')
+  )
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'eps1': rules.at_least(0),
-  'eps2': rules.at_least(0),
-  'gamma': rules.share(),
-  'clusters': rules.count('clusters', 'a share of clients'),
-}
 PARTS = {'gamma': ('protocol', 'paper')}
-TRACED = ('eps1', 'eps2', 'gamma')
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/1910.01991'
 FEDAVG_EQUIVALENT = {'clusters': 1}
 PRIVATE_LEAVES = ()
@@ -84,7 +80,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of CFL."""
-  rules.check(hp, RULES)
 
   def init_server(rng):
     models = trees.repeated(task.init(rng), hp.clusters)

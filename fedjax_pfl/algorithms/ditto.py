@@ -27,34 +27,35 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 0.75
-  personal_momentum: float = 0.0  # paper: of v_i, anew in every round
-  personal_epochs: int | None = None  # paper: of v_i; None: as w_i
-  protocol: str = 'paper'  # or 'released'
-  anchor: str = 'global'  # released: or 'local'
+  lam: float = field(0.75, rules.at_least(0), traced=True)
+  personal_momentum: float = field(  # paper: of v_i, anew in every round
+    0.0, rules.momentum(), traced=True
+  )
+  personal_epochs: int | None = field(  # paper: of v_i; None: as w_i
+    None,
+    rules.count('epochs', '0: that is FedAvg').or_none(
+      'as many as the global model'
+    ),
+  )
+  protocol: str = field('paper', rules.protocol())  # or 'released'
+  anchor: str = field(  # released: or 'local'
+    'global', rules.one_of(('global', 'local'), 'a model to pull to')
+  )
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'anchor': rules.one_of(('global', 'local'), 'a model to pull to'),
-  'lam': rules.at_least(0),
-  'personal_momentum': rules.momentum(),
-  'personal_epochs': rules.count('epochs', '0: that is FedAvg').or_none(
-    'as many as the global model'
-  ),
-}
 PARTS = {
   'anchor': ('protocol', 'released'),
   'personal_momentum': ('protocol', 'paper'),
   'personal_epochs': ('protocol', 'paper'),
 }
-TRACED = ('lam', 'personal_momentum')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2012.04221'
 FEDAVG_EQUIVALENT = {'protocol': 'paper'}
 FEDAVG_WHERE = 'its global model'
@@ -63,7 +64,6 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of Ditto."""
-  rules.check(hp, RULES)
   is_released = hp.protocol == 'released'
   algorithm = released_algorithm if is_released else paper_algorithm
   return (Stage('ditto', hp.train.rounds, algorithm(task, hp)),)

@@ -29,19 +29,17 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  gamma: float = 1.0
+  gamma: float = field(1.0, rules.at_least(0), traced=True)
 
 
-RULES = {
-  'gamma': rules.at_least(0),
-}
-TRACED = ('gamma',)
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/1811.11479'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
@@ -72,7 +70,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FD."""
-  rules.check(hp, RULES)
   classes = task.num_classes
 
   def init_server(rng):

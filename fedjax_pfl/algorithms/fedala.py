@@ -41,29 +41,27 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import batches_of_epoch, steps_of_epoch
 
+PERCENT = rules.Rule(
+  lambda value: rules.is_int(value) and 1 <= value <= 100,
+  'a whole number from 1 to 100',
+  'a fraction: it is in percent',
+)
 
-class HParams(NamedTuple):
+
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  learning_rate: float = 1.0  # eta_W
-  percent: int = 80  # s
+  learning_rate: float = field(1.0, rules.above(0), traced=True)  # eta_W
+  percent: int = field(80, PERCENT)  # s
   part: str = 'head'  # 'full', 'body', or layers
-  threshold: float = 0.1
+  threshold: float = field(0.1, rules.at_least(0), traced=True)
 
 
-RULES = {
-  'learning_rate': rules.above(0),
-  'percent': rules.Rule(
-    lambda value: rules.is_int(value) and 1 <= value <= 100,
-    'a whole number from 1 to 100',
-    'a fraction: it is in percent',
-  ),
-  'threshold': rules.at_least(0),
-}
-TRACED = ('learning_rate', 'threshold')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2212.01197'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()  # W_i stays as well, but w_i depends on it
@@ -79,7 +77,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedALA."""
-  rules.check(hp, RULES)
   part = trees.part_mask(task, hp.part, 'hp.part')
   averages = norm_stats.mask(part)
   part = jax.tree.map(

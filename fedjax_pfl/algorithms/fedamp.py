@@ -26,24 +26,19 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 1.0
-  alpha: float = 10.0
-  sigma: float = 100.0
+  lam: float = field(1.0, rules.at_least(0), traced=True)
+  alpha: float = field(10.0, rules.above(0), traced=True)
+  sigma: float = field(100.0, rules.above(0), traced=True)
 
 
-POSITIVE = rules.above(0)
-RULES = {
-  'lam': rules.at_least(0),
-  'alpha': POSITIVE,
-  'sigma': POSITIVE,
-}
-TRACED = ('lam', 'alpha', 'sigma')
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2007.03797'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
@@ -56,7 +51,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAMP."""
-  rules.check(hp, RULES)
 
   def local_update(down, client, data, rng):
     def pull(params):

@@ -45,24 +45,22 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import fold_examples
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  align_learning_rate: float = 0.01
-  align_batch_size: int = 16
-  protocol: str = 'paper'  # or 'released'
+  align_learning_rate: float = field(0.01, rules.at_least(0), traced=True)
+  align_batch_size: int = field(
+    16, rules.count('examples', '0: there would be no batch')
+  )
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'align_learning_rate': rules.at_least(0),
-  'align_batch_size': rules.count('examples', '0: there would be no batch'),
-  'protocol': rules.protocol(),
-}
-TRACED = ('align_learning_rate',)
 FAMILY = 'shared parts'
 PAPER = (
   'openaccess.thecvf.com/content/CVPR2024/html/Yang_FedAS_Bridging_'
@@ -80,7 +78,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAS."""
-  rules.check(hp, RULES)
   body = trees.invert(task.is_head)
   plain = optimisers.sgd(hp.align_learning_rate, 0.0)
   align = hp.train._replace(epochs=1, batch_size=hp.align_batch_size)

@@ -16,24 +16,22 @@ The view 'local_update' is the FedAvg-LU of the SuPerFed paper, which is the
 view 'finetuned'.
 """
 
-from typing import NamedTuple
-
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  head_lr_ratio: float = 1.0  # rho
+  head_lr_ratio: float = field(1.0, rules.at_least(0), traced=True)  # rho
 
 
-RULES = {'head_lr_ratio': rules.at_least(0)}
-TRACED = ('head_lr_ratio',)
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1602.05629'
 FEDAVG_EQUIVALENT = {'head_lr_ratio': 1.0}
 PRIVATE_LEAVES = ()
@@ -41,7 +39,6 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAvg."""
-  rules.check(hp, RULES)
   train, ratio = hp.train, hp.head_lr_ratio
   of_head = train._replace(
     learning_rate=lambda clock: ratio * train.learning_rate(clock)

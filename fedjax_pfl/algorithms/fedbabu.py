@@ -24,26 +24,25 @@ column Conv123 is a second run of FedAvg, because a condition in the code of
 that time was always true: trainable='full' reproduces it.
 """
 
-from typing import NamedTuple
-
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Algorithm, Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.trees import combine, part_mask
 from fedjax_pfl.core.types import Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   trainable: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
-  finetune_from: str = 'global'  # the b; or the b_i that a client 'trained'
+  finetune_from: str = field(  # the b; or the b_i that a client 'trained'
+    'global',
+    rules.one_of(('global', 'trained'), 'a body that fine-tuning begins with'),
+  )
 
 
-START = rules.one_of(
-  ('global', 'trained'), 'a body that fine-tuning begins with'
-)
-RULES = {'finetune_from': START}
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2106.06042'
 FEDAVG_EQUIVALENT = {'trainable': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
@@ -51,7 +50,6 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedBABU."""
-  rules.check(hp, RULES)
   body = part_mask(task, hp.trainable, 'hp.trainable')
   update = global_model.sgd_update(task, hp, part=body)  # of b under h
   algorithm = global_model.federated_averaging(task, hp, update)

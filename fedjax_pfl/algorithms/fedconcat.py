@@ -53,6 +53,7 @@ from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.machine import call_on_host
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.label_counts import (
   label_counts,
@@ -64,34 +65,37 @@ from fedjax_pfl.models import concatenated
 NOISE_BATCH = 100
 
 
-class HParams(NamedTuple):
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-  clusters: int = 5  # M
-  distributions: str = 'true'  # or 'inferred': FedConcat-ID
-  noise_inputs: int = 10_000  # inferred: r, in batches of 100
-  cap_factor: float | None = None  # of a cluster's fair share; None: no cap
-  classifier_rounds: int = 200  # T_c
-  classifier_steps: int = 3  # of a client in a round, at most
-  classifier_decay: float = 1e-5  # weight decay of C
-  head: str = 'fresh'  # or 'sum'
-  cache: str = 'exact'  # or 'always', 'never'
-
-
 WORD = 'a known word'
 OFF = 'a fraction, or 0 to switch it off: that is another method'
-RULES = {
-  'distributions': rules.one_of(('true', 'inferred'), WORD),
-  'head': rules.one_of(('fresh', 'sum'), WORD),
-  'cache': rules.one_of(('exact', 'always', 'never'), WORD),
-  'clusters': rules.count('clusters', OFF),
-  'classifier_rounds': rules.count('rounds', OFF),
-  'classifier_steps': rules.count('steps', OFF),
-  'noise_inputs': rules.count('inputs', OFF),
-  'cap_factor': rules.above(1).or_none('no cap'),
-  'classifier_decay': rules.at_least(0),
-}
-TRACED = ('cap_factor', 'classifier_decay')
+
+
+@record('hp.')
+class HParams:
+  train: local_training.LocalTraining = local_training.LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+  clusters: int = field(5, rules.count('clusters', OFF))  # M
+  distributions: str = field(  # or 'inferred': FedConcat-ID
+    'true', rules.one_of(('true', 'inferred'), WORD)
+  )
+  noise_inputs: int = field(  # inferred: r, in batches of 100
+    10_000, rules.count('inputs', OFF)
+  )
+  cap_factor: float | None = field(  # of a cluster's fair share; None: no cap
+    None, rules.above(1).or_none('no cap'), traced=True
+  )
+  classifier_rounds: int = field(200, rules.count('rounds', OFF))  # T_c
+  classifier_steps: int = field(  # of a client in a round, at most
+    3, rules.count('steps', OFF)
+  )
+  classifier_decay: float = field(  # weight decay of C
+    1e-5, rules.at_least(0), traced=True
+  )
+  head: str = field('fresh', rules.one_of(('fresh', 'sum'), WORD))  # or 'sum'
+  cache: str = field(  # or 'always', 'never'
+    'exact', rules.one_of(('exact', 'always', 'never'), WORD)
+  )
+
+
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}
 FEDAVG_WHERE = 'in its first stage'
@@ -121,7 +125,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     'rounds=0, which only evaluates a model',
     ['algorithm=fedavg, to evaluate the model of init_from'],
   ).check('rounds', hp.train.rounds)
-  rules.check(hp, RULES)
   clusters = Stage(
     'clusters',
     hp.train.rounds,

@@ -36,22 +36,19 @@ from jax.random import gumbel
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Batch, Params, Task, matmul
 from fedjax_pfl.models import layers
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 5.0  # of MMD^2
-  protocol: str = 'paper'  # or 'released'
+  lam: float = field(5.0, rules.at_least(0), traced=True)  # of MMD^2
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'lam': rules.at_least(0),
-}
-TRACED = ('lam',)
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2307.01217'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()  # p_i stays, but (h + p_i) / 2 tells it
@@ -90,7 +87,6 @@ class Separated(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedCP."""
-  rules.check(hp, RULES)
   body = trees.invert(task.is_head)
   is_noisy = hp.protocol == 'released'
   averaging = global_model.federated_averaging(task, hp)

@@ -29,21 +29,20 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  kappa: float = 50.0
-  mean_momentum: float = 1.0  # mu; 1: r_i is the mean of the batch
+  kappa: float = field(50.0, rules.at_least(0), traced=True)
+  mean_momentum: float = field(  # mu; 1: r_i is the mean of the batch
+    1.0, rules.interval('(0, 1]', 'the weight of the older means'), traced=True
+  )
 
 
-RULES = {
-  'kappa': rules.at_least(0),
-  'mean_momentum': rules.interval('(0, 1]', 'the weight of the older means'),
-}
-TRACED = ('kappa', 'mean_momentum')
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2311.14975'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('shift',)
@@ -76,7 +75,6 @@ class Fit(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the round of all clients that gives r, and the others."""
-  rules.check(hp, RULES)
   averaging = global_model.federated_averaging(task, hp)
   by_examples = hp.train._replace(aggregation='examples')
 

@@ -32,21 +32,22 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  alpha: float = 0.01
-  protocol: str = 'paper'  # or 'released'
+  alpha: float = field(
+    0.01,
+    rules.above(0, '0 for no such terms: that is algorithm=fedavg'),
+    traced=True,
+  )
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'alpha': rules.above(0, '0 for no such terms: that is algorithm=fedavg'),
-  'protocol': rules.protocol(),
-}
-TRACED = ('alpha',)
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2111.04263'
 FEDAVG_EQUIVALENT = None  # never: with alpha = 0 the server still adds v
 PRIVATE_LEAVES = ()
@@ -62,7 +63,6 @@ class Server(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedDyn."""
-  rules.check(hp, RULES)
 
   def local_update(down, drift, data, rng):
     alpha = hp.alpha

@@ -41,26 +41,27 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, ClientData, Params, Task
 from fedjax_pfl.data.batching import block_of
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  models: int = 5  # M
-  share: float = 0.2  # of the examples, for L_i
-  epsilon: float = 0.3  # exploration in the first round
-  decay: float = 0.05  # less in every round
+  models: int = field(5, rules.count('models', 'a share of clients'))  # M
+  share: float = field(  # of the examples, for L_i
+    0.2,
+    rules.interval('(0, 1)', 'a percentage, or a number of examples'),
+    traced=True,
+  )
+  epsilon: float = field(  # exploration in the first round
+    0.3, rules.share(), traced=True
+  )
+  decay: float = field(0.05, rules.share(), traced=True)  # less in every round
 
 
-RULES = {
-  'models': rules.count('models', 'a share of clients'),
-  'share': rules.interval('(0, 1)', 'a percentage, or a number of examples'),
-  'epsilon': rules.share(),
-  'decay': rules.share(),
-}
-TRACED = ('share', 'epsilon', 'decay')
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2012.08565'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
@@ -90,7 +91,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedFomo."""
-  rules.check(hp, RULES)
 
   def local_update(down, client, data, rng):
     held_out, rest = divided(data, hp.share)

@@ -50,37 +50,34 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Batch, Key, Params, Task, matmul
 from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.models import layers
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 1.0
-  shared: str = 'full'  # or 'head'
-  noise: int = 32  # numbers in e
-  hidden: int = 64
-  server_steps: int = 100
-  server_learning_rate: float = 0.005
-  protocol: str = 'paper'  # or 'released'
-  distil: float = 10.0  # released
+  lam: float = field(1.0, rules.at_least(0), traced=True)
+  shared: str = field(  # or 'head'
+    'full', rules.one_of(('full', 'head'), 'a part of the model')
+  )
+  noise: int = field(  # numbers in e
+    32, rules.count('numbers', '0: all features of a class would be equal')
+  )
+  hidden: int = field(64, rules.count('units'))
+  server_steps: int = field(
+    100, rules.count('steps', '0: the generator would never learn')
+  )
+  server_learning_rate: float = field(0.005, rules.above(0), traced=True)
+  protocol: str = field('paper', rules.protocol())  # or 'released'
+  distil: float = field(10.0, rules.at_least(0), traced=True)  # released
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'distil': rules.at_least(0),
-  'lam': rules.at_least(0),
-  'shared': rules.one_of(('full', 'head'), 'a part of the model'),
-  'noise': rules.count('numbers', '0: all features of a class would be equal'),
-  'hidden': rules.count('units'),
-  'server_steps': rules.count('steps', '0: the generator would never learn'),
-  'server_learning_rate': rules.above(0),
-}
 PARTS = {'distil': ('protocol', 'released')}
 DECAY = 0.98  # released: of both terms and of the rate of G, in a round
-TRACED = ('lam', 'server_learning_rate', 'distil')
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2105.10056'
 FEDAVG_EQUIVALENT = {'lam': 0.0}
 PRIVATE_LEAVES = ()
@@ -105,7 +102,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedGen."""
-  rules.check(hp, RULES)
   size = hp.train.batch_size
   is_released = hp.protocol == 'released'
   shared = trees.part_mask(task, hp.shared, 'hp.shared')

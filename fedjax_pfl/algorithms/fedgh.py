@@ -35,21 +35,20 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  server_epochs: int = 100
-  server_learning_rate: float = 0.01
+  server_epochs: int = field(
+    100, rules.count('epochs', '0: the head would never learn')
+  )
+  server_learning_rate: float = field(0.01, rules.above(0), traced=True)
 
 
-RULES = {
-  'server_epochs': rules.count('epochs', '0: the head would never learn'),
-  'server_learning_rate': rules.above(0),
-}
-TRACED = ('server_learning_rate',)
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2303.13137'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('body',)
@@ -74,7 +73,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedGH."""
-  rules.check(hp, RULES)
 
   def init_server(rng):
     head = task.init(rng)['head']

@@ -37,22 +37,23 @@ from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.models import layers
 from fedjax_pfl.models.registry import student_of
 
+ENERGY = rules.share('a percentage, or a number of singular values')
 
-class HParams(NamedTuple):
+
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  energy_start: float = 0.95
-  energy_end: float = 0.98
+  energy_start: float = field(0.95, ENERGY, traced=True)
+  energy_end: float = field(0.98, ENERGY, traced=True)
   student: str = ''  # the architecture of m; '': that of w_i
 
 
-ENERGY = rules.share('a percentage, or a number of singular values')
-RULES = {'energy_start': ENERGY, 'energy_end': ENERGY}
-TRACED = ('energy_start', 'energy_end')
 FAMILY, PAPER = 'distillation', 'doi.org/10.1038/s41467-022-29763-x'
 FEDAVG_EQUIVALENT = None  # never: gradients pass between the models
 PRIVATE_LEAVES = ('own', 'map')
@@ -66,7 +67,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedKD."""
-  rules.check(hp, RULES)
   student = student_of(task, hp.student)
 
   def init_client(server, data, rng):

@@ -15,27 +15,25 @@ Without it the loss has no lower bound, and every public code keeps it. The
 weights a_i are 1 by default; tau is not given in the paper.
 """
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
 EXCLUDED = -1e9  # not -inf: a padded row of such a class would give 0 * inf
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  tau: float = 1.0
+  tau: float = field(1.0, rules.at_least(0), traced=True)
 
 
-RULES = {'tau': rules.at_least(0)}
-TRACED = ('tau',)
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2209.00189'
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
 PRIVATE_LEAVES = ()
@@ -44,7 +42,6 @@ PRIVATE_LEAVES = ()
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedLC."""
   rules.check_cross_entropy(task, 'FedLC')
-  rules.check(hp, RULES)
 
   def loss_of(server, client, data):
     return objective(task, label_counts(data, task.num_classes), hp.tau)

@@ -15,8 +15,6 @@ Differs from the paper: the weights a_i are 1 by default, n_i there. T is 1 by
 default there, 3 in a class of the public code, whose configuration says 1.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -24,21 +22,20 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  beta: float = 1.0  # 0 is FedAvg
-  temperature: float = 1.0  # T
+  beta: float = field(1.0, rules.at_least(0), traced=True)  # 0 is FedAvg
+  temperature: float = field(  # T
+    1.0, rules.above(0, '0 to switch it off: that is hp.beta=0'), traced=True
+  )
 
 
-RULES = {
-  'beta': rules.at_least(0),
-  'temperature': rules.above(0, '0 to switch it off: that is hp.beta=0'),
-}
-TRACED = ('beta', 'temperature')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2106.03097'
 FEDAVG_EQUIVALENT = {'beta': 0.0}
 PRIVATE_LEAVES = ()
@@ -46,7 +43,6 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedNTD."""
-  rules.check(hp, RULES)
 
   def loss_of(server, client, data):
     def loss(params, batch, rng):

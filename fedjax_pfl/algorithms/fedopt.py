@@ -20,8 +20,6 @@ in the public code, and 0.99 in the paper and here. optax.adam would correct
 both moments for their beginning, which the paper does not.
 """
 
-from typing import NamedTuple
-
 from fedjax_pfl.around.server_optimiser import (
   SERVER_OPTIMISERS,
   ServerOptimiser,
@@ -30,28 +28,27 @@ from fedjax_pfl.around.server_optimiser import (
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  optimizer: str = 'adam'
-  learning_rate: float = 0.01  # eta_s
-  beta_1: float = 0.9
-  beta_2: float = 0.99
-  tau: float = 1e-3
+  optimizer: str = field(
+    'adam', rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server')
+  )
+  learning_rate: float = field(0.01, rules.above(0), traced=True)  # eta_s
+  beta_1: float = field(0.9, rules.momentum(), traced=True)
+  beta_2: float = field(0.99, rules.momentum(), traced=True)
+  tau: float = field(1e-3, rules.above(0), traced=True)
 
 
-RULES = {
-  **{name: f.rule for name, f in [*ServerOptimiser.ruled.items()][1:]},
-  'optimizer': rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server'),
-}
 PARTS = {
   'beta_2': ('optimizer', 'adam', 'yogi'),
   'tau': ('optimizer', 'adam', 'yogi', 'adagrad'),
 }
-TRACED = ('learning_rate', 'beta_1', 'beta_2', 'tau')
 FAMILY, PAPER = 'server optimisers', 'arxiv.org/abs/2003.00295'
 FEDAVG_EQUIVALENT = {'optimizer': 'sgd', 'learning_rate': 1.0, 'beta_1': 0.0}
 PRIVATE_LEAVES = ()
@@ -59,7 +56,9 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedOpt."""
-  rules.check(hp, RULES)
   averaging = global_model.federated_averaging(task, hp)
   stage = Stage('fedopt', hp.train.rounds, averaging)
-  return (optimised(stage, ServerOptimiser(*hp[2:])),)
+  optimiser = ServerOptimiser(
+    hp.optimizer, hp.learning_rate, hp.beta_1, hp.beta_2, hp.tau
+  )
+  return (optimised(stage, optimiser),)

@@ -40,24 +40,24 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.data.batching import num_labels
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 1.0
-  head_epochs: int = 1
-  head_learning_rate: float = 0.1  # in all rounds
+  lam: float = field(1.0, rules.at_least(0), traced=True)
+  head_epochs: int = field(
+    1, rules.count('epochs', '0: the heads would never learn')
+  )
+  head_learning_rate: float = field(  # in all rounds
+    0.1, rules.above(0), traced=True
+  )
 
 
-RULES = {
-  'lam': rules.at_least(0),
-  'head_epochs': rules.count('epochs', '0: the heads would never learn'),
-  'head_learning_rate': rules.above(0),
-}
-TRACED = ('lam', 'head_learning_rate')
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2306.11867'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
@@ -83,7 +83,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPAC."""
-  rules.check(hp, RULES)
   body = trees.invert(task.is_head)
   of_head = hp.train._replace(
     epochs=hp.head_epochs,

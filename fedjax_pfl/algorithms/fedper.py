@@ -18,24 +18,23 @@ Differs from the paper: fine-tuning of body and head before evaluation, momentum
 default, as in all runs of the FedBABU paper.
 """
 
-from typing import NamedTuple
-
 import jax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   shared: str = 'body'  # 'full' is FedAvg
-  protocol: str = 'paper'  # or 'released'
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {'protocol': rules.protocol()}
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/1912.00818'
 FEDAVG_EQUIVALENT = {'shared': 'full'}
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
@@ -43,7 +42,6 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedPer."""
-  rules.check(hp, RULES)
   body, private = trees.part_mask(task, hp.shared, 'hp.shared'), None
   if hp.protocol == 'released':  # a client's head is forgotten
     private = jax.tree.map(lambda _: False, body)

@@ -45,24 +45,22 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 from fedjax_pfl.data.label_counts import label_counts
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 1.0
-  protocol: str = 'paper'  # or 'released', 'pfllib'
+  lam: float = field(1.0, rules.at_least(0), traced=True)
+  protocol: str = field(  # or 'released', 'pfllib'
+    'paper', rules.protocol(('paper', 'released', 'pfllib'))
+  )
 
 
-PROTOCOLS = 'paper', 'released', 'pfllib'
-RULES = {
-  'protocol': rules.protocol(PROTOCOLS),
-  'lam': rules.at_least(0),
-}
-TRACED = ('lam',)
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
@@ -90,7 +88,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProto."""
-  rules.check(hp, RULES)
   is_paper, is_released = hp.protocol == 'paper', hp.protocol == 'released'
   gather = trained_then_gathered if is_paper else trained_and_gathered
 

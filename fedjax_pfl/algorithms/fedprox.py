@@ -23,11 +23,10 @@ paper (mu = 0.01). The public code of that paper has this local step but no
 program that runs it, and mu = 0.01 alone does not explain its printed numbers.
 """
 
-from typing import NamedTuple
-
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Params, Task
 
@@ -37,19 +36,19 @@ DISTANCES = {
 }
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  mu: float = 0.01  # 0 is FedAvg, or FedBABU
+  mu: float = field(  # 0 is FedAvg, or FedBABU
+    0.01, rules.at_least(0), traced=True
+  )
   trainable: str = 'full'  # 'body': FedProx + FedBABU
-  distance: str = 'squared'  # or 'norm'
+  distance: str = field(  # or 'norm'
+    'squared', rules.one_of(DISTANCES, 'what mu is a factor of')
+  )
 
 
-RULES = {
-  'mu': rules.at_least(0),
-  'distance': rules.one_of(DISTANCES, 'what mu is a factor of'),
-}
-TRACED = ('mu',)
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/1812.06127'
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
@@ -57,7 +56,6 @@ PRIVATE_LEAVES = ()
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedProx."""
-  rules.check(hp, RULES)
   part = part_mask(task, hp.trainable, 'hp.trainable')
 
   def loss_of(server, client, data):

@@ -28,34 +28,33 @@ Differs from the paper: tau epochs on the head and one on the body, momentum
 0.5 and the weights a_i = 1 by default are those of the FedBABU paper's runs.
 """
 
-from typing import NamedTuple
-
 import jax
 import optax
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  head_epochs: int | None = None  # of a round; None: train.epochs (tau)
-  body_epochs: int = 1
-  momentum: float = 0.5  # instead of train.momentum; not in the paper
-  protocol: str = 'paper'  # or 'released'
+  head_epochs: int | None = field(  # of a round; None: train.epochs (tau)
+    None, rules.count('epochs', 'a fraction', 0).or_none('train.epochs')
+  )
+  body_epochs: int = field(
+    1, rules.count('epochs', '0: the body would never learn')
+  )
+  momentum: float = field(  # instead of train.momentum; not in the paper
+    0.5, rules.momentum(), traced=True
+  )
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'head_epochs': rules.count('epochs', 'a fraction', 0).or_none('train.epochs'),
-  'body_epochs': rules.count('epochs', '0: the body would never learn'),
-  'momentum': rules.momentum(),
-}
-TRACED = ('momentum',)
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2102.07078'
 FEDAVG_EQUIVALENT = None  # never; with head_epochs = 0 it is FedBABU
 PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
@@ -63,7 +62,6 @@ PRIVATE_LEAVES = ('head',)  # neither uploaded nor averaged
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRep."""
-  rules.check(hp, RULES)
   batching = hp.train.batching(task)
   of_views = batching._replace(
     size=hp.finetune.batch_size, shuffle=hp.finetune.shuffle

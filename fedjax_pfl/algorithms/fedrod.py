@@ -27,11 +27,13 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.data.label_counts import label_counts
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
 

@@ -15,26 +15,24 @@ Differs from the paper: momentum 0.9, and weights a_i that are 1 by default.
 `graded` is what the authors' later code does; its head has no bias there.
 """
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  alpha: float = 0.5  # 1 is FedAvg
+  alpha: float = field(0.5, rules.share(), traced=True)  # 1 is FedAvg
   graded: bool = False
 
 
-RULES = {'alpha': rules.share()}
-TRACED = ('alpha',)
 FAMILY, PAPER = 'global', 'doi.org/10.1145/3447548.3467254'
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
 PRIVATE_LEAVES = ()
@@ -43,7 +41,6 @@ PRIVATE_LEAVES = ()
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedRS."""
   rules.check_cross_entropy(task, 'FedRS')
-  rules.check(hp, RULES)
 
   def loss_of(server, client, data):
     counts = label_counts(data, task.num_classes)

@@ -44,28 +44,24 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Key, Params, Task, matmul
 from fedjax_pfl.models import layers
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 10.0
-  tau: float = 100.0
-  server_epochs: int = 100
-  server_learning_rate: float = 0.01
-  protocol: str = 'paper'  # or 'released'
+  lam: float = field(10.0, rules.at_least(0), traced=True)
+  tau: float = field(100.0, rules.at_least(0), traced=True)
+  server_epochs: int = field(
+    100, rules.count('epochs', '0: the means would never learn')
+  )
+  server_learning_rate: float = field(0.01, rules.above(0), traced=True)
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'lam': rules.at_least(0),
-  'tau': rules.at_least(0),
-  'server_epochs': rules.count('epochs', '0: the means would never learn'),
-  'server_learning_rate': rules.above(0),
-}
-TRACED = ('lam', 'tau', 'server_learning_rate')
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2401.03230'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
 PRIVATE_LEAVES = ('params',)
@@ -97,7 +93,6 @@ class Up(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedTGP."""
-  rules.check(hp, RULES)
   is_released = hp.protocol == 'released'
 
   def init_server(rng):

@@ -30,21 +30,22 @@ from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.models.registry import student_of
 
+SHARE = rules.share('a weight of KL, not of the cross-entropy beside it')
 
-class HParams(NamedTuple):
+
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  alpha: float = 0.5
-  beta: float = 0.5
+  alpha: float = field(0.5, SHARE, traced=True)
+  beta: float = field(0.5, SHARE, traced=True)
   student: str = ''  # the architecture of m; '': that of w_i
 
 
-SHARE = rules.share('a weight of KL, not of the cross-entropy beside it')
-RULES = {'alpha': SHARE, 'beta': SHARE}
-TRACED = ('alpha', 'beta')
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2006.16765'
 FEDAVG_EQUIVALENT = {'beta': 1.0}
 FEDAVG_WHERE = 'its shared model'
@@ -58,7 +59,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FML."""
-  rules.check(hp, RULES)
   meme_task = student_of(task, hp.student)
 
   def init_client(server, data, rng):

@@ -35,25 +35,21 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.models import layers
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 0.01
-  mu: float = 0.1
-  protocol: str = 'paper'  # or 'released'
+  lam: float = field(0.01, rules.at_least(0), traced=True)
+  mu: float = field(0.1, rules.at_least(0), traced=True)
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'lam': rules.at_least(0),
-  'mu': rules.at_least(0),
-}
-TRACED = ('lam', 'mu')
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('head',)
@@ -93,7 +89,6 @@ class Conditioned(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of GPFL."""
-  rules.check(hp, RULES)
   body = trees.invert(task.is_head)
   is_released = hp.protocol == 'released'
   averaging = global_model.averaging_of_part(task, hp, body)

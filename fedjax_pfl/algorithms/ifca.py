@@ -37,16 +37,19 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  clusters: int = 2  # M; 1 is FedAvg
+  clusters: int = field(  # M; 1 is FedAvg
+    2, rules.count('models', 'a share of clients')
+  )
 
 
-RULES = {'clusters': rules.count('models', 'a share of clients')}
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2006.04088'
 FEDAVG_EQUIVALENT = None  # with one cluster, but for an axis of its models
 PRIVATE_LEAVES = ()
@@ -76,7 +79,6 @@ def _equal(number: int, start: str) -> BadInput:
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of IFCA."""
-  rules.check(hp, RULES)
 
   def init_server(rng):
     keys = [jax.random.fold_in(rng, k) for k in range(1, hp.clusters)]

@@ -34,24 +34,22 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 0.5  # 0 is FedAvg
-  neighbours: int = 10  # k
-  scale: float = 1.0
+  lam: float = field(0.5, rules.share(), traced=True)  # 0 is FedAvg
+  neighbours: int = field(  # k
+    10, rules.count('examples', 'a share of the examples')
+  )
+  scale: float = field(1.0, rules.above(0), traced=True)
 
 
-RULES = {
-  'lam': rules.share(),
-  'neighbours': rules.count('examples', 'a share of the examples'),
-  'scale': rules.above(0),
-}
-TRACED = ('lam', 'scale')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2111.09360'
 FEDAVG_EQUIVALENT = {}  # always
 FEDAVG_WHERE = 'its global model'
@@ -74,7 +72,6 @@ class Store(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of kNN-Per."""
-  rules.check(hp, RULES)
   averaging = global_model.federated_averaging(task, hp)
 
   def views(server, client, data, rng):

@@ -29,7 +29,6 @@ accuracy.
 """
 
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,22 +38,21 @@ from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Mask, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  learning_rate: float = 1e-3  # eta of the second stage, all its rounds
+  learning_rate: float = field(  # eta of the second stage, all its rounds
+    1e-3, rules.above(0), traced=True
+  )
   train_fedavg: bool = True  # False: begin with the model of another run
-  protocol: str = 'paper'  # or 'released'
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'learning_rate': rules.above(0),
-  'protocol': rules.protocol(),
-}
-TRACED = ('learning_rate',)
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2001.01523'
 FEDAVG_EQUIVALENT = {'train_fedavg': True}
 FEDAVG_WHERE = 'in its first stage'
@@ -81,7 +79,6 @@ def check_start(hp: HParams, start: str) -> None:
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return FedAvg and then LG-FedAvg, or the latter alone."""
-  rules.check(hp, RULES)
   rate = optax.constant_schedule(hp.learning_rate)
   slow = hp._replace(train=hp.train._replace(learning_rate=rate))
   body = trees.invert(task.is_head)

@@ -33,21 +33,20 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  mu: float = 1.0  # 0 is FedAvg
-  temperature: float = 0.5  # T
+  mu: float = field(1.0, rules.at_least(0), traced=True)  # 0 is FedAvg
+  temperature: float = field(  # T
+    0.5, rules.above(0, '0 to switch it off: that is hp.mu=0'), traced=True
+  )
 
 
-RULES = {
-  'mu': rules.at_least(0),
-  'temperature': rules.above(0, '0 to switch it off: that is hp.mu=0'),
-}
-TRACED = ('mu', 'temperature')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2103.16257'
 FEDAVG_EQUIVALENT = {'mu': 0.0}
 PRIVATE_LEAVES = ()
@@ -60,7 +59,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of MOON."""
-  rules.check(hp, RULES)
 
   def local_update(server, client, data, rng):
     loss = objective(task, server.params, client, hp.mu, hp.temperature)

@@ -26,7 +26,6 @@ may take steps: `server_optimizer`.
 """
 
 from fnmatch import fnmatchcase
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,25 +34,28 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Mask, Task
 
 Patterns = tuple[str, ...] | str
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
   personal: Patterns = ('head/*',)  # (): none
   shared: Patterns = ()  # (): all others
   frozen: Patterns = ()
-  order: str = 'alternating'  # FedAlt; or 'simultaneous': FedSim
-  personal_epochs: int = 1  # of v in a round of FedAlt; FedSim has one number
+  order: str = field(  # FedAlt; or 'simultaneous': FedSim
+    'alternating',
+    rules.one_of(('alternating', 'simultaneous'), 'an order of parts'),
+  )
+  personal_epochs: int = field(  # of v in a round of FedAlt; FedSim has one
+    1, rules.count('epochs', '0: v would never learn')
+  )
 
 
-RULES = {
-  'order': rules.one_of(('alternating', 'simultaneous'), 'an order of parts'),
-  'personal_epochs': rules.count('epochs', '0: v would never learn'),
-}
 PARTS = {'personal_epochs': ('order', 'alternating')}
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2204.03809'
 FEDAVG_EQUIVALENT = None  # never: some leaf is not shared
@@ -62,7 +64,6 @@ PRIVATE_LEAVES = ('head',)  # by default
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of FedAlt or FedSim."""
-  rules.check(hp, RULES)
   shared, personal = parts_of(task, hp)
   trained = jax.tree.map(lambda a, b: a or b, shared, personal)
   frozen = trees.invert(trained)

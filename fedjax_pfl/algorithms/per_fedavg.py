@@ -38,27 +38,28 @@ from fedjax_pfl.client import (
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Batch, ClientData, Params, Task
 from fedjax_pfl.data.batching import Batching
 
+RATE = rules.above(0)
+BETA = RATE._replace(
+  holds=lambda beta: callable(beta) or RATE.holds(beta),
+  expected='a rate above 0',
+).or_none('that of the protocol')
 
-class HParams(NamedTuple):
+
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  protocol: str = 'paper'  # or 'released'
-  beta: float | optax.Schedule | None = None  # None: that of the protocol
+  protocol: str = field('paper', rules.protocol())  # or 'released'
+  beta: float | optax.Schedule | None = field(  # None: that of the protocol
+    None, BETA, traced=True
+  )
   second_order: bool = False
 
 
-RATE = rules.above(0)
-RULES = {
-  'protocol': rules.protocol(),
-  'beta': RATE._replace(
-    holds=lambda beta: callable(beta) or RATE.holds(beta),
-    expected='a rate above 0',
-  ).or_none('that of the protocol'),
-}
-TRACED = ('beta',)
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2002.07948'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
@@ -75,7 +76,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   rules.check_sgd(
     hp.train.optimizer, 'Per-FedAvg', 'its steps go forth and back'
   )
-  rules.check(hp, RULES)
   beta = outer_rate(hp)
   fit = fit_second_order if hp.second_order else fit_first_order
 

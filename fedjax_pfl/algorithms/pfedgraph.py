@@ -32,23 +32,25 @@ import jax.numpy as jnp
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  lam: float = 0.01
-  alpha: float = 0.8
-  protocol: str = 'paper'  # or 'released'
+  lam: float = field(
+    0.01,
+    rules.at_least(0, 'the sign of the public code: hp.protocol=released'),
+    traced=True,
+  )
+  alpha: float = field(
+    0.8, rules.above(0, '0, by which the equations divide'), traced=True
+  )
+  protocol: str = field('paper', rules.protocol())  # or 'released'
 
 
-RULES = {
-  'protocol': rules.protocol(),
-  'lam': rules.at_least(0, 'the sign of the public code: hp.protocol=released'),
-  'alpha': rules.above(0, '0, by which the equations divide'),
-}
-TRACED = ('lam', 'alpha')
 FAMILY, PAPER = 'similarity', 'proceedings.mlr.press/v202/ye23b.html'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
@@ -62,7 +64,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of pFedGraph."""
-  rules.check(hp, RULES)
   lam = -hp.lam if hp.protocol == 'released' else hp.lam
 
   def local_update(down, client, data, rng):

@@ -39,37 +39,26 @@ from fedjax_pfl.client import (
 )
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Task, matmul
 from fedjax_pfl.models import layers
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  embedding: int = 13  # numbers in v_i
-  hidden: int = 100
-  layers: int = 3
-  server_learning_rate: float = 0.01
-  server_momentum: float = 0.9
-  server_decay: float = 1e-3
-  server_clip: float = 50.0
+  embedding: int = field(  # numbers in v_i
+    13, rules.count('numbers', '0: all models would be equal')
+  )
+  hidden: int = field(100, rules.count('units'))
+  layers: int = field(3, rules.count('layers', smallest=0))
+  server_learning_rate: float = field(0.01, rules.above(0), traced=True)
+  server_momentum: float = field(0.9, rules.momentum(), traced=True)
+  server_decay: float = field(1e-3, rules.at_least(0), traced=True)
+  server_clip: float = field(50.0, rules.above(0), traced=True)
 
 
-RULES = {
-  'embedding': rules.count('numbers', '0: all models would be equal'),
-  'hidden': rules.count('units'),
-  'layers': rules.count('layers', smallest=0),
-  'server_learning_rate': rules.above(0),
-  'server_momentum': rules.momentum(),
-  'server_decay': rules.at_least(0),
-  'server_clip': rules.above(0),
-}
-TRACED = (
-  'server_learning_rate',
-  'server_momentum',
-  'server_decay',
-  'server_clip',
-)
 FAMILY, PAPER = 'similarity', 'arxiv.org/abs/2103.04628'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ()
@@ -90,7 +79,6 @@ class Client(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of pFedHN."""
-  rules.check(hp, RULES)
   tx = optax.chain(
     optax.clip_by_global_norm(hp.server_clip),
     optax.add_decayed_weights(hp.server_decay),

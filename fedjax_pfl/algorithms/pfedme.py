@@ -39,28 +39,28 @@ from jax import lax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  inner_steps: int = 5  # K of the paper
-  inner_lr: float = 0.05  # paper: 0.01 to 0.1
-  lam: float = 5.0  # paper: 15 to 30, but eta = 0.005; here it is 0.1
-  beta: float = 1.0  # paper: 1, and 2: w goes beyond the mean
+  inner_steps: int = field(  # K of the paper
+    5, rules.count('steps on each batch', 'epochs, which are train.epochs')
+  )
+  inner_lr: float = field(  # paper: 0.01 to 0.1
+    0.05, rules.above(0), traced=True
+  )
+  lam: float = field(  # paper: 15 to 30, but eta = 0.005; here it is 0.1
+    5.0, rules.above(0, '0 to switch it off: w would never change'), traced=True
+  )
+  beta: float = field(  # paper: 1, and 2: w goes beyond the mean
+    1.0, rules.above(0, '0: w would never change'), traced=True
+  )
 
 
-# With other rates theta, or w, would never change.
-RULES = {
-  'inner_steps': rules.count(
-    'steps on each batch', 'epochs, which are train.epochs'
-  ),
-  'inner_lr': rules.above(0),
-  'lam': rules.above(0, '0 to switch it off: w would never change'),
-  'beta': rules.above(0, '0: w would never change'),
-}
-TRACED = ('inner_lr', 'lam', 'beta')
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2006.08848'
 FEDAVG_EQUIVALENT = None  # by its own settings: those of train matter, too
 PRIVATE_LEAVES = ('personal',)
@@ -78,7 +78,6 @@ class Trained(NamedTuple):
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the one stage of pFedMe."""
-  rules.check(hp, RULES)
   batching = hp.train.batching(task)._replace(steps_per_batch=hp.inner_steps)
 
   def pull(tree):

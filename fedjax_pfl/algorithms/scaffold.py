@@ -31,10 +31,12 @@ import optax
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-class HParams(NamedTuple):
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
 

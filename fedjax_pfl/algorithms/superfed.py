@@ -49,44 +49,50 @@ from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task
 
+FORM = 'a form of SuPerFed'
+GRID = rules.Rule(
+  lambda grid: (
+    isinstance(grid, tuple | list)
+    and all(rules.is_number(ratio) and 0 <= ratio <= 1 for ratio in grid)
+    and all(low < high for low, high in pairwise(grid))
+  ),
+  "rising mixing ratios, from 0 (the server's) to 1 (the client's own)",
+  'a ratio twice, percentages, or another order',
+)
 
-class HParams(NamedTuple):
+
+@record('hp.')
+class HParams:
   train: local_training.LocalTraining = local_training.LocalTraining()
   finetune: personalization.Finetuning = personalization.Finetuning()
-  mixing: str = 'model'  # or 'layer'
-  mu: float = 0.01
-  nu: float = 2.0
-  phase_start: float = 0.4  # L: the share of rounds before personalisation
-  grid: tuple[float, ...] = tuple(tenth / 10 for tenth in range(11))
-  protocol: str = 'paper'  # or 'first_code', 'final_code'
-  twice: str = 'kernels'  # or 'all'
-  local_init: str = 'client'  # or 'shared'
-  pairing: str = 'fresh'  # or 'stale'
+  mixing: str = field(  # or 'layer'
+    'model', rules.one_of(('model', 'layer'), FORM)
+  )
+  mu: float = field(0.01, rules.at_least(0), traced=True)
+  nu: float = field(2.0, rules.at_least(0), traced=True)
+  phase_start: float = field(  # L: the share of rounds before personalisation
+    0.4, rules.share('a round, or a percentage of them')
+  )
+  grid: tuple[float, ...] = field(
+    tuple(tenth / 10 for tenth in range(11)), GRID
+  )
+  protocol: str = field(  # or 'first_code', 'final_code'
+    'paper', rules.protocol(('paper', 'first_code', 'final_code'))
+  )
+  twice: str = field(  # or 'all'
+    'kernels', rules.one_of(('kernels', 'all'), FORM)
+  )
+  local_init: str = field(  # or 'shared'
+    'client', rules.one_of(('client', 'shared'), FORM)
+  )
+  pairing: str = field(  # or 'stale'
+    'fresh', rules.one_of(('fresh', 'stale'), FORM)
+  )
 
 
-FORM = 'a form of SuPerFed'
-RULES = {
-  'protocol': rules.protocol(('paper', 'first_code', 'final_code')),
-  'mixing': rules.one_of(('model', 'layer'), FORM),
-  'twice': rules.one_of(('kernels', 'all'), FORM),
-  'local_init': rules.one_of(('client', 'shared'), FORM),
-  'pairing': rules.one_of(('fresh', 'stale'), FORM),
-  'mu': rules.at_least(0),
-  'nu': rules.at_least(0),
-  'phase_start': rules.share('a round, or a percentage of them'),
-  'grid': rules.Rule(
-    lambda grid: (
-      isinstance(grid, tuple | list)
-      and all(rules.is_number(ratio) and 0 <= ratio <= 1 for ratio in grid)
-      and all(low < high for low, high in pairwise(grid))
-    ),
-    "rising mixing ratios, from 0 (the server's) to 1 (the client's own)",
-    'a ratio twice, percentages, or another order',
-  ),
-}
-TRACED = ('mu', 'nu')
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2109.07628'
 FEDAVG_EQUIVALENT = {'mu': 0.0, 'phase_start': 1.0}
 PRIVATE_LEAVES = ('local',)
@@ -117,7 +123,6 @@ def check_start(hp: HParams, start: str) -> None:
 
 def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
   """Return the stages of SuPerFed: federation, then personalisation."""
-  rules.check(hp, RULES)
   is_stale = hp.pairing == 'stale'
 
   def federate(down, client, data, rng):

@@ -1,20 +1,12 @@
 """Rules: what a setting may be, and the sentence for a value that it may not.
 
-Fields of a config have one each (records.py), and a method declares those of
-its hyperparameters:
-
-  class HParams(NamedTuple):
-    ...
-    mu: float = 0.01
-
-  RULES = {'mu': at_least(0)}
-
-`build` begins with `check(hp, RULES)`. A number that is traced, as those of a
-sweep are, has been checked before.
+Fields of records have one each (records.py): those of a config, and the
+hyperparameters of a method. A number that is traced, as those of a sweep are,
+has been checked before.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -53,7 +45,6 @@ class Rule(NamedTuple):
       )
 
 
-Rules = Mapping[str, Rule]  # by the name of the field
 INTERVALS = {  # by their brackets
   '[]': '{} from {:g} to {:g}',
   '[)': '{} from {:g} to below {:g}',
@@ -145,12 +136,6 @@ def tuple_of(
 def boolean() -> Rule:
   """Return the rule of True or False."""
   return Rule(lambda v: isinstance(v, bool), 'one of two', '', (True, False))
-
-
-def check(hp: tuple, rules: Rules, prefix: str = 'hp.') -> None:
-  """Refuse the first hyperparameter that breaks its rule."""
-  for field, rule in rules.items():
-    rule.check(f'{prefix}{field}', plain(getattr(hp, field)))
 
 
 def plain(value: Any) -> Any:

@@ -1,5 +1,6 @@
 """The hyperparameters of a method, checked as its record declares them."""
 
+import inspect
 import math
 import types
 import typing
@@ -15,7 +16,7 @@ from fedjax_pfl.core.user_code import UserCode, is_code, name_of
 from fedjax_pfl.settings.schema import Settings
 
 # Hyperparameters that are records of other fields of the config.
-SHARED_RECORDS = 'train', 'finetune'
+SHARED = 'train', 'finetune'
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
 UNIONS = types.UnionType, typing.Union
 SMALL = Rule(
@@ -26,9 +27,9 @@ SMALL = Rule(
 
 def own_defaults(method: str) -> dict[str, Any]:
   """Return the hyperparameters of a method that are no records, by name."""
-  defaults = algorithms.load(method).HParams()._asdict()
-  own = (name for name in defaults if name not in SHARED_RECORDS)
-  return {name: defaults[name] for name in own}
+  record = algorithms.load(method).HParams
+  names, hp = inspect.signature(record).parameters, record()
+  return {name: getattr(hp, name) for name in names if name not in SHARED}
 
 
 def effective(settings: Settings) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def key(settings: Settings, but: Collection[str] = ()) -> str:
 
 # ---- numbers of a compiled program -------------------------------------------
 # They change no shape and no number of steps: the fields that are `traced`
-# (records.py), and the hyperparameters that a method declares as TRACED.
+# (records.py), of the config and of the method's HParams.
 
 
 def traced_names(settings: Settings) -> tuple[str, ...]:
@@ -156,7 +156,8 @@ def traced_names(settings: Settings) -> tuple[str, ...]:
   if system.debug or system.clients_placement == 'host':
     return ()
   fields = flat_settings(settings)
-  declared = (f'{HP}{name}' for name in getattr(method, 'TRACED', ()))
+  ruled = getattr(method.HParams, 'ruled', {})
+  declared = (f'{HP}{name}' for name, one in ruled.items() if one.traced)
   return tuple(
     name
     for name in (*TRACED, *declared)

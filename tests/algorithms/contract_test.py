@@ -49,6 +49,7 @@ from fedjax_pfl.evaluation.new_clients import first_state
 from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.models.registry import outline
+from fedjax_pfl.settings.hyperparameters import own_defaults
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()
@@ -143,7 +144,7 @@ def leaves_with(tree, parts):
 def test_file_declares_its_parts(name):
   module = load(name)
   assert isinstance(module.FEDAVG_EQUIVALENT, dict | None)  # None: never
-  assert set(module.FEDAVG_EQUIVALENT or ()) <= set(module.HParams._fields)
+  assert set(module.FEDAVG_EQUIVALENT or ()) <= set(own_defaults(name))
   assert isinstance(module.PRIVATE_LEAVES, tuple)
   assert all(isinstance(path, str) and path for path in module.PRIVATE_LEAVES)
   assert list(inspect.signature(module.build).parameters) == ['task', 'hp']

@@ -15,6 +15,7 @@ from experiments.commandline import read_settings
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.settings import parse_config
+from fedjax_pfl.settings.validate import traced_names
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_method import build_stages
 from fedjax_pfl.training.keys import training_key
@@ -48,7 +49,7 @@ def with_view(algorithm):
 
   return algorithm._replace(personalize=personalize)
 """
-PRIVATE = 'PRIVATE_LEAVES = ('
+PRIVATE, CLASS = 'PRIVATE_LEAVES = (', 'class HParams(NamedTuple)'
 
 
 @pytest.fixture
@@ -113,9 +114,9 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
   [
     ('def build(', 'def make(', 'expected a name that avgm.py defines'),
     ('def build(task, hp)', 'def build(task)', 'with build(task)'),
-    ('HParams(NamedTuple):', 'HParams:', 'no NamedTuple HParams'),
+    ("@record('hp.')\n", '', 'no NamedTuple HParams'),
     ('.federated_ave', '.federated_avv', "no attribute 'federated_avvraging'"),
-    ('hp.beta * v', '1 // 0 * v', 'avgm.py, line 37'),
+    ('hp.beta * v', '1 // 0 * v', 'avgm.py, line 40'),
     (
       'velocity)\n\n  a',
       '())\n\n  a',
@@ -131,9 +132,9 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
     ('algorithm),)', 'with_two(algorithm)),)', 'update that returns 2 values'),
     ('algorithm),)', 'with_view(algorithm)),)', "a view named 'validation_x'"),
     ('server.round + 1', 'server.round', 'leaves server.round as it is'),
-    ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),
-    ('class H', f'{PRIVATE}"hed",)\n\nclass H', 'hed, which nobody has'),
-    ('class H', f'{PRIVATE}"hed")\n\nclass H', "PRIVATE_LEAVES 'hed'"),
+    ('@rec', f'{PRIVATE}"head",)\n\n@rec', 'head in the upload'),
+    ('@rec', f'{PRIVATE}"hed",)\n\n@rec', 'hed, which nobody has'),
+    ('@rec', f'{PRIVATE}"hed")\n\n@rec', "PRIVATE_LEAVES 'hed'"),
   ],
 )
 def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
@@ -142,6 +143,20 @@ def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
   message = refused(build, method)
   assert message.startswith('algorithm: got '), message
   assert words in message.replace(str(path.parent) + '/', ''), message
+
+
+def test_its_hyperparameters_have_rules_if_they_are_a_record(method):
+  """Those of a NamedTuple may be anything, and are constants of a program."""
+  ruled = build(method, beta='0.5').settings
+  assert 'hp.beta' in traced_names(ruled)
+  message = refused(lambda: build(method, beta='1.5'))
+  assert message.startswith('hp.beta: got 1.5, expected a momentum')
+  text = METHOD.replace("@record('hp.')\nclass HParams", CLASS)
+  text = re.sub(r'field\((0.9), .*\)', r'\1', text)
+  pathlib.Path(method.partition(':')[0]).write_text(text)
+  plain = build(method, beta='1.5').settings
+  assert plain.hp == {'beta': 1.5} and 'hp.beta' not in traced_names(plain)
+  assert 'momentum' in traced_names(plain)
 
 
 def test_a_misspelt_method_or_hyperparameter_has_its_choices(method):

@@ -14,11 +14,11 @@ from fedjax_pfl.training import warm_start
 @pytest.mark.parametrize('name', ALGORITHMS)
 def test_a_bad_hyperparameter_is_refused_in_the_words_of_its_rule(name):
   """No hyperparameter with a rule is a negative number, or any word."""
-  for field, rule in getattr(load(name), 'RULES', {}).items():
+  for field, stated in load(name).HParams.ruled.items():
     for value in ('nonsense', -1.0):
       message = refused(lambda hp: build(name, **hp), {field: value})
       assert message.startswith(f'hp.{field}: got {value!r}, expected ')
-      assert rule.expected in message
+      assert stated.rule.expected in message
 
 
 @pytest.mark.parametrize(

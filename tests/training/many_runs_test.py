@@ -193,8 +193,9 @@ def test_the_numbers_that_a_method_declares_are_arguments(name):
     settings['hp'] = {'beta': 0.1}
   experiment = make_experiment(**settings)
   fields = flat_settings(experiment.settings)
-  hp = (f'hp.{own}' for own in getattr(algorithms.load(name), 'TRACED', ()))
-  declared = [own for own in (*TRACED, *hp) if fields[own] is not None]
+  hp = algorithms.load(name).HParams.ruled.values()
+  names = *TRACED, *(stated.name for stated in hp if stated.traced)
+  declared = [name for name in names if fields[name] is not None]
   changed = {own: 0.8 * fields[own] or 0.8 for own in declared}
   experiment = vary(experiment, **changed)
   assert {*traced_names(experiment.settings)} == {*changed}
