@@ -20,7 +20,7 @@ from fedjax_pfl.results.charts import (
   rows,
   svg,
 )
-from fedjax_pfl.results.page import overview, styles
+from fedjax_pfl.results.page import overview, sections, styles
 
 MIXTURES = {'initial': [2, 4], 'mix_0.5': [18, 16], 'mix_1.0': [10, 10]}
 BEST = {'test_best_view': {'mix': {'together': {'view': 'mix_0.5'}}}}
@@ -101,7 +101,7 @@ def test_the_best_method_is_on_top(tmp_path):
   before = group.first.result['views']['initial']
   before |= {'mean': None, 'std': None}  # not finite
   found = overview.numbers(group)
-  assert math.isnan(found.before) and found.after == 80
+  assert math.isnan(found[0]) and found[1] == 80
 
 
 def test_three_seeds_of_a_method_are_one_line_with_an_interval(tmp_path):
@@ -112,10 +112,10 @@ def test_three_seeds_of_a_method_are_one_line_with_an_interval(tmp_path):
     runs.append(make_run(folder, 'fedavg', views=views, seed=seed))
   (group,) = overview.sorted_groups(runs)
   found = overview.numbers(group)
-  assert found.after == 80  # seeds: 70, 80, 90
+  assert found[1] == 80  # seeds: 70, 80, 90
   # 4.3027 is the quantile of Student's t with two degrees of freedom.
-  assert found.high - 80 == pytest.approx(4.3027 * 10 / 3**0.5, rel=1e-4)
-  assert overview.SEVERAL in words(overview.draw([group]))
+  assert found[3] - 80 == pytest.approx(4.3027 * 10 / 3**0.5, rel=1e-4)
+  assert sections.SEVERAL in sections.levels_in_words([group])
 
 
 # ---- the command that draws a partition

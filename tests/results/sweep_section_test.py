@@ -82,13 +82,14 @@ def test_a_setting_with_fewer_seeds_is_not_the_choice(grid):
   assert 'with fewer seeds than others' in first.text
 
 
-def test_one_field_is_a_strip_with_a_dot_a_seed(tmp_path):
+def test_one_field_is_a_row_for_each_value(tmp_path):
   rates = make_settings(tmp_path, RATES)
   first, curves = make_sections(sweep_of(rates))
   (panel,) = first.panels
   assert panel.title == 'learning_rate'
-  assert words_of(panel.svg)[-4:] == ['0.1', '0.2', '0.3', 'learning_rate']
-  assert panel.svg.count('class="dots"') == panel.svg.count('class="link"') == 3
+  rows = ['0.1', '15.0', '0.2', '25.0', '0.3', '35.0']
+  assert words_of(panel.svg)[-6:] == rows
+  assert panel.svg.count('class="mark"') == panel.svg.count('class="link"') == 3
   assert curves.text.startswith('initial/accuracy over rounds')
   assert sweep_of(rates[:4]) is None  # two settings are no sweep
 

@@ -4,7 +4,7 @@ Accuracies are in percent. Colours come from a CSS class; see svg.py.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -13,16 +13,14 @@ from markupsafe import Markup
 from fedjax_pfl.results.charts import svg
 
 WIDTH = 560  # in units of text that is 12 high
-LEFT, RIGHT = 170, 58  # of charts whose rows have names
-NAME, ROW, GAP = 24, 26, 14  # heights: of a name, a row, the gap below
+LEFT, RIGHT = 112, 58  # of rows with names, and with words behind them
+ROW = 26  # height of a row of clients
 PERCENT = (0, 20, 40, 60, 80, 100)
 MAX_DOTS = 150  # of more clients, the density or one shape is drawn
 CORNERS = 1000  # of that shape: more than a screen resolves
 MOST_DOTS = 2000  # of intervals: of more numbers, an even sample is drawn
 GAINS = 208, 60, 14  # height and margins of the chart of gains
 MEANING = 'Dot: a client. Box: the middle half. Bar: the mean.'
-# Groups of rows: label, css class, and (name, *numbers) of every row.
-Named = Sequence[tuple[str, str, Sequence[tuple]]]
 
 
 class Change(NamedTuple):
@@ -40,17 +38,15 @@ class Change(NamedTuple):
 
 def plot_clients(lines: Sequence[Change]) -> Markup:
   """Draw every client as a dot; box: the middle half, bar: the mean."""
-  groups = []
+  rows = []
   for line in lines:
-    sides = ('before', line.before), ('after', line.after)
-    rows = [(kind, kind, one) for kind, one in sides if one is not None]
-    groups.append((line.label, line.css, rows))
-  return _rows(groups, _cloud, 'accuracy of a client, %')
-
-
-def plot_levels(lines: Named) -> Markup:
-  """Draw (name, before, after): hollow, unless it is NaN, and filled."""
-  return _rows(lines, _dumbbell, 'accuracy, %')
+    rows.append(Row(line.label, css=line.css))
+    for kind, clients in (('before', line.before), ('after', line.after)):
+      if clients is not None:
+        rows.append(Row(kind, css=line.css, clients=clients))
+  return plot_intervals(
+    rows, 'accuracy of a client, %', height=ROW, axis=PERCENT
+  )
 
 
 def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
@@ -94,27 +90,6 @@ def plot_gains(
   return svg.drawing(WIDTH, chart_height, label, chart)
 
 
-def _rows(groups: Named, draw_fn: Callable[..., Markup], label: str) -> Markup:
-  """Draw named groups of rows above one axis from 0 to 100."""
-  x = svg.Scale(0.0, 100.0, LEFT, WIDTH - RIGHT)
-  parts, y = [], 0
-  for name, css, rows in groups:
-    inner = [
-      svg.tag('rect', x=0, y=y + 5, width=10, height=10, rx=2, class_='swatch'),
-      svg.text(17, y + 15, name, 'name'),
-    ]
-    y += NAME
-    for word, *numbers in rows:
-      inner.append(svg.text(17, y + ROW / 2 + 4, word))
-      inner.append(draw_fn(x, y + ROW / 2, *numbers))
-      y += ROW
-    y += GAP
-    parts.append(svg.tag('g', *inner, class_=css))
-  grid = svg.columns(x, PERCENT, 20, y)
-  grid.append(svg.text(WIDTH - RIGHT, y + 40, label, 'end', 'label'))
-  return svg.drawing(WIDTH, y + 46, label, *grid, *parts)
-
-
 def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
   """Draw clients on a row: dots or their density, a box and the mean."""
   values = np.sort(values[np.isfinite(values)])
@@ -140,24 +115,6 @@ def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
   return svg.tag('g', points, box, mean, class_=kind, title=words)
 
 
-def _dumbbell(x: svg.Scale, y: float, before: float, after: float) -> Markup:
-  if not math.isfinite(after):
-    return svg.text(x(0) + 4, y + 4, 'no client')
-  sides = (-10, 'end'), (10, 'start')
-  if before > after:
-    sides = sides[::-1]
-  ends = [(after, 'mark', *sides[1], 'strong')]
-  parts = []
-  if math.isfinite(before):
-    parts.append(svg.line(x(before), y, x(after), y, 'link'))
-    ends.insert(0, (before, 'hollow', *sides[0]))
-  for value, kind, shift, *classes in ends:
-    parts.append(svg.marker('o', x(value), y, 5, kind))
-    words = svg.plain(value)
-    parts.append(svg.text(x(value) + shift, y + 4, words, *classes))
-  return svg.tag('g', *parts)
-
-
 # ---- marks and intervals
 
 
@@ -175,7 +132,7 @@ class Mark(NamedTuple):
 
 
 class Row(NamedTuple):
-  """A line of `plot_intervals`; without marks it is a heading."""
+  """A line of `plot_intervals`; with its label alone it is a heading."""
 
   label: str
   marks: Sequence[Mark] = ()
@@ -183,14 +140,15 @@ class Row(NamedTuple):
   css: str = ''
   title: str = ''  # the tooltip
   dots: np.ndarray | None = None  # numbers drawn below the marks
+  clients: np.ndarray | None = None  # numbers drawn in place of marks
 
 
 def plot_intervals(
   rows: Sequence[Row],
   label: str,
   *,
-  width: float = 560,
-  margins: tuple[float, float] = (112, 58),
+  width: float = WIDTH,
+  margins: tuple[float, float] = (LEFT, RIGHT),
   height: float = 22,
   axis: Sequence[float] = (),
 ) -> Markup:
@@ -214,9 +172,15 @@ def plot_intervals(
 
 
 def _row(x: svg.Scale, y: float, row: Row) -> Markup:
-  if not row.marks and not row.words:
-    return svg.text(x.start, y + 4, row.label, 'name')
+  if not row.marks and not row.words and row.clients is None:
+    box = {'x': 0, 'y': y - 5, 'width': 10, 'height': 10, 'rx': 2}
+    drawn = [svg.tag('rect', **box, class_='swatch')] * bool(row.css)
+    left = 17 if row.css else x.start
+    drawn.append(svg.text(left, y + 4, row.label, 'name'))
+    return svg.tag('g', *drawn, class_=row.css or None)
   parts = [svg.text(x.start - 12, y + 4, row.label, 'end')]
+  if row.clients is not None:
+    parts.append(_cloud(x, y, row.label, row.clients))
   if row.dots is not None:
     values = np.sort(row.dots[np.isfinite(row.dots)])
     places = np.linspace(0, values.size - 1, min(values.size, MOST_DOTS))

@@ -5,15 +5,21 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from markupsafe import Markup
 
 from fedjax_pfl.results.charts import lines, rows
 from fedjax_pfl.results.charts.partition import AREA, partition
-from fedjax_pfl.results.charts.svg import Panel, Section
+from fedjax_pfl.results.charts.svg import Panel, Section, plain
 from fedjax_pfl.results.page.styles import css_of, style_of_group
 from fedjax_pfl.results.runs.groups import (
   Group,
   has_worst_tenth,
   views_in_words,
+)
+from fedjax_pfl.results.statistics.differences import (
+  MIN_SEEDS,
+  Difference,
+  over_seeds,
 )
 
 MEAN = 'mean accuracy of the clients, %'
@@ -21,6 +27,13 @@ SERVER = 'global/accuracy'  # in the metrics
 ACCURACY = '/accuracy'  # after a view, in the metrics
 FINETUNED = re.compile(r'finetuned_(\d+)')
 SEEDS = 'Lines are means over seeds, bands go from the lowest to the highest.'
+CHARACTER = 6.6  # width of one in a chart
+LEVELS = 'Hollow: before personalisation. Filled: after, mean over clients.'
+CROSS = 'Cross: worst tenth of the clients.'
+SEVERAL = (
+  'Line: 95 % interval over three seeds or more (Student); of fewer, the way '
+  'from before to after.'
+)
 # Group, name in the metrics, places on the axis [T], values of seeds [S, T].
 Line = tuple[Group, str, np.ndarray, np.ndarray]
 
@@ -169,24 +182,50 @@ def change_of(group: Group) -> rows.Change:
 
 def spread(groups: Sequence[Group]) -> Section:
   """Return the accuracies of all clients, their mean and worst tenth."""
-  levels, measures, title = [], {'mean': 'mean'}, 'Mean'
-  if has_worst_tenth(groups):
-    title = 'Mean and worst tenth'
-    measures['worst tenth'] = 'worst_decile'
-  for group in groups:
-    pairs = [
-      (word, group.mean(group.before, name), group.mean(group.after, name))
-      for word, name in measures.items()
-    ]
-    levels.append((group.label, css_of(group), pairs))
   every = rows.plot_clients([*map(change_of, groups)])
-  two = rows.plot_levels(levels)
   panels = [
     Panel('Every client', every, rows.MEANING),
-    Panel(title, two, 'Hollow: before. Filled: after.'),
+    Panel(
+      'Mean over clients',
+      plot_levels(groups, rows.WIDTH),
+      levels_in_words(groups),
+    ),
   ]
   words = f'The views compared: {views_in_words(groups)}.'
   return Section('Before and after personalisation', words, panels)
+
+
+def plot_levels(groups: Sequence[Group], width: float) -> Markup:
+  """Draw a line a group, from before to after or an interval over seeds."""
+  levels = []
+  for group in groups:
+    before, after = (group.mean(x, 'mean') for x in (group.before, group.after))
+    first, found = rows.Mark(before, kind='hollow'), interval_of(group)
+    last = rows.Mark(after, found.low, np.minimum(found.high, 100))
+    if not found.has_interval:
+      first = first._replace(low=before, high=after)
+    worst = rows.Mark(group.mean(group.after, 'worst_decile'), marker='X')
+    marks = first, last, worst
+    words = (plain(after),)
+    levels.append(rows.Row(group.label, marks, words, css_of(group)))
+  longest = max(len(group.label) for group in groups)
+  left = min(max(rows.LEFT, CHARACTER * longest + 20), width / 2)
+  form = {'height': rows.ROW, 'margins': (left, 44), 'axis': rows.PERCENT}
+  return rows.plot_intervals(levels, 'test accuracy, %', width=width, **form)
+
+
+def interval_of(group: Group) -> Difference:
+  """Return the mean over seeds; of fewer than three without an interval."""
+  seeds = group.numbers(group.after, 'mean')
+  is_known = len(seeds) >= MIN_SEEDS
+  return over_seeds(seeds) if is_known else Difference(float(np.mean(seeds)))
+
+
+def levels_in_words(groups: Sequence[Group]) -> str:
+  words = [LEVELS]
+  if max(len(group.runs) for group in groups) >= MIN_SEEDS:
+    words.append(SEVERAL)
+  return ' '.join([*words, *[CROSS] * has_worst_tenth(groups)])
 
 
 def gains(groups: Sequence[Group]) -> Section | None:

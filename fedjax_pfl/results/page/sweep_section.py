@@ -1,7 +1,7 @@
 """The settings of one method against one another: a sweep.
 
-Of two fields a heat map, else a strip of dots for each field; then the curve
-of every setting before those of the others.
+Of two fields a heat map, else rows of dots for each field; then the curve of
+every setting before those of the others.
 """
 
 import itertools
@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from fedjax_pfl.results.charts import svg
 from fedjax_pfl.results.charts.lines import plot_before_others
+from fedjax_pfl.results.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.results.charts.svg import Panel, Section
 from fedjax_pfl.results.page.sections import ACCURACY
 from fedjax_pfl.results.page.styles import css_of
@@ -34,7 +35,7 @@ MOST_CURVES = 24
 WIDTH = 560  # in units of text that is 12 high
 CELL = 44  # height of a row of the heat map
 PALE, DARK = 0.06, 0.6  # opacity of the lowest and the highest cell
-STRIP = 280  # height of a strip of dots
+STEP = 10  # from a setting to the next with the same value
 CHARACTER = 7  # width of one
 
 
@@ -124,7 +125,7 @@ def _accuracy(group: Group, on_validation: bool) -> tuple[np.ndarray, Views]:
 
 
 def _overview(sweep: Sweep) -> list[Panel]:
-  """Return the heat map of two fields, or a strip of dots for each field."""
+  """Return the heat map of two fields, or rows of dots for each field."""
   settings, fields = sweep.settings, sweep.fields
   css = css_of(settings[0].group)
   axes = {}  # values in order: numbers by size, others as met
@@ -138,14 +139,14 @@ def _overview(sweep: Sweep) -> list[Panel]:
     best = next(iter(means))
     chart = plot_heat_map(means, [*axes.values()], fields, css, best)
     return [Panel(f'{fields[1]} against {fields[0]}', chart)]
-  note = 'Dot: a setting. Bar: from its lowest seed to its highest.'
-  accuracy = [one.accuracy for one in settings]
-  panels = []
-  for field, axis in axes.items():
-    values = [str(one.values[field]) for one in settings]
-    chart = plot_strip(values, accuracy, axis, field, css)
-    panels.append(Panel(field, chart, note))
-  return panels
+  note = (
+    'Dot: a setting. Line: from its lowest seed to its highest. Number: the '
+    'best.'
+  )
+  return [
+    Panel(field, plot_values(sweep, field, axis), note)
+    for field, axis in axes.items()
+  ]
 
 
 def _curves(sweep: Sweep) -> list[Section]:
@@ -229,34 +230,28 @@ def plot_heat_map(
   return svg.drawing(WIDTH, height, label, svg.tag('g', *parts, class_=css))
 
 
-def plot_strip(
-  values: Sequence[str],
-  accuracy: Sequence[np.ndarray],
-  axis: Sequence[str],
-  name: str,
-  css: str,
-) -> Markup:
-  """Draw settings as dots above their value of one field, seeds as bars.
+def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
+  """Draw a row for each value of a field: its settings, one below another.
 
   Settings with a seed without a finite accuracy have no dot.
   """
-  left, bottom = 44, STRIP - 44
-  y, marks = svg.enclosing(accuracy, bottom, 20)
-  width = (WIDTH - left) / len(axis)
-  parts = svg.levels(y, marks, left, WIDTH)
-  for at, value in enumerate(axis):
-    middle = left + (at + 0.5) * width
-    parts.append(svg.text(middle, bottom + 20, value, 'middle'))
-    pairs = zip(values, accuracy, strict=True)
-    seeds = [seeds for one, seeds in pairs if one == value]
-    shown = [one for one in seeds if np.isfinite(one).all()]
-    # Side by side, so that equal ones are seen.
-    step = min(14, 0.8 * width / max(len(shown), 1))
-    for place, seeds in enumerate(shown):
-      x = middle + (place - (len(shown) - 1) / 2) * step
-      ends = float(y(seeds.min())), float(y(seeds.max()))
-      parts.append(svg.line(x, ends[0], x, ends[1], 'link'))
-      parts.append(svg.dots([x], [float(y(seeds.mean()))], 9))
-  parts.append(svg.text(WIDTH, STRIP - 4, name, 'end', 'label'))
-  label = f'accuracy against {name}'
-  return svg.drawing(WIDTH, STRIP, label, svg.tag('g', *parts, class_=css))
+  shown = [one for one in sweep.settings if np.isfinite(one.mean)]
+  every = np.concatenate([one.accuracy for one in shown])
+  rows, most = [], 1
+  for value in axis:
+    here = [one for one in shown if str(one.values[field]) == value]
+    most = max(most, len(here))
+    marks = [
+      Mark(
+        *(one.mean, one.accuracy.min(), one.accuracy.max()),
+        shift=STEP * (at - (len(here) - 1) / 2),
+      )
+      for at, one in enumerate(here)
+    ]
+    words = (svg.plain(max((one.mean for one in here), default=np.nan)),)
+    rows.append(Row(value, marks, words, css_of(sweep.settings[0].group)))
+  form = {
+    'height': max(22, STEP * (most + 1)),
+    'axis': svg.ticks(every.min(), every.max()),
+  }
+  return plot_intervals(rows, f'accuracy against {field}, %', **form)
