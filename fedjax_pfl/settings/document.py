@@ -14,7 +14,7 @@ INTRODUCTION = (
   'Every field of a config, by its name on the command line '
   '(`--config.num_clients=20`). In Python, `settings.data.num_clients`: the '
   'headings are the sections of `fedjax_pfl.settings.Settings`. This page is '
-  'written by `python experiments/settings.py --write`.',
+  'written by `fedjax-pfl settings --write`.',
   'The last column tells what a field changes: the numbers of training, those '
   'of evaluation, or none beyond rounding (-). A run directory is continued '
   'only with the config that it was begun with; fields marked "resumable" may '

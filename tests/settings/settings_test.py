@@ -269,7 +269,7 @@ def test_a_field_states_what_it_changes():
 def test_the_page_is_that_of_the_code():
   stored = (Path(__file__).parents[2] / 'docs' / 'settings.md').read_text()
   assert stored == document.as_markdown(), (
-    'docs/settings.md: python experiments/settings.py --write'
+    'docs/settings.md: fedjax-pfl settings --write'
   )
   lines = document.as_text().splitlines()
   assert '  class_clusters (5): semantic: disjoint clusters of classes' in lines
