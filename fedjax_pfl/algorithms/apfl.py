@@ -33,25 +33,17 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
+from fedjax_pfl.client import global_model, local_training, optimisers
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Mask, Params, Task
 
 ALPHA = {'paper': 0.5, 'released': 0.25, 'pfllib': 1.0}
 WAY = 'a way in which a step treats the mixture'
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   alpha: float | None = field(  # first; None: 0.5, released 0.25, pfllib 1
     None, rules.share().or_none('that of the protocol'), traced=True
   )

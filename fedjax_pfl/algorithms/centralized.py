@@ -19,22 +19,13 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
+from fedjax_pfl.client import global_model, optimisers
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   trainable: str = 'full'  # or 'body', 'head'
   keep_momentum: bool = True
 

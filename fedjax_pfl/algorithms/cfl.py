@@ -36,22 +36,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   eps1: float = field(0.4, rules.at_least(0), traced=True)
   eps2: float = field(1.6, rules.at_least(0), traced=True)
   gamma: float = field(0.0, rules.share(), traced=True)

@@ -33,15 +33,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import batches_of_epoch, steps_of_epoch
 
@@ -52,10 +47,7 @@ PERCENT = rules.Rule(
 )
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   learning_rate: float = field(1.0, rules.above(0), traced=True)  # eta_W
   percent: int = field(80, PERCENT)  # s
   part: str = 'head'  # 'full', 'body', or layers

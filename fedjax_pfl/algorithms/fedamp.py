@@ -23,17 +23,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Senders, Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(1.0, rules.at_least(0), traced=True)
   alpha: float = field(10.0, rules.above(0), traced=True)
   sigma: float = field(100.0, rules.above(0), traced=True)

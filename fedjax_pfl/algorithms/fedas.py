@@ -41,19 +41,15 @@ from fedjax_pfl.client import (
   local_training,
   optimisers,
   own_examples,
-  personalization,
 )
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import fold_examples
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   align_learning_rate: float = field(0.01, rules.at_least(0), traced=True)
   align_batch_size: int = field(
     16, rules.count('examples', '0: there would be no batch')

@@ -18,17 +18,14 @@ view 'finetuned'.
 
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   head_lr_ratio: float = field(1.0, rules.at_least(0), traced=True)  # rho
 
 

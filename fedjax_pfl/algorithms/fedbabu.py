@@ -24,18 +24,15 @@ column Conv123 is a second run of FedAvg, because a condition in the code of
 that time was always true: trainable='full' reproduces it.
 """
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, personalization
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Algorithm, Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.trees import combine, part_mask
 from fedjax_pfl.core.types import Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   trainable: str = 'body'  # or layers: 'conv1+bn1'; 'full' is FedAvg
   finetune_from: str = field(  # the b; or the b_i that a client 'trained'
     'global',

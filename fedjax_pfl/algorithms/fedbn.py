@@ -14,20 +14,13 @@ normalises by the batch in training and in evaluation; in the paper it has
 running statistics, the client's own, too: norm_statistics 'running'.
 """
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import NORM, Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Task
 
-
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-
-
+HParams = global_model.HParams
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2102.07623'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = (NORM,)

@@ -46,14 +46,13 @@ from fedjax_pfl.client import (
   clustering,
   frozen_features,
   global_model,
-  local_training,
   personalization,
 )
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.machine import call_on_host
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.label_counts import (
   label_counts,
@@ -69,10 +68,7 @@ WORD = 'a known word'
 OFF = 'a fraction, or 0 to switch it off: that is another method'
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   clusters: int = field(5, rules.count('clusters', OFF))  # M
   distributions: str = field(  # or 'inferred': FedConcat-ID
     'true', rules.one_of(('true', 'inferred'), WORD)

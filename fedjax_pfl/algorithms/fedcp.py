@@ -33,18 +33,15 @@ import jax
 import jax.numpy as jnp
 from jax.random import gumbel
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Batch, Params, Task, matmul
 from fedjax_pfl.models import layers
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(5.0, rules.at_least(0), traced=True)  # of MMD^2
   protocol: str = field('paper', rules.protocol())  # or 'released'
 

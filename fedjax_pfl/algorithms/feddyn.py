@@ -29,17 +29,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, norm_stats, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   alpha: float = field(
     0.01,
     rules.above(0, '0 for no such terms: that is algorithm=fedavg'),

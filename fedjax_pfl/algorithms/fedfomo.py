@@ -32,24 +32,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, ClientData, Params, Task
 from fedjax_pfl.data.batching import block_of
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   models: int = field(5, rules.count('models', 'a share of clients'))  # M
   share: float = field(  # of the examples, for L_i
     0.2,

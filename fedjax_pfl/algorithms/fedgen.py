@@ -47,19 +47,16 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, personalization
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Batch, Key, Params, Task, matmul
 from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.models import layers
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(1.0, rules.at_least(0), traced=True)
   shared: str = field(  # or 'head'
     'full', rules.one_of(('full', 'head'), 'a part of the model')

@@ -33,11 +33,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.models import layers
 from fedjax_pfl.models.registry import student_of
@@ -45,10 +45,7 @@ from fedjax_pfl.models.registry import student_of
 ENERGY = rules.share('a percentage, or a number of singular values')
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   energy_start: float = field(0.95, ENERGY, traced=True)
   energy_end: float = field(0.98, ENERGY, traced=True)
   student: str = ''  # the architecture of m; '': that of w_i

@@ -17,20 +17,17 @@ weights a_i are 1 by default; tau is not given in the paper.
 
 import jax.numpy as jnp
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, local_training
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
 EXCLUDED = -1e9  # not -inf: a padded row of such a class would give 0 * inf
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   tau: float = field(1.0, rules.at_least(0), traced=True)
 
 

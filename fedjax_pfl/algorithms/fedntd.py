@@ -19,17 +19,14 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   beta: float = field(1.0, rules.at_least(0), traced=True)  # 0 is FedAvg
   temperature: float = field(  # T
     1.0, rules.above(0, '0 to switch it off: that is hp.beta=0'), traced=True

@@ -25,17 +25,14 @@ from fedjax_pfl.around.server_optimiser import (
   ServerOptimiser,
   optimised,
 )
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   optimizer: str = field(
     'adam', rules.one_of(SERVER_OPTIMISERS, 'an optimiser of the server')
   )

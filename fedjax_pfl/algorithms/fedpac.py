@@ -32,23 +32,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.data.batching import num_labels
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(1.0, rules.at_least(0), traced=True)
   head_epochs: int = field(
     1, rules.count('epochs', '0: the heads would never learn')

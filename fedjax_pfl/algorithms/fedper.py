@@ -20,17 +20,14 @@ default, as in all runs of the FedBABU paper.
 
 import jax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   shared: str = 'body'  # 'full' is FedAvg
   protocol: str = field('paper', rules.protocol())  # or 'released'
 

@@ -38,23 +38,19 @@ import optax
 
 from fedjax_pfl.client import (
   global_model,
-  local_training,
   optimisers,
   own_examples,
   personalization,
 )
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 from fedjax_pfl.data.label_counts import label_counts
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(1.0, rules.at_least(0), traced=True)
   protocol: str = field(  # or 'released', 'pfllib'
     'paper', rules.protocol(('paper', 'released', 'pfllib'))

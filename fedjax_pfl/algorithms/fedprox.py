@@ -26,7 +26,7 @@ program that runs it, and mu = 0.01 alone does not explain its printed numbers.
 from fedjax_pfl.client import global_model, local_training, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import Params, Task
 
@@ -36,10 +36,7 @@ DISTANCES = {
 }
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   mu: float = field(  # 0 is FedAvg, or FedBABU
     0.01, rules.at_least(0), traced=True
   )

@@ -31,18 +31,15 @@ Differs from the paper: tau epochs on the head and one on the body, momentum
 import jax
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Task
 from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   head_epochs: int | None = field(  # of a round; None: train.epochs (tau)
     None, rules.count('epochs', 'a fraction', 0).or_none('train.epochs')
   )

@@ -24,20 +24,13 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.data.label_counts import label_counts
 
-
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-
-
+HParams = global_model.HParams
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2107.00778'
 FEDAVG_EQUIVALENT = None  # never, but where all n_ik are equal
 ABSENT = -1e9  # log 0; finite, as padding may have any label

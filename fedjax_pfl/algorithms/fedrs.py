@@ -17,18 +17,15 @@ Differs from the paper: momentum 0.9, and weights a_i that are 1 by default.
 
 import jax.numpy as jnp
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, local_training
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Task
 from fedjax_pfl.data.label_counts import label_counts
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   alpha: float = field(0.5, rules.share(), traced=True)  # 1 is FedAvg
   graded: bool = False
 

@@ -36,23 +36,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples, personalization
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Senders, Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Key, Params, Task, matmul
 from fedjax_pfl.models import layers
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(10.0, rules.at_least(0), traced=True)
   tau: float = field(100.0, rules.at_least(0), traced=True)
   server_epochs: int = field(

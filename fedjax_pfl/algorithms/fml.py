@@ -26,21 +26,18 @@ from typing import NamedTuple
 import jax
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.client.student import first_key, with_student
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Params, Task
 from fedjax_pfl.models.registry import student_of
 
 SHARE = rules.share('a weight of KL, not of the cross-entropy beside it')
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   alpha: float = field(0.5, SHARE, traced=True)
   beta: float = field(0.5, SHARE, traced=True)
   student: str = ''  # the architecture of m; '': that of w_i

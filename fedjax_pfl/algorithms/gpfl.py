@@ -32,19 +32,16 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, local_training
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 from fedjax_pfl.data.label_counts import label_counts
 from fedjax_pfl.models import layers
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(0.01, rules.at_least(0), traced=True)
   mu: float = field(0.1, rules.at_least(0), traced=True)
   protocol: str = field('paper', rules.protocol())  # or 'released'

@@ -28,23 +28,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples, personalization
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   clusters: int = field(  # M; 1 is FedAvg
     2, rules.count('models', 'a share of clients')
   )

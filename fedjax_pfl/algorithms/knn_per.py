@@ -26,23 +26,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  own_examples,
-  personalization,
-)
+from fedjax_pfl.client import global_model, own_examples
 from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import rows_in_order
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   lam: float = field(0.5, rules.share(), traced=True)  # 0 is FedAvg
   neighbours: int = field(  # k
     10, rules.count('examples', 'a share of the examples')

@@ -34,18 +34,15 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Mask, Params, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   learning_rate: float = field(  # eta of the second stage, all its rounds
     1e-3, rules.above(0), traced=True
   )

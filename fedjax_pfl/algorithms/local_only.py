@@ -20,18 +20,11 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Array, Params, Task
 
-
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-
-
+HParams = global_model.HParams
 FAMILY, PAPER = 'local', 'arxiv.org/abs/2106.06042'
 FEDAVG_EQUIVALENT = None  # never
 PRIVATE_LEAVES = ('params',)

@@ -31,19 +31,16 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Mask, Task
 
 Patterns = tuple[str, ...] | str
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   personal: Patterns = ('head/*',)  # (): none
   shared: Patterns = ()  # (): all others
   frozen: Patterns = ()

@@ -29,16 +29,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
+from fedjax_pfl.client import global_model, local_training, optimisers
 from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Batch, ClientData, Params, Task
 from fedjax_pfl.data.batching import Batching
 
@@ -49,10 +44,7 @@ BETA = RATE._replace(
 ).or_none('that of the protocol')
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   protocol: str = field('paper', rules.protocol())  # or 'released'
   beta: float | optax.Schedule | None = field(  # None: that of the protocol
     None, BETA, traced=True

@@ -31,23 +31,15 @@ import optax
 from jax import lax
 from jax.flatten_util import ravel_pytree
 
-from fedjax_pfl.client import (
-  global_model,
-  local_training,
-  optimisers,
-  personalization,
-)
+from fedjax_pfl.client import global_model, optimisers
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Task, matmul
 from fedjax_pfl.models import layers
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   embedding: int = field(  # numbers in v_i
     13, rules.count('numbers', '0: all models would be equal')
   )

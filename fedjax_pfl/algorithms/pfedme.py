@@ -36,17 +36,14 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   inner_steps: int = field(  # K of the paper
     5, rules.count('steps on each batch', 'epochs, which are train.epochs')
   )

@@ -28,19 +28,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.records import record
 from fedjax_pfl.core.types import Array, Params, Task
 
-
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
-
-
+HParams = global_model.HParams
 FAMILY, PAPER = 'global', 'arxiv.org/abs/1910.06378'
 FEDAVG_EQUIVALENT = None  # its first round alone is
 PRIVATE_LEAVES = ()

@@ -45,11 +45,11 @@ from typing import NamedTuple
 
 import jax
 
-from fedjax_pfl.client import global_model, local_training, personalization
+from fedjax_pfl.client import global_model, local_training
 from fedjax_pfl.core import losses, norm_stats, rules, trees
 from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.records import field, record
+from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Key, Mask, Params, PyTree, Task
 
 FORM = 'a form of SuPerFed'
@@ -64,10 +64,7 @@ GRID = rules.Rule(
 )
 
 
-@record('hp.')
-class HParams:
-  train: local_training.LocalTraining = local_training.LocalTraining()
-  finetune: personalization.Finetuning = personalization.Finetuning()
+class HParams(global_model.HParams):
   mixing: str = field(  # or 'layer'
     'model', rules.one_of(('model', 'layer'), FORM)
   )

@@ -11,7 +11,7 @@ from fedjax_pfl.core.types import Task
 
 
 def head_averaging(
-  task: Task, hp: tuple, max_steps: int, is_cached: bool
+  task: Task, hp: global_model.HParams, max_steps: int, is_cached: bool
 ) -> Algorithm:
   """Return the rounds that train and average the head of {encoders, head}.
 

@@ -3,19 +3,32 @@
 w_i <- local_update(w; data of client i)      for i in the cohort S
 w   <- sum_i a_i w_i / sum_i a_i              a_i = 1 or n_i
 
-Most methods are that, with another loss, another optimiser, or a part of w. The
-`hp` are hyperparameters of a method, of which `train` and `finetune` are read.
+Most methods are that, with another loss, another optimiser, or a part of w.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, dataclass_transform
 
 import jax.numpy as jnp
 
 from fedjax_pfl.client import personalization
+from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.algorithm import Algorithm, Senders, Up
+from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.types import Array, Mask, Params, Task
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+@record('hp.')
+class HParams:
+  """The hyperparameters that every method has; a subclass is a record, too."""
+
+  train: LocalTraining = LocalTraining()
+  finetune: personalization.Finetuning = personalization.Finetuning()
+
+  def __init_subclass__(cls):
+    record('hp.')(cls)
 
 
 class Server(NamedTuple):
@@ -30,7 +43,7 @@ def count_round(server: Any, up: Up, senders: Senders) -> Any:
 
 def sgd_update(
   task: Task,
-  hp: tuple,
+  hp: HParams,
   loss_fn: Callable | None = None,
   tx_fn: Callable | None = None,
   part: Mask | None = None,
@@ -58,7 +71,7 @@ def sgd_update(
 
 def federated_averaging(
   task: Task,
-  hp: tuple,
+  hp: HParams,
   local_update: Callable | None = None,
   model_of: Callable | None = None,
 ) -> Algorithm:
@@ -92,7 +105,7 @@ def federated_averaging(
 
 def averaging_of_part(
   task: Task,
-  hp: tuple,
+  hp: HParams,
   shared: Mask,
   fit_fn: Callable | None = None,
   private: Mask | None = None,

@@ -4,6 +4,7 @@ Each batch is its own BatchNorm batch, as in the public code of FedBABU.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -85,7 +86,7 @@ def fit_to_means(
   start: Params,
   up: tuple[Array, Array],
   senders: Senders,
-  hp: tuple,
+  hp: Any,
 ) -> Params:
   """Return what a server trains on the means [C, Y, F] of a cohort."""
   means, present = up

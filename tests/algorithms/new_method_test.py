@@ -49,7 +49,15 @@ def with_view(algorithm):
 
   return algorithm._replace(personalize=personalize)
 """
-PRIVATE, CLASS = 'PRIVATE_LEAVES = (', 'class HParams(NamedTuple)'
+PRIVATE = 'PRIVATE_LEAVES = ('
+AS_TUPLE = """
+from fedjax_pfl import Finetuning, LocalTraining
+
+
+class HParams(NamedTuple):
+  train: LocalTraining = LocalTraining()
+  finetune: Finetuning = Finetuning()
+"""
 
 
 @pytest.fixture
@@ -114,9 +122,9 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
   [
     ('def build(', 'def make(', 'expected a name that avgm.py defines'),
     ('def build(task, hp)', 'def build(task)', 'with build(task)'),
-    ("@record('hp.')\n", '', 'no NamedTuple HParams'),
+    ('HParams(global_model.HParams):', 'HParams:', 'no NamedTuple HParams'),
     ('.federated_ave', '.federated_avv', "no attribute 'federated_avvraging'"),
-    ('hp.beta * v', '1 // 0 * v', 'avgm.py, line 40'),
+    ('hp.beta * v', '1 // 0 * v', 'avgm.py, line 37'),
     (
       'velocity)\n\n  a',
       '())\n\n  a',
@@ -132,9 +140,9 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
     ('algorithm),)', 'with_two(algorithm)),)', 'update that returns 2 values'),
     ('algorithm),)', 'with_view(algorithm)),)', "a view named 'validation_x'"),
     ('server.round + 1', 'server.round', 'leaves server.round as it is'),
-    ('@rec', f'{PRIVATE}"head",)\n\n@rec', 'head in the upload'),
-    ('@rec', f'{PRIVATE}"hed",)\n\n@rec', 'hed, which nobody has'),
-    ('@rec', f'{PRIVATE}"hed")\n\n@rec', "PRIVATE_LEAVES 'hed'"),
+    ('class H', f'{PRIVATE}"head",)\n\nclass H', 'head in the upload'),
+    ('class H', f'{PRIVATE}"hed",)\n\nclass H', 'hed, which nobody has'),
+    ('class H', f'{PRIVATE}"hed")\n\nclass H', "PRIVATE_LEAVES 'hed'"),
   ],
 )
 def test_what_is_wrong_with_it_is_one_sentence(method, old, new, words):
@@ -151,7 +159,7 @@ def test_its_hyperparameters_have_rules_if_they_are_a_record(method):
   assert 'hp.beta' in traced_names(ruled)
   message = refused(lambda: build(method, beta='1.5'))
   assert message.startswith('hp.beta: got 1.5, expected a momentum')
-  text = METHOD.replace("@record('hp.')\nclass HParams", CLASS)
+  text = METHOD.replace('class HParams(global_model.HParams):\n', AS_TUPLE)
   text = re.sub(r'field\((0.9), .*\)', r'\1', text)
   pathlib.Path(method.partition(':')[0]).write_text(text)
   plain = build(method, beta='1.5').settings
