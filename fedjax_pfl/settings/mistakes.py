@@ -1,243 +1,224 @@
 """Settings that are right each, but not beside one another."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
-from fedjax_pfl.federated.sampling import DEFAULT, TURNS
+from fedjax_pfl.federated.sampling import TURNS
 from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import FIELDS, Settings
 
 # The loss of every step, and the numbers of every round, are kept in memory.
 MAX_EPOCHS = 100_000
 MAX_ROUNDS = 1_000_000
+HIDDEN = 'noise in the sum of changes does not hide'
+KEPT = 'the server would train on examples that are kept for'
+OF_ONE = 'that is of one model'
+# A field that may not be on beside another, and why. On is what is not the
+# default, or has the value that is named.
+BESIDE = (
+  ('lora_rank', 'frozen_features', 'adapters change the features'),
+  ('clients_placement', 'debug', 'its loop runs on the device alone'),
+  ('buffer_size', 'deadline', 'a server with a buffer waits for nobody'),
+  ('buffer_size', 'sampling', 'a server with a buffer has no cohorts'),
+  (
+    *('compression', 'buffer_size'),
+    'the server scales late changes as models, which packed bits are not',
+  ),
+  (
+    *('dp.clip_quantile', 'deadline'),
+    'nobody knows how many are late, of whom no norm is counted',
+  ),
+  ('dp.clip', 'aggregation=examples', f'{HIDDEN} n_i / n'),
+  ('dp.clip', 'norm_statistics=running', f'{HIDDEN} a mean variance'),
+  ('dp.clip', 'server_data_fraction', f'{HIDDEN} what a server trains on'),
+  ('dp.clip', 'buffer_size', f'{HIDDEN} who comes first to a buffer'),
+  *(
+    ('server_data_fraction', f'test_partition={name}', f'{KEPT} testing')
+    for name in OF_OWN
+  ),
+  ('server_data_fraction', 'validation_fraction', f'{KEPT} choosing'),
+  ('server_data_fraction', 'unseen_clients', f'{KEPT} clients who come later'),
+  ('models', 'init_from', OF_ONE),
+  ('models', 'dp.clip', OF_ONE),
+  ('models', 'server_data_fraction', OF_ONE),
+  ('models', 'norm_statistics=running_local', OF_ONE),
+  ('models', 'frozen_features', OF_ONE),
+)
+# A field that is on, what it needs, and why.
+NEEDS = (
+  ('deadline', 'client_speeds=lognormal', 'no time passes'),
+  ('buffer_size', 'client_speeds=lognormal', 'no time passes'),
+  ('select=validation', 'validation_fraction=0.1', 'nothing is kept for it'),
+  (
+    *('norm_statistics=frozen', 'init_from=FILE.safetensors'),
+    'statistics that were never averaged normalise nothing',
+  ),
+  *(
+    (f'dp.{name}', 'dp.clip=1', 'what is not clipped has no noise')
+    for name in (
+      'clip_quantile',
+      'noise_multiplier',
+      'epsilon',
+      'delta',
+      'bands',
+    )
+  ),
+  ('dp.clip', 'dp.delta=1e-5', 'a budget is one at a delta'),
+)
 
 
 def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
   """Refuse settings that contradict one another; `flat` has them by name."""
-
-  def refuse(is_made, name, expected, choices=None, cause='', got=None):
+  for side, other, why in BESIDE:
+    if _is_on(flat, side) and _is_on(flat, other):
+      raise _conflict(flat, side, f'with {other}: {why}', _off(other))
+  for side, needed, why in NEEDS:
+    name = needed.partition('=')[0]
+    if _is_on(flat, side) and not _is_on(flat, name):
+      raise _conflict(flat, side, f'without {name}: {why}', needed)
+  for is_made, name, expected, *choices in _of_numbers(settings):
     if is_made:
-      how = {'expected': expected, 'choices': choices, 'cause': cause}
-      raise bad_input(name, got=flat[name] if got is None else got, **how)
-
-  _of_rounds(settings, refuse)
-  _of_evaluation(settings, refuse)
-  _of_buffers(settings, refuse)
-  _of_privacy(settings, refuse)
-  _of_clients(settings, refuse)
-  _of_models(settings, refuse)
+      got, choices = flat[name], choices or None
+      raise bad_input(name, got=got, expected=expected, choices=choices)
 
 
-def _of_rounds(settings: Settings, refuse: Callable) -> None:
-  training, rounds = settings.training, settings.num_rounds
-  refuse(
-    training.rounds is None and rounds < 1,
-    'local_epochs',
-    f'at most total_epochs, {training.total_epochs}: rounds are '
-    'total_epochs / local_epochs',
-  )
-  for name, length, largest in (
-    ('rounds', rounds, MAX_ROUNDS),
-    ('local_epochs', settings.train.epochs, MAX_EPOCHS),
-    ('finetune.epochs', max(settings.finetune.epochs), MAX_EPOCHS),
-  ):
-    refuse(length > largest, name, f'at most {largest}', got=length)
-  refuse(
-    training.rounds == 0 and not settings.init_from,
-    'rounds',
-    FIELDS['rounds'].rule.expected,
-    ('rounds=0 with init_from=RUN, to evaluate the model of that run',),
-  )
-  refuse(
-    settings.speeds.deadline and not settings.speeds,
-    'deadline',
-    '0 without client_speeds: no time passes',
-    ('client_speeds=lognormal', 'client_speeds=FILE', 'deadline=0'),
-  )
-  method, model = settings.algorithm, settings.model
-  rank = model.lora_rank
-  refuse(
-    rank and model.frozen_features,
-    'lora_rank',
-    '0 with frozen_features: adapters change the features',
-    ('lora_rank=0', 'frozen_features=False'),
-  )
-  refuse(
-    model.norm_statistics == 'frozen' and not settings.init_from,
-    'norm_statistics',
-    'frozen with init_from alone: statistics that were never averaged '
-    'normalise nothing',
-    ('init_from=FILE.safetensors', 'norm_statistics=running'),
-  )
-  refuse(
-    rank and method != 'partial' and not is_code(method),
-    'lora_rank',
-    'partial, whose patterns say what is frozen: other methods train and send '
-    'all kernels beside the adapters',
-    ('algorithm=partial', "hp.shared='*/lora_*'"),
-    got=f'{rank} with {method}',
+def _is_on(flat: Mapping[str, Any], side: str) -> bool:
+  name, _, value = side.partition('=')
+  given = flat[name]
+  return str(given) == value if value else given != FIELDS[name].default
+
+
+def _off(side: str) -> str:
+  """Return the field with its default: 'dp.clip=0.0', 'no init_from'."""
+  name = side.partition('=')[0]
+  default = FIELDS[name].default
+  return f'no {name}' if default in ('', (), None) else f'{name}={default}'
+
+
+def _conflict(flat, side: str, where: str, instead: str) -> BadInput:
+  name = side.partition('=')[0]
+  return bad_input(
+    name,
+    got=flat[name],
+    expected=f'{_off(side).removeprefix(f"{name}=")} {where}',
+    choices=[instead, _off(side)],
   )
 
 
-def _of_buffers(settings: Settings, refuse: Callable) -> None:
-  speeds, clients = settings.speeds, settings.data.num_seen_clients
-  in_rounds = speeds.deadline or settings.training.sampling != DEFAULT
-  refuse(
-    speeds.buffer_size and (not speeds or in_rounds),
-    'buffer_size',
-    '0 without client_speeds, with a deadline, or with another sampling: a '
-    'server with a buffer waits for nobody, and has no cohorts',
-    ('client_speeds=lognormal', 'deadline=0', 'buffer_size=0'),
-  )
-  refuse(
-    speeds.buffer_size and settings.compression,
-    'compression',
-    'none with a buffer: the server scales late changes as models, which '
-    'packed bits are not',
-    ('compression=none', 'buffer_size=0'),
-  )
-  refuse(
-    speeds.buffer_size > clients,
-    'buffer_size',
-    f'at most the {clients} clients: none is twice in a buffer',
-  )
-
-
-def _of_evaluation(settings: Settings, refuse: Callable) -> None:
-  data, evaluation, system = settings.data, settings.evaluation, settings.system
-  refuse(
-    not evaluation.views,
-    'views',
-    'at least one view, to be evaluated at the end',
-    ('initial', 'finetuned'),
-    'eval_views was meant: the views during the rounds',
-  )
-  refuse(
-    evaluation.select == 'validation' and not data.validation_fraction,
-    'select',
-    'last without validation_fraction: nothing is kept for choosing',
-    ('validation_fraction=0.1', 'select=last'),
-  )
-  refuse(
-    data.num_seen_clients < 1,
-    'unseen_clients',
-    f'at most {data.num_clients - 1}: a cohort has at least one client',
-    ('unseen_clients=0', 'a larger num_clients, which counts all'),
-    got=f'{data.unseen_clients} of {data.num_clients} clients',
-  )
-  refuse(
-    system.debug and system.clients_placement == 'host',
-    'clients_placement',
-    'device with debug=True: its loop runs on the device alone',
-    ('clients_placement=device', 'debug=False'),
-  )
-
-
-def _of_privacy(settings: Settings, refuse: Callable) -> None:
-  dp, training, speeds = settings.dp, settings.training, settings.speeds
-  others = ('clip_quantile', 'noise_multiplier', 'epsilon', 'delta')
-  given = [f'dp.{name}' for name in others if getattr(dp, name)]
-  given += ['dp.bands'] * (dp.bands > 1)
-  both = dp.noise_multiplier, dp.epsilon
-  noise = 'dp.epsilon=8', 'dp.noise_multiplier=1'
-  clip = 'dp.clip=1', *(f'no {name}' for name in given)
-  refuse(given and not dp, 'dp.clip', f'above 0 with {given}', clip)
-  refuse(dp and all(both), 'dp.epsilon', '0, or dp.noise_multiplier=0', noise)
-  refuse(dp and not any(both), 'dp.epsilon', 'a budget, or a noise', noise)
-  refuse(dp and not dp.delta, 'dp.delta', 'above 0', ('dp.delta=1e-5',))
-  refuse(
-    dp.clip_quantile and speeds.deadline,
-    'dp.clip_quantile',
-    '0 with a deadline: nobody knows how many are late, of whom no norm is '
-    'counted',
-    ('dp.clip_quantile=0', 'deadline=0'),
-  )
-  saved = settings.evaluation.save_clients
-  refuse(
-    dp and saved and saved != FIELDS['save_clients'].default,
-    'save_clients',
-    '() with dp.clip: a personalised model holds the data of its client',
-    ('save_clients=()', 'dp.clip=0'),
-  )
+def _of_numbers(settings: Settings) -> list[tuple]:
+  """Return whether a number is wrong, its field, what is expected, choices."""
+  data, dp, training = settings.data, settings.dp, settings.training
+  model, method, system = settings.model, settings.algorithm, settings.system
+  clients, rounds = data.num_seen_clients, settings.num_rounds
+  saved, bands = settings.evaluation.save_clients, dp.bands
   is_cyclic, rate = training.sampling == TURNS, training.client_fraction
-  refuse(
-    is_cyclic != (dp.bands > 1),
-    'dp.bands',
-    'above 1 with sampling=cyclic and 1 without: a client may take part in '
-    'one of so many rounds',
-    ('sampling=cyclic and dp.bands=4', 'sampling=poisson and dp.bands=1'),
-  )
-  clients, rounds = settings.data.num_seen_clients, settings.num_rounds
-  refuse(
-    is_cyclic
-    and (dp.bands > rounds or clients % dp.bands or rate * dp.bands > 1),
-    'dp.bands',
-    f'a divisor of {clients}, the clients, at most {rounds}, the rounds, and '
-    f'{1 / rate:g}, 1 / client_fraction: groups of equal size take turns',
-    ('sampling=poisson and dp.bands=1',),
-  )
-  is_weighted = settings.train.aggregation == 'examples'
-  model = settings.model
+  trains_all = method != 'partial' and not is_code(method)
   is_frozen = model.norm_statistics == 'frozen' and not model.frozen_features
-  runs, trains = model.norm_statistics == 'running', settings.server_training
-  for instead, is_made, what in (
-    ('aggregation=uniform', is_weighted, 'n_i / n'),
-    ('norm_statistics=running_local', runs, 'a mean variance'),
-    ('frozen_features=True', is_frozen, 'and changes frozen statistics'),
-    ('server_data_fraction=0', trains, 'the server that trains on examples'),
-    ('buffer_size=0', speeds.buffer_size, 'who comes first to a buffer'),
-  ):
-    refuse(
-      dp and is_made,
-      'dp.clip',
-      f'0, or {instead}: noise in the sum of changes does not hide {what}',
-      (instead, 'dp.clip=0'),
-    )
-
-
-def _of_clients(settings: Settings, refuse: Callable) -> None:
-  data, last = settings.data, settings.data.num_seen_clients - 1
-  absent = [one for one in settings.evaluation.save_clients if one > last]
-  refuse(
-    absent,
-    'save_clients',
-    f'ids of clients, 0 to {last}',
-    cause='fewer clients than before, or one of unseen_clients',
-    got=absent[:1],
-  )
-  for name, is_kept in (
-    (f'test_partition={data.test_partition}', data.test_partition in OF_OWN),
-    ('validation_fraction', data.validation_fraction),
-    ('unseen_clients', data.unseen_clients),
-  ):
-    refuse(
-      settings.server_training and is_kept,
-      'server_data_fraction',
-      f'0 with {name}: the server would train on examples that are kept for '
-      'testing, for choosing, or for clients who come later',
-      ('server_data_fraction=0', f'no {name}'),
-    )
-
-
-def _of_models(settings: Settings, refuse: Callable) -> None:
-  """Refuse what is of one model, and so not of several."""
-  model, chunk = settings.model, settings.system.clients_per_chunk
-  for without, is_given in {
-    'no init_from': settings.init_from,
-    'dp.clip=0': settings.dp,
-    'server_data_fraction=0': settings.server_training,
-    'norm_statistics=batch': model.norm_statistics == 'running_local',
-    'frozen_features=False': model.frozen_features,
-    'clients_per_chunk=1': chunk not in ('auto', 1),
-  }.items():
-    is_made = settings.architectures.models and is_given
-    name = without.removeprefix('no ').partition('=')[0]
-    choices = 'models=()', without
-    refuse(is_made, 'models', f'one model with {name}', choices)
+  noises = 'dp.epsilon=8', 'dp.noise_multiplier=1'
+  return [
+    (
+      training.rounds is None and rounds < 1,
+      'local_epochs',
+      f'at most total_epochs, {training.total_epochs}: rounds are total_epochs '
+      '/ local_epochs',
+    ),
+    (
+      training.rounds == 0 and not settings.init_from,
+      'rounds',
+      FIELDS['rounds'].rule.expected,
+      'rounds=0 with init_from=RUN, to evaluate the model of that run',
+    ),
+    (
+      rounds > MAX_ROUNDS,
+      'rounds' if training.rounds else 'total_epochs',
+      f'at most {MAX_ROUNDS} rounds',
+    ),
+    (
+      settings.train.epochs > MAX_EPOCHS,
+      'local_epochs',
+      f'at most {MAX_EPOCHS}',
+    ),
+    (
+      max(settings.finetune.epochs) > MAX_EPOCHS,
+      'finetune.epochs',
+      f'at most {MAX_EPOCHS}',
+    ),
+    (
+      not settings.evaluation.views,
+      'views',
+      'at least one view, to be evaluated at the end; those during the rounds '
+      'are eval_views',
+      *('initial', 'finetuned'),
+    ),
+    (
+      clients < 1,
+      'unseen_clients',
+      f'less than num_clients, {data.num_clients}, which counts all: a cohort '
+      'has at least one client',
+    ),
+    (
+      any(client >= clients for client in saved),
+      'save_clients',
+      f'ids of clients that take part in rounds, 0 to {clients - 1}',
+    ),
+    (
+      settings.speeds.buffer_size > clients,
+      'buffer_size',
+      f'at most the {clients} clients: none is twice in a buffer',
+    ),
+    (
+      model.lora_rank and trains_all,
+      'lora_rank',
+      f'0 with {method}, which trains and sends all kernels beside the '
+      'adapters; the patterns of partial say what is frozen',
+      *('algorithm=partial', "hp.shared='*/lora_*'"),
+    ),
+    (
+      settings.architectures.models
+      and system.clients_per_chunk not in ('auto', 1),
+      'clients_per_chunk',
+      'auto or 1 with several models, of which each client runs its own',
+    ),
+    (
+      dp and dp.noise_multiplier and dp.epsilon,
+      'dp.epsilon',
+      '0 with dp.noise_multiplier',
+      *noises,
+    ),
+    (
+      dp and not (dp.noise_multiplier or dp.epsilon),
+      'dp.epsilon',
+      'a budget, or a noise',
+      *noises,
+    ),
+    (
+      dp and saved and saved != FIELDS['save_clients'].default,
+      'save_clients',
+      '() with dp.clip: a personalised model holds the data of its client',
+    ),
+    (
+      dp and is_frozen,
+      'norm_statistics',
+      f'another one with dp.clip: {HIDDEN} that it changes frozen statistics',
+      *('frozen_features=True', 'norm_statistics=batch'),
+    ),
+    (
+      is_cyclic != (bands > 1),
+      'dp.bands',
+      'above 1 with sampling=cyclic and 1 without: a client may take part in '
+      'one of so many rounds',
+    ),
+    (
+      is_cyclic and (bands > rounds or clients % bands or rate * bands > 1),
+      'dp.bands',
+      f'a divisor of {clients}, the clients, at most {rounds}, the rounds, and '
+      f'{1 / rate:g}, 1 / client_fraction: groups of equal size take turns',
+    ),
+  ]
 
 
 # ---- fields that do nothing alone --------------------------------------------

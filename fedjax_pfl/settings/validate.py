@@ -54,7 +54,7 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
   if models := FIELDS['models'].checked(flat['models']):
     flat['model'] = models[0]
   settings = from_flat(flat)
-  check_together(settings, flat)
+  check_together(settings, flat_config(settings))
   check_method(settings)
   return settings
 

@@ -84,19 +84,19 @@ TOGETHER = [
   ({'learning_rate': 1e39}, 'learning_rate', 'what 32 bits hold'),
   ({'finetune__epochs': (5, 100_001)}, 'finetune.epochs', 'at most 100000'),
   ({'local_epochs': 81}, 'local_epochs', 'at most total_epochs, 80'),
-  ({'total_epochs': 10**7}, 'rounds', 'got 2000000, expected at most 1000000'),
+  ({'total_epochs': 10**7}, 'total_epochs', 'at most 1000000 rounds'),
   ({'rounds': 0}, 'rounds', 'rounds=0 with init_from=RUN'),
-  ({'views': ()}, 'views', 'eval_views was meant'),
-  ({'save_clients': (0, 20)}, 'save_clients', 'ids of clients, 0 to 19'),
+  ({'views': ()}, 'views', 'during the rounds are eval_views'),
+  ({'save_clients': (0, 20)}, 'save_clients', 'take part in rounds, 0 to 19'),
   (
     {'num_clients': 10, 'unseen_clients': 20, 'save_clients': ()},
     'unseen_clients',
-    "got '20 of 10 clients', expected at most 9",
+    'got 20, expected less than num_clients, 10',
   ),
   (
     {'unseen_clients': 2, 'server_data_fraction': 0.1},
     'server_data_fraction',
-    'expected 0 with unseen_clients: the server would train on examples',
+    'expected 0.0 with unseen_clients: the server would train on examples',
   ),
   (
     {'select': 'validation'},
@@ -106,32 +106,33 @@ TOGETHER = [
   (
     {'debug': True, 'clients_placement': 'host'},
     'clients_placement',
-    'device with debug=True',
+    'device with debug: its loop',
   ),
   (
     {'dp__clip': 1.0, 'dp__noise_multiplier': 1e-6},
     'dp.noise_multiplier',
     'expected a number, 0.01 or more',
   ),
-  ({'dp__epsilon': 8.0}, 'dp.clip', "above 0 with ['dp.epsilon']"),
-  ({'dp__clip': 1.0}, 'dp.epsilon', 'expected a budget, or a noise'),
-  ({'dp__clip': 1.0, 'dp__epsilon': 8.0}, 'dp.delta', 'dp.delta=1e-5'),
+  ({'dp__epsilon': 8.0}, 'dp.epsilon', 'Choices: dp.clip=1, dp.epsilon=0.0'),
+  ({'dp__clip': 1.0, 'dp__delta': 1e-5}, 'dp.epsilon', 'expected a budget, or'),
+  ({'dp__clip': 1.0, 'dp__epsilon': 8.0}, 'dp.clip', 'Choices: dp.delta=1e-5'),
   (
-    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__noise_multiplier': 1.0},
+    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__noise_multiplier': 1.0}
+    | {'dp__delta': 1e-5},
     'dp.epsilon',
-    'expected 0, or dp.noise_multiplier=0',
+    'expected 0 with dp.noise_multiplier',
   ),
   (
     {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
     | {'aggregation': 'examples'},
     'dp.clip',
-    'aggregation=uniform: noise in the sum of changes does not hide n_i / n',
+    'aggregation=examples: noise in the sum of changes does not hide n_i / n',
   ),
   (
     {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
     | {'buffer_size': 2, 'client_speeds': 'lognormal'},
     'dp.clip',
-    'buffer_size=0: noise in the sum of changes does not hide who comes first',
+    'buffer_size: noise in the sum of changes does not hide who comes first',
   ),
   ({'finetune': 5}, 'config', 'finetune.trainable'),
   ({'deadline': 3.0}, 'deadline', 'client_speeds=lognormal'),
@@ -141,7 +142,7 @@ TOGETHER = [
     'buffer_size',
     'at most the 2 clients: none is twice in a buffer',
   ),
-  ({**BUFFERS, 'compression': 'qsgd'}, 'compression', 'none with a buffer'),
+  ({**BUFFERS, 'compression': 'qsgd'}, 'compression', 'none with buffer_size'),
 ]
 
 

@@ -162,7 +162,7 @@ def test_a_round_on_a_resnet(tmp_path):
       {'finetune': {'trainable': 'body', 'epochs': (1,)}},
       'the model is a head',
     ),
-    ({'models': ('convnet3', 'vit_tiny')}, 'one model with'),
+    ({'models': ('convnet3', 'vit_tiny')}, 'no models with'),
   ],
 )
 def test_what_does_not_go_with_frozen_features(small, changes, words):
@@ -170,7 +170,9 @@ def test_what_does_not_go_with_frozen_features(small, changes, words):
 
 
 def test_frozen_statistics_need_a_file_and_a_sum_without_noise(small):
-  words = 'frozen with init_from alone'
+  words = (
+    'expected batch without init_from: statistics that were never averaged'
+  )
   assert words in refused(build_experiment, small(init_from=''))
   private = {'dp': {'clip': 1.0, 'noise_multiplier': 1.0, 'delta': 1e-3}}
   private |= {'sampling': 'poisson', 'save_clients': (), **FEDAVG}

@@ -132,8 +132,8 @@ def test_a_model_of_the_user_has_a_listed_student():
     ({'models': CODE * 6}, 'which no client has'),
     ({'models': (), 'model_of_client': 'x'}, 'alone it does nothing'),
     ({'model_of_client': 'absent.txt'}, 'a text file of 10 names'),
-    ({'clients_per_chunk': 2}, 'one model with clients_per_chunk'),
-    ({'server_data_fraction': 0.1}, 'one model with server_data'),
+    ({'clients_per_chunk': 2}, 'auto or 1 with several models'),
+    ({'server_data_fraction': 0.1}, 'no models with server_data'),
   ],
 )
 def test_what_does_not_go_with_several_models_is_refused(changes, words):
