@@ -43,7 +43,7 @@ def order_clients(num_clients: int, number: int, seed: int) -> np.ndarray:
   on. They are drawn because partitions may order clients by size or by class.
 
   >>> order_clients(5, 2, seed=0).tolist()
-  [0, 3, 4, 1, 2]
+  [0, 1, 3, 2, 4]
   """
   is_unseen = np.zeros(num_clients, bool)
   is_unseen[generator(seed, CLIENTS).permutation(num_clients)[:number]] = True

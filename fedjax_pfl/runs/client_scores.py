@@ -60,6 +60,13 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   return arrays
 
 
+def take(clients: Clients, rows: np.ndarray, path: Path) -> Clients:
+  """Return some of the clients; those who came after training stay."""
+  arrays = as_arrays(clients._replace(unseen=None))
+  some = from_arrays({name: x[rows] for name, x in arrays.items()}, path)
+  return some._replace(unseen=clients.unseen)
+
+
 def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
   """Return the clients of these arrays, which the file at `path` holds."""
   arrays, unseen, validation = {}, {}, {}

@@ -267,3 +267,16 @@ def test_equivalent_means_are_said_to_be_within_a_point(about):
   board = make_board(about, 's=2', [*entries, near])
   words = 'within one point: FedProx (+0.3).'
   assert words in sentences(board)[1]
+
+
+@pytest.mark.parametrize('number', [1, 2])
+def test_no_verdict_on_one_method_or_of_one_seed(about, number):
+  entries = [make_entry('fedavg', 80), make_entry('local_only', 70)][:number]
+  cut = lambda counts: Counts(counts.correct[:1], counts.total[:1])
+  entries = [one._replace(after=cut(one.after)) for one in entries]
+  own = about._replace(baselines=('fedavg',))
+  first, *others = sentences(make_board(own, 's=2', entries))
+  assert others == [] and 'distinguishable' not in first
+  assert 'Highest' not in first and 'FedAvg, 80.4' in first
+  table = tables.as_latex([make_board(own, 's=2', entries)], [])
+  assert r'\textbf' not in table

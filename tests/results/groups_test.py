@@ -1,14 +1,18 @@
 """Which views are compared, which runs are one line, and what it is called."""
 
+import numpy as np
 import pytest
 from page_runs import make_run
 
+from fedjax_pfl.data.held_out import order_clients
+from fedjax_pfl.results.page.render import render
 from fedjax_pfl.results.runs.groups import make_groups
 from fedjax_pfl.results.runs.run import (
   chosen_by_tests,
   first_and_after,
   read_comparable,
 )
+from fedjax_pfl.runs.client_scores import Clients
 
 BEST = {'mix': {'together': {'view': 'mix_0.5'}}}
 SHORT = {'finetuned': {'together': {'view': 'finetuned_1'}}}
@@ -64,6 +68,37 @@ def labels(folder, *changes):
     for seed, one in enumerate(changes)
   ]
   return [group.label for group in make_groups(read_comparable(runs))]
+
+
+def test_runs_are_compared_on_the_clients_that_all_have(tmp_path):
+  """Of five clients 2 and 4 come later."""
+  assert order_clients(5, 2, 0).tolist() == [0, 1, 3, 2, 4]
+  later = Clients(np.array([3, 4]), np.full(2, 40), {})
+  views = {'initial': [2, 4, 6], 'finetuned': [18, 16, 14]}
+  fewer = make_run(
+    tmp_path / 'a',
+    views=views,
+    classes=None,
+    unseen_clients=2,
+    unseen=later,
+    data='data-x',
+    partition='iid',
+  )
+  every = {'personal': [20, 10, 1, 12, 1]}
+  alone = make_run(
+    *(tmp_path / 'b', 'local_only'), views=every, classes=None, partition='iid'
+  )
+  for paths in ([fewer, alone], [alone, fewer]):
+    both = {run.method: run for run in read_comparable(paths)}
+    assert both['fedavg'].accuracy('finetuned').tolist() == [90, 80, 70]
+    assert both['local_only'].accuracy('personal').tolist() == [100, 50, 60]
+    assert both['local_only'].summary('personal')['mean'] == 70
+    assert both['local_only'].data == both['fedavg'].data
+  page = render(paths)
+  assert 'the numbers are of the 3 clients that each has' in page
+  assert '33 %' in page  # worse than alone: one of three
+  (run,) = read_comparable([alone])
+  assert run.summary('personal')['num_clients'] == 5
 
 
 A, B, C = (f'net.py:{name}#00000000000{name}' for name in 'abc')

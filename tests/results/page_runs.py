@@ -34,11 +34,13 @@ def make_run(
   tests=TESTS,
   more=(),
   validation=None,
+  unseen=None,
+  data='data',
   **changes,
 ):
   """Write a finished run; `changes` are of its config, `more` is its result."""
   config = {**CONFIG, 'algorithm': algorithm, **changes}
-  run = run_dir.open_run(path, config, data=f'data-{config["seed"]}')
+  run = run_dir.open_run(path, config, data=f'{data}-{config["seed"]}')
   lift = 4.0 * config['seed']
   for at, accuracy in EVALUATED.items():
     run.log(
@@ -65,6 +67,7 @@ def make_run(
     train_classes=classes,
     test_classes=classes,
     validation=validation,
+    unseen=unseen,
   )
   run.write_result(
     algorithm=algorithm,

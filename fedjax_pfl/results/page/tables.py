@@ -234,6 +234,13 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   notes = notes_on_choice(by_label)
   if all(len(runs) == 1 for runs in by_label.values()):
     notes.append(f'{ONE_SEED} The spread over seeds is unknown.')
+  runs = [run for group in groups for run in group.runs]
+  if fewer := {len(x.clients.ids) for x in runs if x.shared is not None}:
+    notes.append(
+      'Some runs lack clients that others have (unseen_clients): the numbers '
+      f'are of the {either(map(str, sorted(fewer)))} clients that each has, '
+      'and curves over rounds of those that the run has.'
+    )
   left_out = collections.defaultdict(list)
   for label, runs in by_label.items():
     views = [view for run in runs for view in run.result['views'].values()]

@@ -15,17 +15,21 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
+from fedjax_pfl.data.held_out import order_clients
 from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
 from fedjax_pfl.evaluation.measures import over_clients
-from fedjax_pfl.evaluation.summary import accuracies
-from fedjax_pfl.runs import run_dir, score_files
+from fedjax_pfl.evaluation.summary import accuracies, summarise
+from fedjax_pfl.runs import client_scores, run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.settings import Settings, defaults, parse_config
+from fedjax_pfl.settings import FIELDS, Settings, defaults, parse_config
 from fedjax_pfl.training.divergence import sentence_of
 
 Result = Mapping[str, Any]  # of result.json
 VALIDATION = 'validation/'  # begins the names of views on these examples
+# What divides the images among clients, but for those who come later.
+DIVISION = {name for name, field in FIELDS.items() if field.section == 'data'}
+DIVISION -= {'preprocessing', 'unseen_clients', 'data_dir'}
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # The round that is chosen; the last is a choice by the tests, and no table's
 # main number.
@@ -41,6 +45,8 @@ class Run:
   result: dict[str, Any]  # result.json
   # Hyperparameters that only other runs of its method give, with a word.
   others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  # The clients, in the order of the partition, that all runs beside it have.
+  shared: np.ndarray | None = None
 
   @functools.cached_property
   def config(self) -> dict[str, Any]:
@@ -61,7 +67,20 @@ class Run:
 
   @functools.cached_property
   def clients(self) -> Clients:
-    return run_dir.load_clients(self.path)
+    clients = run_dir.load_clients(self.path)
+    if self.shared is None:
+      return clients
+    places = {
+      client: at for at, client in enumerate(self.in_partition(clients))
+    }
+    rows = np.array([places[client] for client in self.shared])
+    return client_scores.take(clients, rows, self.path)
+
+  def in_partition(self, clients: Clients) -> list[int]:
+    """Return the places in the partition of those who took part, [K]."""
+    unseen = 0 if clients.unseen is None else len(clients.unseen.ids)
+    number = len(clients.ids)
+    return order_clients(number + unseen, unseen, self.seed)[:number].tolist()
 
   @property
   def method(self) -> str:
@@ -96,7 +115,11 @@ class Run:
   @property
   def data(self) -> str:
     """Return the fingerprint of the data, without that of an initial model."""
-    return str(self.record.get('data')).partition('+')[0]
+    data = str(self.record.get('data')).partition('+')[0]
+    images = data.partition('-')[0]
+    return (
+      data if self.shared is None else f'{images}-{len(self.shared)} shared'
+    )
 
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
@@ -113,6 +136,8 @@ class Run:
     if not known or clients is None:
       return known
     scores = clients.scores[view]
+    if part == 'views' and self.shared is not None:
+      return summarise(scores, clients.train_count)
     accuracy = accuracies(scores, clients.train_count)
     return {**known, **over_clients(accuracy, scores.count)}
 
@@ -205,7 +230,33 @@ def read_comparable(workdirs: Sequence[AnyPath]) -> list[Run]:
   given = collections.defaultdict(dict)
   for run in runs:
     given[run.method] |= dict.fromkeys(run.config.get('hp', {}), DEFAULT)
-  return [dataclasses.replace(run, others=given[run.method]) for run in runs]
+  runs = [dataclasses.replace(run, others=given[run.method]) for run in runs]
+  return on_shared_clients(runs)
+
+
+def on_shared_clients(runs: Sequence[Run]) -> list[Run]:
+  """Return runs of one partition, less the clients that one of them has not.
+
+  `unseen_clients` leaves drawn ones out, so that others would be compared.
+  """
+  sets = collections.defaultdict(list)
+  for run in runs:
+    data = {name: run.config.get(name) for name in sorted(DIVISION)}
+    sets[run.seed, run.data.partition('-')[0], repr(data)].append(run)
+  shared = {}
+  for alike in sets.values():
+    if len({run.data for run in alike}) > 1:
+      took_part = [{*run.in_partition(run.clients)} for run in alike]
+      known = np.array(sorted(set.intersection(*took_part)), int)
+      shared |= {run.path: known for run in alike}
+      if not known.size:
+        raise bad_input(
+          'runs',
+          got=', '.join(str(run.path) for run in alike),
+          expected='runs of which some client took part in each',
+          cause='each leaves other clients out by unseen_clients',
+        )
+  return [dataclasses.replace(run, shared=shared.get(run.path)) for run in runs]
 
 
 def are_same_clients(config: Mapping[str, Any]) -> bool:
