@@ -66,7 +66,7 @@ def measure(settings: Settings, shape: Shape, clients: int) -> Speed:
   settings = settings._replace(algorithm='fedavg', hp={})
   size = STEPS * settings.train.batch_size
   shapes = shapes_of_clients(shape, clients, size)
-  stages = build_method.build(settings, task)
+  stages = build_method.build_stages(settings, task)
   ((stage, *states),) = stage_shapes(stages, shapes)
   round_fn = make_round(stage.algorithm, clients_per_chunk=clients, mesh=None)
   *states, data = trees.zeros((*states, shapes))
