@@ -22,10 +22,10 @@ NOTE = f'{partition.AREA} Triangle: a client without examples.'
 def save(settings: Settings, out: AnyPath, log: Log) -> Path:
   """Save `out` and, beside it, every count but zeros; return `out`."""
   out = figure_file.check_output(out)
-  dataset, train, test, *_ = build_data(settings, log)
-  panels, rows = [], []
-  for split, data in (('training', train), ('testing', test)):
-    counts = label_counts_of_clients(data, dataset.num_classes)  # [K, Y]
+  data, panels, rows = build_data(settings, log), [], []
+  classes = data.dataset.num_classes
+  for split, clients in (('training', data.train), ('testing', data.test)):
+    counts = label_counts_of_clients(clients, classes)  # [K, Y]
     title = f'{without_digest(settings.data.partition)}, {split}'
     panels.append(partition.partition(title, counts, range(len(counts))))
     for client, kind in zip(*np.nonzero(counts), strict=True):

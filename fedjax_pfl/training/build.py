@@ -71,11 +71,11 @@ class Experiment(NamedTuple):
 
   @property
   def train(self) -> ClientData:
-    return self.data.splits['train']
+    return self.data.train
 
   @property
   def test(self) -> ClientData:
-    return self.data.splits['test']
+    return self.data.test
 
   @property
   def data_id(self) -> str:
@@ -171,7 +171,7 @@ def load(outline: Outline, log: Log) -> Experiment:
     model = start.begin(model, settings.model.head_init)
   data = build_data(settings, log)
   for stage in outline.stages:
-    stage.validate_clients(data.splits['train'])
+    stage.validate_clients(data.train)
   if start:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
   if settings.model.frozen_features:
@@ -183,7 +183,7 @@ def completed(
   outline: Outline, model: Task, data: ExperimentData, log: Log
 ) -> Experiment:
   """Return the experiment of these examples, on one device."""
-  settings, task, train = outline.settings, model, data.splits['train']
+  settings, task, train = outline.settings, model, data.train
   if settings.model.frozen_features:
     task = frozen_features.head_task(model)
   if settings.data.imbalance_factor > 1:  # of any seed: a program is shared

@@ -51,6 +51,14 @@ class ExperimentData(NamedTuple):
   splits: dict[str, ClientData]  # index [K, N], or of the U that come later
   data_id: str  # fingerprint of images and partition
 
+  @property
+  def train(self) -> ClientData:
+    return self.splits['train']
+
+  @property
+  def test(self) -> ClientData:
+    return self.splits['test']
+
 
 def build_data(
   settings: Settings, log: Log, dataset: Dataset | None = None
