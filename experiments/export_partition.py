@@ -33,8 +33,8 @@ def main(overrides):
   config = commandline.read_settings(CONFIG.value, overrides)
   from fedjax_pfl.core import progress
   from fedjax_pfl.data import partition_files
+  from fedjax_pfl.data.dealing import divide, load_images
   from fedjax_pfl.settings import parse_config
-  from fedjax_pfl.training.build_data import divide, load_images
 
   settings = parse_config(config)
   data, quick = settings.data, settings.system.quick

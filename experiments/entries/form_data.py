@@ -7,11 +7,10 @@ import numpy as np
 from fedjax_pfl.compare.form import Form
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.data import partition_files
+from fedjax_pfl.data import dealing, partition_files
 from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.settings import Settings, to_config
-from fedjax_pfl.training import build_data
 
 MOST = 6  # times the gradients of FedAvg; pFedMe has five times as many
 
@@ -21,12 +20,12 @@ class FormData(NamedTuple):
   partition: str
   settings: tuple[Settings, ...]  # of FedAvg, one a seed
   dataset: Dataset
-  divisions: tuple[build_data.Division, ...]  # one a seed
+  divisions: tuple[dealing.Division, ...]  # one a seed
 
   @property
   def fingerprints(self) -> list[str]:
     """Return those of the images and the rows, one a seed."""
-    return [build_data.identify(self.dataset, rows) for rows in self.divisions]
+    return [dealing.identify(self.dataset, rows) for rows in self.divisions]
 
   @property
   def tests(self) -> np.ndarray:
@@ -52,8 +51,8 @@ def load(form: Form, partition: str) -> FormData:
   unit = next(form.units())
   candidate = unit.candidates[0]
   settings = tuple(unit.settings(candidate, seed) for seed in form.seeds)
-  dataset = build_data.load_images(settings[0].data, False, progress.log)
-  divide = build_data.divide
+  dataset = dealing.load_images(settings[0].data, False, progress.log)
+  divide = dealing.divide
   rows = tuple(divide(each.data, each.seed, dataset) for each in settings)
   return FormData(form, partition, settings, dataset, rows)
 

@@ -22,11 +22,12 @@ from fedjax_pfl.compare.plan import Plan, shapes_key
 from fedjax_pfl.compare.speed import speed_of
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.data.client_data import shapes_of_clients
+from fedjax_pfl.data.dealing import divide
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sharding import choose_devices
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.settings.validate import program_key
-from fedjax_pfl.training import build_data, build_method
+from fedjax_pfl.training import build_method
 from fedjax_pfl.training.blank import images_of
 from fedjax_pfl.training.loop import cadence
 from fedjax_pfl.training.outline import Outline, sketch
@@ -95,7 +96,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 def _clients_of(outline: Outline, log: Log) -> Clients:
   """Return how many examples the clients have, of blank images if need be."""
   data, seed = outline.settings.data, outline.settings.seed
-  division = build_data.divide(data, seed, images_of(outline, log))
+  division = divide(data, seed, images_of(outline, log))
   count = lambda rows: np.array([*map(len, rows)])
   return Clients(count(division['train']), count(division['test']))
 

@@ -1,7 +1,7 @@
 """The typed settings, and every field of a config by its name.
 
 Sections are records: those that a room is handed as they are stand in its
-files (client/, around/), the others here and in data_fields.py. Below `hp` are
+files (data/, client/, around/), the others here. Below `hp` are
 the HParams of each method.
 
 From here come the typed `Settings`, the sentence for a bad value,
@@ -30,6 +30,7 @@ from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.records import EVALUATES, NOTHING, field, or_code, record
 from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
+from fedjax_pfl.data.fields import DataSettings
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.federated.chunking import CHUNKS
@@ -44,7 +45,6 @@ from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.models.replace_layers import CONV_IMPLS
 from fedjax_pfl.runs.trackers import NONE, TRACKERS
-from fedjax_pfl.settings.data_fields import DataSettings
 
 # Keys have 32 bits of a seed: a larger one would be that of another run.
 MAX_SEED = 2**32 - 1

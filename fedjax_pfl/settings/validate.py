@@ -7,7 +7,7 @@ from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core.errors import BadInput, bad_input, nearest
-from fedjax_pfl.settings.data_fields import with_clients
+from fedjax_pfl.data.fields import with_clients
 from fedjax_pfl.settings.hyperparameters import check_method, own_defaults
 from fedjax_pfl.settings.mistakes import check_together
 from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings

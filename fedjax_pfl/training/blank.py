@@ -8,15 +8,12 @@ import numpy as np
 
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.datasets import is_available
+from fedjax_pfl.data.dealing import Log, load_images
+from fedjax_pfl.data.first_examples import examples_of
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.training.build import Experiment, completed
-from fedjax_pfl.training.build_data import (
-  Log,
-  build_data,
-  examples_of,
-  load_images,
-)
+from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.outline import Outline
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test

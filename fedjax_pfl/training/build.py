@@ -7,6 +7,7 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.evaluation import fairness
@@ -16,13 +17,7 @@ from fedjax_pfl.federated.placement import OneDevice, OnHost, on_devices
 from fedjax_pfl.federated.sharding import choose_devices
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method, frozen_features
-from fedjax_pfl.training.build_data import (
-  SPLITS,
-  UNSEEN,
-  ExperimentData,
-  Log,
-  build_data,
-)
+from fedjax_pfl.training.build_data import ExperimentData, build_data
 from fedjax_pfl.training.outline import Outline, outline
 
 

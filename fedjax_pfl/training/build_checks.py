@@ -6,7 +6,6 @@ from types import ModuleType
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
@@ -21,7 +20,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import FORM, call, describe, is_code, value_of
-from fedjax_pfl.data.images import IMAGE, Dataset, Shape
+from fedjax_pfl.data.images import IMAGE, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
@@ -36,7 +35,6 @@ TAKEN = {  # of metrics, by the rounds and by lines of metrics.jsonl
   *('images_per_second', 'bytes_down', 'bytes_up', 'sim_seconds'),
   *('dropped', 'excluded', 'excluded_clients'),
 }
-SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
 # ---- the method --------------------------------------------------------------
@@ -257,59 +255,3 @@ def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
     cause='features [B, F] where each token of [B, L] has a label and so needs '
     'its own, [B, L, F]; or the other way round',
   )
-
-
-def check_data(settings: Settings, dataset: Dataset) -> None:
-  """Refuse a global model without tests, and batches that nobody can fill."""
-  if settings.evaluation.eval_global_model and not len(dataset.test.y):
-    choice = "the words 'test' in `split`, or a folder test/"
-    cause = 'own arrays, or a folder, tested on a part of the training images'
-    if settings.data.test_partition == 'merged':
-      choice = 'test_partition=split'
-      cause = 'test_partition=merged, which deals them to the clients'
-    raise bad_input(
-      'eval_global_model',
-      got=True,
-      expected='False: the data set has no test examples of its own',
-      choices=['eval_global_model=False', choice],
-      cause=cause,
-    )
-  name = settings.model.name
-  if not is_code(name) and MODELS[name].tokens:
-    known = max(MODELS[name].tokens, dataset.num_classes)
-    inputs = [part.x for part in (dataset.train, dataset.test) if part.x.size]
-    low, high = min(map(np.min, inputs)), max(map(np.max, inputs))
-    if not 0 <= low <= high < known:
-      words = f'symbols that {name} knows: whole numbers from 0 to {known - 1}'
-      raise bad_input(
-        'data_dir',
-        got=f'inputs from {low} to {high}',
-        expected=words,
-        cause='num_classes that is less than the size of the vocabulary',
-      )
-  size = len(dataset.train.y)
-  largest = max(size, SMALL_BATCH)
-  can_be_filled = Rule(
-    lambda value: value <= largest,
-    f'at most {largest}: all clients have {size} training examples, and a '
-    'batch with fewer examples is padded and computed',
-  )
-  can_be_filled.check('batch_size', settings.train.batch_size)
-  can_be_filled.check('finetune.batch_size', settings.finetune.batch_size)
-
-
-def check_scoring(settings: Settings, test: ClientData) -> None:
-  """Refuse clients whose tests fill no batch, where only such count."""
-  settings, size = settings.evaluation, settings.train.batch_size
-  counts = np.asarray(test.count)  # [K]
-  if settings.adapt_on == 'test_half':
-    counts = counts - counts // 2
-  few = (counts > 0) & (counts < size)
-  if settings.scoring == 'whole_batches' and few.any():
-    raise bad_input(
-      'scoring',
-      got=f'whole_batches with a client of {counts[few].min()} tests',
-      expected=f'at least one whole batch, of {size} tests, for each client',
-      choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
-      cause='a scoring that drops the last batch if it is not full',
-    )

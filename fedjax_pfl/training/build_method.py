@@ -113,7 +113,7 @@ def build_stages(
   """
 
   def run():
-    method = _build(settings, task)
+    method = build(settings, task)
     build_checks.check_stages(settings.algorithm, method)
     known = _around(settings, task, budget, sampler, timing)
     return around(method, known)
@@ -125,7 +125,7 @@ def build_stages(
   return call('algorithm', run, of=module, cause=cause)
 
 
-def _build(settings: Settings, task: Task) -> tuple[Stage, ...]:
+def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
   """Return the stages of the method alone."""
   module = algorithms.load(settings.algorithm)
   train = local_training_of(settings)

@@ -24,10 +24,11 @@ from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Outputs, Params, Task
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.client_data import stack_clients
+from fedjax_pfl.data.dealing import Log
 from fedjax_pfl.data.images import Shape, digest
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.build_data import ExperimentData, Log
+from fedjax_pfl.training.build_data import ExperimentData
 
 BLOCK = 50  # images whose features are computed at a time
 _LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key

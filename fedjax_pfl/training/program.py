@@ -22,6 +22,7 @@ from fedjax_pfl.core.algorithm import FINITE, Algorithm, Client, Server, Stage
 from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.client_data import client_of, stack_clients
+from fedjax_pfl.data.dealing import UNSEEN
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
@@ -32,7 +33,6 @@ from fedjax_pfl.federated.rounds import compile_rounds
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.build_data import UNSEEN
 
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}

@@ -5,9 +5,9 @@ import numpy as np
 from helpers import from_lists, pad
 from small_runs import make_settings
 
+from fedjax_pfl.data.dealing import divide, load_images
 from fedjax_pfl.data.held_out import halves, hold_out, order_clients
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.build_data import divide, load_images
 
 SIZES = (5, 4, 1, 0, 2)
 K, U = 10, 3

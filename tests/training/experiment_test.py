@@ -9,10 +9,11 @@ from small_runs import settings_of
 
 from configs import fedbabu_cifar10
 from fedjax_pfl.algorithms import fedavg
+from fedjax_pfl.data.first_examples import first_examples
 from fedjax_pfl.data.images import Images, make_dataset
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
-from fedjax_pfl.training.build_data import build_data, first_examples
+from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.build_method import peek_shape
 from fedjax_pfl.training.outline import idle_failures
 

@@ -1,0 +1,177 @@
+"""The images of a config, dealt to its clients: as rows, then as arrays."""
+
+from collections.abc import Callable
+from itertools import chain
+
+import numpy as np
+
+from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.types import ClientData
+from fedjax_pfl.core.user_code import is_code, value_of
+from fedjax_pfl.data import client_data, partition
+from fedjax_pfl.data.datasets import load_dataset
+from fedjax_pfl.data.fields import DataSettings
+from fedjax_pfl.data.first_examples import examples_of
+from fedjax_pfl.data.held_out import hold_out, order_clients
+from fedjax_pfl.data.images import Dataset, Images, scale_images
+from fedjax_pfl.data.transforms import find_recipe
+
+Log = Callable[[str], None]
+# Whose the images are, by part: for each client an array of rows of the images.
+# Those without UNSEEN are of the clients that take part in rounds.
+Division = dict[str, list]
+SPLITS = 'train', 'test'
+UNSEEN = 'unseen_'  # begins the names of splits of clients who come later
+WORDS = {
+  'train': 'training',
+  'test': 'testing',
+  'validation': 'validation',
+  'unseen_train': 'training of unseen clients',
+  'unseen_test': 'testing of unseen clients',
+}
+WITHOUT_CLASSES = ('natural', 'iid')
+HELD_OUT = ', on held-out examples of their own'
+
+
+def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
+  """Return the images of a config, in its number and size."""
+  dataset = load_dataset(
+    data.dataset,
+    data_dir=data.data_dir,
+    fallback_to_synthetic=quick,
+    log_fn=log,
+    image_size=data.image_size,
+  )
+  if dataset.note:
+    log(dataset.note)
+  dataset = examples_of(data, dataset)
+  recipe = find_recipe(data.dataset, data.preprocessing)
+  return scale_images(dataset, data.image_size or recipe.side)
+
+
+def idle_fields(data: DataSettings) -> str:
+  """Return what is set of other partitions, for which it may be: 'a=5, b=1'."""
+  known = {name: partition.settings_of(name) for name in partition.PARTITIONS}
+  idle = {*chain(*known.values())} - {*known.get(data.partition, ())}
+  if data.test_partition not in partition.OF_OWN:
+    idle.add('test_fraction')
+  return ', '.join(
+    f'{name}={getattr(data, name)}'
+    for name in sorted(idle)
+    if getattr(data, name) != DataSettings.ruled[name].default
+  )
+
+
+def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
+  """Return the rows of every client for training, and those for testing.
+
+  With `validation_fraction` also those for validation: less for training. With
+  `unseen_clients` those are apart; what they would validate on is not used.
+  """
+  kind, names = data.partition, ()
+  if is_code(kind):
+    kind = value_of('partition', kind)
+    words = 'a function (labels, num_clients, rng) -> rows of every client'
+    Rule(callable, words).check('partition', kind)
+  else:
+    names = partition.settings_of(kind)
+  labels = _labels_of(kind, data.test_partition, dataset)
+  train, test = partition.partition(
+    kind,
+    *labels,
+    num_clients=data.num_clients,
+    num_classes=dataset.num_classes,
+    test_partition=data.test_partition,
+    test_shards_per_client=data.test_shards_per_client,
+    test_fraction=data.test_fraction,
+    seed=seed,
+    clients=dataset.clients,
+    **{name: getattr(data, name) for name in names},
+  )
+  if data.unseen_clients:
+    order = order_clients(data.num_clients, data.unseen_clients, seed)
+    train, test = ([rows[client] for client in order] for rows in (train, test))
+  division = {'train': train, 'test': test}
+  if data.validation_fraction:
+    kept, held_out = hold_out(train, data.validation_fraction, seed)
+    division |= {'train': kept, 'validation': held_out}
+  if data.unseen_clients:
+    number = data.num_seen_clients
+    unseen = {f'{UNSEEN}{name}': division[name][number:] for name in SPLITS}
+    division = {name: rows[:number] for name, rows in division.items()} | unseen
+  _check_training(data, division['train'])
+  return division
+
+
+def stacked(
+  data: DataSettings,
+  dataset: Dataset,
+  division: Division,
+  placement: str,
+  log: Log,
+) -> dict[str, ClientData]:
+  """Return the examples of each part, which share the arrays of images."""
+  pools, splits = {'train': dataset.train, 'test': dataset.test}, {}
+  is_split = data.test_partition in partition.OF_OWN
+  for name, rows in division.items():
+    side = 'test' if name.endswith('test') and not is_split else 'train'
+    clients = client_data.stack_clients(pools[side], rows, placement)
+    # Others share these images, which are on the device now.
+    pools[side], splits[name] = Images(clients.x, clients.y), clients
+    words = WORDS[name] + HELD_OUT * (is_split and name == 'test')
+    log(
+      f'{dataset.name}, {words}: {client_data.describe(clients)}; partition '
+      f'{partition.fingerprint(rows)}'
+    )
+  for who in ('', UNSEEN)[: 1 + bool(data.unseen_clients)]:
+    pair = (splits[f'{who}{name}'] for name in SPLITS)
+    if note := client_data.describe_empty_clients(*pair):
+      log(note)
+  return splits
+
+
+def _check_training(data: DataSettings, train: list) -> None:
+  """Refuse clients of which none has an example to train on."""
+  if any(map(len, train)):
+    return
+  raise bad_input(
+    'test_partition',
+    got=f'{data.test_partition}, with a test_fraction of {data.test_fraction}: '
+    f'none of {len(train)} clients keeps a training example',
+    expected='clients with several examples, of which some stay for training',
+    choices=['fewer clients', 'a smaller test_fraction'],
+    cause='clients of one example, or a share for training in the place of '
+    'that for testing',
+  )
+
+
+def _labels_of(
+  kind: str | Callable, tests: str, dataset: Dataset
+) -> list[np.ndarray]:
+  """Return the labels [P] by which both splits are dealt; of tokens, zeros."""
+  labels = [split.y for split in (dataset.train, dataset.test)]
+  if labels[0].ndim == 1:
+    return labels
+  if kind not in WITHOUT_CLASSES and not callable(kind):
+    raise bad_input(
+      'partition',
+      got=f'{kind} for {dataset.name}, whose tokens have a label each',
+      expected='a partition that asks for no class of an example',
+      choices=[*WITHOUT_CLASSES, 'a function of your own'],
+      cause='the field was left out: its default deals images by class',
+    )
+  if tests == 'independent':
+    raise bad_input(
+      'test_partition',
+      got=f'independent for {dataset.name}, whose tokens have a label each',
+      expected='a division of the tests that asks for no class of an example',
+      choices=['same', 'whole', 'iid', 'split'],
+    )
+  return [np.zeros(len(y), int) for y in labels]
+
+
+def identify(dataset: Dataset, division: Division) -> str:
+  """Return the fingerprint of the images and of their partition."""
+  rows = [own for split in division.values() for own in split]
+  return f'{dataset.fingerprint}-{partition.fingerprint(rows)}'
