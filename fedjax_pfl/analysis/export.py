@@ -301,8 +301,7 @@ def about_model(experiment: Experiment, model: View) -> dict[str, Any]:
     'hp': effective(settings),
     **adapters,
     # BatchNorm normalises with the images that are predicted together.
-    'batch_statistics': not experiment.task.batch_independent
-    and settings.model.norm_statistics == 'batch',
+    'batch_statistics': experiment.tests_by_batch,
     'image_shape': dataset.train.x.shape[1:],
     **input_of(experiment),
     'num_classes': dataset.num_classes,

@@ -123,6 +123,13 @@ class Experiment(NamedTuple):
       return halves(test)
     return train, test
 
+  @property
+  def tests_by_batch(self) -> bool:
+    """Return whether BatchNorm normalises with what is tested together."""
+    is_batch = self.settings.model.norm_statistics == 'batch'
+    has_norms = any(jax.tree.leaves(self.task.is_norm))
+    return is_batch and has_norms and not self.task.batch_independent
+
 
 def build_experiment(
   config: Mapping[str, Any] | Settings,

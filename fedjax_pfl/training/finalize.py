@@ -193,6 +193,8 @@ def write_result(
     more['test_best_view'] = families
   if experiment.privacy:
     more['privacy'] = experiment.privacy.summary()
+  if experiment.tests_by_batch:
+    more['batch_statistics'] = True
   if experiment.task.others:
     more['models'] = _by_model(experiment, result)
   if digest := model_digest(run.path):

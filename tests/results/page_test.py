@@ -189,7 +189,9 @@ def test_a_worst_tenth_of_few_tests_is_not_shown(
 
 
 def test_a_run_of_an_earlier_version(tmp_path):
-  path = make_run(tmp_path / 'a', classes=None)
+  more = {'batch_statistics': True}
+  path = make_run(tmp_path / 'a', classes=None, more=more)
+  assert 'images that are tested together' in page.render([path])
   (tmp_path / 'a' / 'metrics.jsonl').write_text('{"round": 1, "loss": 2.0}\n')
   parts = sections(page.render([path]))
   partition, learning = parts['Examples of the clients'], parts['Learning']

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 from helpers import refused
-from small_runs import settings_of
+from small_runs import make_experiment, make_settings, settings_of
 
 from configs import fedbabu_cifar10
 from fedjax_pfl.algorithms import fedavg
@@ -35,6 +35,15 @@ def test_quick_has_a_stand_in_and_logs_it(tmp_path):
   assert plain.train.x.shape == (1000, 64, 64, 3)
   assert scaled.train.x.shape == (1000, 32, 32, 3)
   assert peek_shape(scaled.settings.data)[:2] == ((32, 32, 3), 200)
+
+
+def test_a_run_says_whether_it_tests_with_the_statistics_of_a_batch():
+  by_batch = make_experiment()
+  assert by_batch.tests_by_batch
+  running = parse_config(make_settings(norm_statistics='running'))
+  assert not by_batch._replace(settings=running).tests_by_batch
+  no_norm = by_batch.task._replace(norm_leaves={'kernel': False})
+  assert not by_batch._replace(task=no_norm).tests_by_batch
 
 
 def test_a_method_is_built_on_its_model_and_on_an_outline(monkeypatch):

@@ -323,6 +323,22 @@ def notes_on_choice(
   return notes
 
 
+def notes_on_batches(
+  results_by_label: Mapping[str, Sequence[Result]],
+) -> list[str]:
+  """Return a sentence on those that test with statistics of a batch."""
+  labels = [
+    label
+    for label, results in results_by_label.items()
+    if any(result.get('batch_statistics') for result in results)
+  ]
+  words = (
+    'BatchNorm has the statistics of the images that are tested together; '
+    'alone an image may get another class (norm_statistics=running: not)'
+  )
+  return [f'{words}: {", ".join(labels)}.'] * bool(labels)
+
+
 def either(views) -> str:
   """Return 'mix_0.4 or mix_0.5', each once."""
   return ' or '.join(dict.fromkeys(views))

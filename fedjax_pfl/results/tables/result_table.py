@@ -9,7 +9,12 @@ from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.measures import measure_of
 from fedjax_pfl.evaluation.own_metrics import TAKEN
-from fedjax_pfl.results.runs.run import KINDS, Result, summaries_by_choice
+from fedjax_pfl.results.runs.run import (
+  KINDS,
+  Result,
+  notes_on_batches,
+  summaries_by_choice,
+)
 from fedjax_pfl.results.tables.table import (
   METHOD,
   NONE,
@@ -66,6 +71,7 @@ def table(results: Sequence[Result]) -> str:
         f'{name}: clients left out of the means, for want of training or test '
         f'examples: {most:,}'
       )
+  lines += notes_on_batches({name: [result] for name, result in named})
   if chosen := [one for one in named if 'validation' in one[1]]:
     shown = choices([(Cell(name), [result]) for name, result in chosen])
     lines += ['', shown.as_text(), *shown.notes]
