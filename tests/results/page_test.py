@@ -3,6 +3,7 @@
 import html
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import page_runs
@@ -12,7 +13,7 @@ from run_directories import refused
 from user_commands import load_command
 
 from experiments import commandline
-from fedjax_pfl.results.page import overview
+from fedjax_pfl.results.page import overview, tables
 from fedjax_pfl.results.page import render as page
 from fedjax_pfl.runs import run_dir
 
@@ -158,8 +159,15 @@ def test_a_winner_needs_seeds_that_tell_it_apart(tmp_path, runs):
   assert overview.as_table([every[0], every[3]]).endswith('names no winner.')
 
 
+def test_five_of_few_classes_are_all():
+  for number, is_few in ((4, True), (10, False)):
+    clients = SimpleNamespace(train_classes=np.ones((3, number)))
+    group = SimpleNamespace(first=SimpleNamespace(clients=clients))
+    assert tables.has_few_classes([group]) == is_few
+
+
 def test_who_is_worse_than_alone_on_the_same_data(tmp_path, runs):
-  assert 'Worse than alone</' not in page.render(runs)
+  assert 'Worse than alone' not in page.render(runs)  # nor a note on it
   personal = {'personal': [10, 17, 14, 20]}  # FedAvg: 18, 16, 14, 6
   alone = make_run(tmp_path / 'alone', 'local_only', views=personal)
   row, other = rows(sections(page.render([runs[0], alone]))['Summary'])[1:]

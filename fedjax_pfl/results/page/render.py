@@ -19,7 +19,6 @@ from fedjax_pfl.results.page.styles import css_of, style_of
 from fedjax_pfl.results.runs.groups import (
   Group,
   common_settings,
-  has_worst_tenth,
   make_groups,
 )
 from fedjax_pfl.results.runs.run import read_comparable
@@ -80,7 +79,6 @@ def render(
     facts=[(name, value) for name, value in _facts(groups, common) if value],
     sweep=sweep_section.make_sections(sweep) if sweep else [],
     methods={css_of(group): style_of(group.first.method) for group in groups},
-    has_worst=has_worst_tenth(groups),
     summary=tables.summary(groups, printed),
     choices=tables.choices(groups),
     unseen=tables.unseen_clients(groups),

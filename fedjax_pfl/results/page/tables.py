@@ -43,6 +43,7 @@ from fedjax_pfl.results.tables.table import (
 
 # {view: (mean, std, table, footnotes)}; std None: not published.
 Printed = Mapping[str, tuple[float, float | None, str, Sequence[str]]]
+FIVE = 5  # classes of which top5 is always right
 MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 BEHIND = (
@@ -53,6 +54,21 @@ BEHIND = (
 FEW_TESTS = (
   f'No worst tenth: a client has fewer than {MIN_TESTS} tests, of which chance '
   'makes the lowest.'
+)
+SPREAD = 'Mean ± standard deviation over clients, in percent.'
+LOST = Column(
+  *('Lost', 'of the clients'),
+  help='Lost: clients that are worse after personalisation than before.',
+)
+WORSE = Column(
+  *('Worse than alone', 'of the clients'),
+  help='Worse than alone: clients whose accuracy is lower than that of Local '
+  'only, with the same seed and data.',
+)
+INTERVAL = Column(
+  *('Interval', 'of the mean'),
+  help='Interval: of one run 95 %, by resampling its clients; of several seeds '
+  'from the lowest to the highest.',
 )
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
 
@@ -68,6 +84,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
   behind = {place.name: place for place in rank(groups)}
+  has_before = any(group.before for group in groups)
   is_decided = any(place.verdict for place in behind.values())
   labels = [g.label for g in groups if g.first.method == standing.ALONE]
   alone = standing.worse_than_alone(accuracies_of(groups), labels)
@@ -78,27 +95,32 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
     gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
     row = {METHOD: group_cell(group)}
     for name, view, head in (('Before', before, first), ('After', after, last)):
-      cell = _accuracy(group, view, known, name_view=not head)
-      row[Column(name, head)] = cell
+      if name == 'After' or has_before:
+        cell = _accuracy(group, view, known, name_view=not head)
+        row[Column(name, head)] = cell
     if is_decided:
       place = behind.get(group.label)
       column = list(row)[-1]
       row[column] = row[column]._replace(is_best=bool(place and place.is_open))
       row[Column('Behind', 'the highest, points')] = _behind(place)
-    row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
+    if has_before:
+      row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
     for measure in measures:
       value = group.mean(after, measure.name)
-      row[Column(measure.head, 'after')] = number_of(measure, value)
-    row[Column('Lost', 'of the clients')] = _lost(group)
+      words = f'{measure.head}: {measure.help}.'
+      column = Column(measure.head, 'after', help=words)
+      row[column] = number_of(measure, value)
+    if has_before:
+      row[LOST] = _lost(group)
     if alone:
       cell = number(alone.get(group.label), '{:.0f} %')
-      row[Column('Worse than alone', 'of the clients')] = cell
+      row[WORSE] = cell
     if has_server:
       found = [run.result.get('global') or {} for run in group.runs]
       accuracy = np.array([one.get('accuracy') for one in found], float)
       row[Column('Server', 'whole test set')] = mean(accuracy)
     rows.append(row)
-  notes = _notes(groups, printed)
+  notes = [SPREAD, *_notes(groups, printed)]
   if is_decided:
     notes.insert(0, BEHIND)
   notes += [FEW_TESTS] * (not has_worst_tenth(groups))
@@ -169,11 +191,13 @@ def all_views(groups: Sequence[Group]) -> Table:
   users = dict.fromkeys(name for one in scores for name in one.own or ())
   known = {one.name: one for one in MEASURES}
   users = [name for name in users if name not in known]
+  hidden = ['top5'] * has_few_classes(groups)
+  shown = [one for one in MEASURES if one.name not in hidden]
   measures = [
     measure
-    for measure in (*MEASURES, *map(measure_of, users))
-    if measure.name in users
-    or any(np.isfinite(g.numbers(v, measure.name)).any() for g, v in found)
+    for measure in (*shown, *map(measure_of, users))
+    if any(np.isfinite(g.numbers(v, measure.name)).any() for g, v in found)
+    or measure.name in users
   ]
   rows = []
   for group, view in found:
@@ -181,12 +205,19 @@ def all_views(groups: Sequence[Group]) -> Table:
     row[Column('View', is_number=False)] = word(view)
     for measure in measures:
       hint = measure.unit.replace('%', '')
+      words = f'{measure.head}: {measure.help}.' * bool(measure.help)
       value = group.mean(view, measure.name)
-      row[Column(measure.head, hint)] = number_of(measure, value)
-    row[Column('Interval', 'of the mean')] = _interval(group, view)
+      row[Column(measure.head, hint, help=words)] = number_of(measure, value)
+    row[INTERVAL] = _interval(group, view)
     rows.append(row)
   own = "Metrics by other names are the user's: means over clients."
   return table_of('Every view', rows, [own] * bool(users))
+
+
+def has_few_classes(groups: Sequence[Group]) -> bool:
+  """Return whether each of the classes is among the five first."""
+  held = [group.first.clients.train_classes for group in groups]
+  return all(one is not None and one.shape[1] <= FIVE for one in held)
 
 
 def _that_have(part: str, groups: Sequence[Group]) -> list[Group]:

@@ -41,6 +41,7 @@ class Column(NamedTuple):
   name: str
   hint: str = ''
   is_number: bool = True
+  help: str = ''  # below the table
 
 
 METHOD = Column('Method', is_number=False)
@@ -115,7 +116,10 @@ def table_of(
   """Return the table of rows {column: cell}; None without a row."""
   if not rows:
     return None
-  return Table(title, (*rows[0],), [[*row.values()] for row in rows], (*notes,))
+  columns = (*rows[0],)
+  helps = ' '.join(filter(None, (column.help for column in columns)))
+  notes = [*filter(None, [helps]), *notes]
+  return Table(title, columns, [[*row.values()] for row in rows], (*notes,))
 
 
 def word(value: Any) -> Cell:
