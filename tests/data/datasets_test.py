@@ -75,7 +75,7 @@ def test_synthetic_stands_in_only_where_asked_and_needed(tmp_path):
   message = refused(lambda: load_dataset('cifar10', **place))
   assert f'which {tmp_path}/cifar10 does not hold' in message
   assert 'Choices: digits, synthetic.' in message
-  assert f'experiments/prepare.py cifar10 --data_dir={tmp_path}' in message
+  assert f'fedjax-pfl prepare cifar10 --data_dir={tmp_path}' in message
   dataset = load_dataset('cifar10', **place, fallback_to_synthetic=True)
   assert dataset.name == 'synthetic'
   assert dataset.train.x.shape == (5000, 32, 32, 3)
