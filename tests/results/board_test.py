@@ -120,7 +120,7 @@ def test_page_is_whole_and_says_what_the_numbers_say(about, boards, html):
   all_ = len(about.methods)
   text = ' '.join(unescape(re.sub(r'<[^>]+>', ' ', html)).split())
   for words in (
-    f'{all_} methods on digits',
+    f'{all_} methods on digits with 20 clients',
     # What was made is less than the form has.
     f'Not finished: s=2 has 8 of {all_} methods. Not finished: s=5 has 8 of '
     f'{all_} methods. Not finished: Dir(0.1) has 0 of {all_} methods.',
@@ -230,6 +230,17 @@ def test_tables_mark_the_best_and_its_peers(boards):
   assert r'60.00 $\pm$ 0.' in line  # over seeds
   assert r' & Worse than alone \\' in text and r' & 100 \%' in line
   assert r'\toprule' in text and '% 100 % alike' in text
+  # A paragraph to paste, with what it cites.
+  paragraph = next(line for line in text.splitlines() if line[0] != '%')
+  for words in (
+    r'FedBABU~\cite{fedbabu}, ',
+    ' methods on digits with 20 clients, by fedjax\\_pfl ',
+    'tuned with the same number of trainings: 3 settings',
+    'seeds: 0, 1, 2;',
+    'by Holm over all comparisons',
+  ):
+    assert words in paragraph, words
+  assert '% @inproceedings{fedbabu,' in text.splitlines()
   shown = tables.as_markdown(boards[:1], [])
   assert shown.count('**') == 6 and '| Local only (baseline) | – |' in shown
 

@@ -62,13 +62,15 @@ def test_the_choice_is_the_best_mean_on_validation(make):
   ]
   own = [{'learning_rate': rate, 'hp.mu': 1} for rate in (0.01, 0.03, 0.1)]
   assert choose(own, [*map(read_group, runs)]) == Tuned(
-    own[1], 'finetuned', 92.5, ('finetune.epochs',)
+    own[1], 'finetuned', 92.5, ()
   )
   # Equal: the first setting, then the fewest epochs.
-  ends = 'learning_rate', 'finetune.epochs'
-  first = Tuned(own[0], 'finetuned_1', 92.0, ends)
+  first = Tuned(own[0], 'finetuned_1', 92.0, ())
   assert choose(own[::2], [*map(read_group, runs[::2])]) == first
   assert choose(own[2:], [*map(read_group, runs[2:])]) is None
+  # Of three the highest is an end that binds; hp.mu was always 1.
+  groups = [[make(name, 80.0, 80.0 + at)] for at, name in enumerate('ghi')]
+  assert choose(own, [*map(read_group, groups)]).ends == ('learning_rate',)
 
 
 CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.results.charts import rows as charts
 from fedjax_pfl.results.charts.svg import Panel
-from fedjax_pfl.results.page.render import DATASETS, load_template
+from fedjax_pfl.results.page.render import load_template
 from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.statistics.board import (
@@ -22,22 +22,14 @@ from fedjax_pfl.results.statistics.board import (
 )
 from fedjax_pfl.results.statistics.differences import ABOVE, BELOW
 from fedjax_pfl.results.tables.board_tables import tables_of
+from fedjax_pfl.results.tables.paper_text import RULE, title_of
 
 TEMPLATE = 'board.html.jinja'
-RULE = (
-  'Numbers are test accuracies of the last round: means over clients, then '
-  'over seeds. A difference is paired by client and seed; its 95 % interval '
-  '(Student, over seeds) is of this comparison alone. It is distinguishable if '
-  'p, by Holm over all comparisons with the baselines in a partition, is below '
-  '0.05. The worst tenth is shown where each client has 50 tests. The choice '
-  'of the settings is not covered; other seeds repeat it.'
-)
 
 
 def render(about: About, boards: Sequence[Board]) -> str:
   """Return the page."""
   css = {method: f'c{place}' for place, method in enumerate(about.methods)}
-  dataset = DATASETS.get(about.dataset, about.dataset)
   firsts = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
   shown = [
     {
@@ -52,7 +44,7 @@ def render(about: About, boards: Sequence[Board]) -> str:
     for board in boards
   ]
   return load_template(TEMPLATE).render(
-    title=f'{len(about.methods)} methods on {dataset}',
+    title=title_of(about),
     lead=' '.join([*firsts, *not_finished(about, boards)]),
     facts=about.facts,
     methods={css[method]: style_of(method) for method in about.methods},

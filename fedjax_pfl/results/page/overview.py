@@ -10,7 +10,6 @@ from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.results.charts import figure_file, picture
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page import tables
-from fedjax_pfl.results.page.render import dataset_in_words
 from fedjax_pfl.results.page.sections import (
   interval_of,
   levels_in_words,
@@ -18,7 +17,11 @@ from fedjax_pfl.results.page.sections import (
 )
 from fedjax_pfl.results.page.styles import css_of, style_of
 from fedjax_pfl.results.runs.groups import Group, make_groups
-from fedjax_pfl.results.runs.run import notes_on_choice, read_comparable
+from fedjax_pfl.results.runs.run import (
+  dataset_in_words,
+  notes_on_choice,
+  read_comparable,
+)
 from fedjax_pfl.results.statistics import standing
 
 WIDTH = 800  # of the chart

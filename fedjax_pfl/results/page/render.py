@@ -21,17 +21,11 @@ from fedjax_pfl.results.runs.groups import (
   common_settings,
   make_groups,
 )
-from fedjax_pfl.results.runs.run import read_comparable
+from fedjax_pfl.results.runs.run import dataset_in_words, read_comparable
 from fedjax_pfl.results.statistics import standing
 
 # {run directory: published numbers of its views}
 Published = Mapping[str, tables.Printed]
-DATASETS = {  # as papers write them
-  'cifar10': 'CIFAR-10',
-  'cifar100': 'CIFAR-100',
-  'emnist/byclass': 'EMNIST',
-  'tiny_imagenet': 'Tiny ImageNet',
-}
 DETAILS = {
   'shards': ('shards_per_client', '{} a client'),
   'pathological': ('shards_per_client', '{} a client'),
@@ -109,12 +103,6 @@ def load_template(name: str):
     lstrip_blocks=True,
   )
   return environment.get_template(name)
-
-
-def dataset_in_words(name: str) -> str:
-  """Return the name of a data set as papers write it, without a digest."""
-  name = name.rpartition(' (')[0] or name
-  return DATASETS.get(name, name)
 
 
 def _lead(groups: Sequence[Group]) -> str:

@@ -35,6 +35,13 @@ DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # main number.
 KINDS = ('last', 'validation', 'test_best')
 
+DATASETS = {  # as papers write them
+  'cifar10': 'CIFAR-10',
+  'cifar100': 'CIFAR-100',
+  'emnist/byclass': 'EMNIST',
+  'tiny_imagenet': 'Tiny ImageNet',
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Run:
@@ -175,6 +182,12 @@ class Run:
   def logged(self) -> set[str]:
     """Return the names of the numbers in the metrics."""
     return {name for line in self.metrics for name in line}
+
+
+def dataset_in_words(name: str) -> str:
+  """Return the name of a data set as papers write it, without a digest."""
+  name = name.rpartition(' (')[0] or name
+  return DATASETS.get(name, name)
 
 
 def read(workdir: AnyPath) -> Run:

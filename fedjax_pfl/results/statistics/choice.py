@@ -10,7 +10,7 @@ view. A setting with which a seed diverged is none. No test reaches the choice.
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -97,19 +97,32 @@ def choose(fields: Sequence[Fields], groups: Sequence[Runs]) -> Tuned | None:
   if choice is None:
     return None
   chosen, tried = fields[choice.best], choice.tried[choice.best]
-  ends = [name for name in chosen if _is_end(name, chosen, fields)]
-  views = [one.view for one in views_tried(groups[choice.best])]
-  ends += [EPOCHS] * _is_end_of_epochs(tried.view, views)
+  means = [one.mean if one else math.nan for one in choice.tried]
+  ends = []
+  for name in chosen:
+    values = [own[name] for own in fields]
+    if all(map(is_number, values)) and binds(values, means, choice.best):
+      ends.append(name)
+  views = [x for x in views_tried(groups[choice.best]) if x.view != INITIAL]
+  names, means = [x.view for x in views], [x.mean for x in views]
+  if names and names[-1] == FINETUNED:  # by the number of epochs
+    at = names.index(tried.view)
+    ends += [EPOCHS] * binds(range(len(names)), means, at)
   return Tuned(chosen, tried.view, tried.mean, tuple(ends))
 
 
-def _is_end(name: str, chosen: Fields, fields: Sequence[Fields]) -> bool:
-  values: set[Any] = {own[name] for own in fields}
-  are_numbers = len(values) > 1 and all(map(is_number, values))
-  return are_numbers and chosen[name] in (min(values), max(values))
+def binds(values: Sequence[float], means: Sequence[float], best: int) -> bool:
+  """Return whether an end of what was tried may have kept a better one away.
 
+  Of three values or more; not if another one is as good.
 
-def _is_end_of_epochs(view: str, views: Sequence[str]) -> bool:
-  """Return whether it has most epochs, or least: no number is below 0."""
-  ends = {views[0], views[-1]} - {INITIAL}
-  return views[-1] == FINETUNED and len(views) > 1 and view in ends
+  >>> binds([1, 2, 3], [80.0, 81.0, 82.0], 2), binds([1, 2], [80.0, 81.0], 1)
+  (True, False)
+  >>> binds([1, 2, 3], [80.0, 82.0, 82.0], 2)
+  False
+  """
+  tried = {*values}
+  if len(tried) < 3 or values[best] not in (min(tried), max(tried)):
+    return False
+  pairs = zip(values, means, strict=True)
+  return not any(x != values[best] and y >= means[best] for x, y in pairs)

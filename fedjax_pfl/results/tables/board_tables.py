@@ -15,6 +15,7 @@ from fedjax_pfl.results.runs.entry import METHOD as COMPARED
 from fedjax_pfl.results.runs.entry import REFERENCE
 from fedjax_pfl.results.statistics.board import Board, Row, compared
 from fedjax_pfl.results.statistics.differences import OPEN
+from fedjax_pfl.results.tables.paper_text import methods_text, references
 from fedjax_pfl.results.tables.table import (
   METHOD,
   NONE,
@@ -24,6 +25,7 @@ from fedjax_pfl.results.tables.table import (
   duration,
   number,
   number_of,
+  of_latex,
   of_markdown,
   size,
   table_of,
@@ -136,22 +138,33 @@ def as_markdown(
   sentences: Sequence[str],
   marks: Mapping[str, str] | None = None,
 ) -> str:
-  """Return sentences, and the tables of each board."""
+  """Return sentences, the tables of each board, and the papers' BibTeX."""
   parts = [*map(of_markdown, sentences)]
   for board in boards:
     parts.append(f'## {of_markdown(board.partition)}')
     parts += [one.as_markdown() for one in tables_of(board, marks=marks)]
+  papers = references(boards[0].about).values()
+  parts += ['## References', '```bibtex', *papers, '```'] * bool(papers)
   return '\n\n'.join(parts) + '\n'
 
 
 def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
-  lines = ['needs \\usepackage{booktabs}', *sentences]
-  parts = [f'% {" ".join(line.split())}' for line in lines]
+  """Return a paragraph on the protocol, and the tables of each board.
+
+  The sentences that are not in it are comments, as is the papers' BibTeX.
+  """
+  about = boards[0].about
+  others = [one for one in sentences if one not in about.protocol]
+  comments = ['needs \\usepackage{booktabs}', *others]
+  papers = '\n'.join(references(about).values()).splitlines()
+  parts = [f'% {" ".join(line.split())}' for line in comments]
+  parts += [methods_text(about, of_latex), '']
   for board in boards:
     parts += [
       table._replace(title=f'{board.partition}: {table.title}').as_latex()
       for table in tables_of(board)
     ]
+  parts += [f'% {line}' for line in papers]
   return '\n'.join(parts) + '\n'
 
 

@@ -81,7 +81,7 @@ class Table(NamedTuple):
   def as_latex(self) -> str:
     """Return a tabular of the package booktabs."""
     form = ''.join('r' if one.is_number else 'l' for one in self.columns)
-    rows = [[*map(_of_latex, self.head)], *self._lines(_of_latex, BOLD)]
+    rows = [[*map(of_latex, self.head)], *self._lines(of_latex, BOLD)]
     head, *lines = (' & '.join(row) + r' \\' for row in rows)
     return '\n'.join(
       [
@@ -104,7 +104,7 @@ def of_markdown(text: str) -> str:
   return html.escape(' '.join(text.split()), quote=False).replace('|', r'\|')
 
 
-def _of_latex(text: str) -> str:
+def of_latex(text: str) -> str:
   """Return text whose signs mean themselves; a number has a true minus."""
   text = ''.join(LATEX.get(one, one) for one in ' '.join(text.split()))
   return re.sub(r'(?<![\w}])-(?=\d)', '$-$', text)
