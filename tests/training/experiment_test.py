@@ -41,7 +41,8 @@ def test_a_run_says_whether_it_tests_with_the_statistics_of_a_batch():
   by_batch = make_experiment()
   assert by_batch.tests_by_batch
   running = parse_config(make_settings(norm_statistics='running'))
-  assert not by_batch._replace(settings=running).tests_by_batch
+  outline = by_batch.outline._replace(settings=running)
+  assert not by_batch._replace(outline=outline).tests_by_batch
   no_norm = by_batch.task._replace(norm_leaves={'kernel': False})
   assert not by_batch._replace(task=no_norm).tests_by_batch
 
