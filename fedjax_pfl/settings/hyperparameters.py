@@ -19,6 +19,16 @@ from fedjax_pfl.settings.schema import Settings
 SHARED = 'train', 'finetune'
 MOST = 1_000_000  # epochs, steps, clusters: more would never end
 UNIONS = types.UnionType, typing.Union
+# What papers and PFLlib call one thing: a method has one name of a row.
+SYNONYMS = (
+  ('lam', 'mu', 'gamma', 'kappa', 'lamda', 'lambda', 'kl_weight'),
+  ('temperature', 'tau'),
+  ('inner_steps', 'K'),
+  ('inner_lr', 'p_learning_rate'),
+  ('personal_epochs', 'head_epochs', 'plocal_epochs'),
+  ('models', 'M'),
+  ('alpha', 'alphaK'),
+)
 SMALL = Rule(
   lambda value: not is_int(value) or abs(value) <= MOST,
   f'a whole number up to {MOST}',
@@ -68,7 +78,10 @@ def check_method(settings: Settings) -> None:
     return
   hints, defaults = typing.get_type_hints(module.HParams), own_defaults(method)
   for name, value in settings.hp.items():
-    one_of(defaults, f'a hyperparameter of {method}').check('hp', name)
+    meant = [own for row in SYNONYMS if name in row for own in row]
+    meant = [f'hp.{own} is meant' for own in meant if own in defaults]
+    expected = f'a hyperparameter of {method}'
+    one_of(defaults, expected, ''.join(meant[:1])).check('hp', name)
     Rule(
       lambda value, hint=hints[name]: _fits(value, hint),
       f'a value of the kind of its default, {defaults[name]!r}',

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from helpers import SHAPE, every_method, make_task, refused
 
-from configs import common, digits
+from configs import common, digits, pfllib
 from experiments import commandline
 from fedjax_pfl import algorithms
 from fedjax_pfl.data.client_data import shapes_of_clients
@@ -70,13 +70,16 @@ def test_every_file_but_the_helpers_is_a_config():
 def test_a_file_without_an_argument_is_one_of_its_experiments(file):
   own = [name for name in NAMES if name.partition(':')[0] == file]
   default = common.load(file).to_dict()
-  assert default in [common.load(name).to_dict() for name in own]
+  is_of_folder = default['dataset'] == 'pfllib'  # without which it is none
+  assert is_of_folder or default in [
+    common.load(name).to_dict() for name in own
+  ]
 
 
 @every_file
 def test_commands_of_the_docstring_are_settings_that_validate(file):
   commands = re.findall(
-    r'^  (fedjax-pfl train.*)$', docstring(file), re.MULTILINE
+    r'^  (fedjax-pfl train (?!.*=FOLDER).*)$', docstring(file), re.MULTILINE
   )
   assert commands, 'no command line'
   configs = {command.split()[2].partition(':')[0] for command in commands}
@@ -90,6 +93,27 @@ def test_commands_of_the_docstring_are_settings_that_validate(file):
     pairs = [field.removeprefix('--config.').split('=') for field in fields]
     name = config.removeprefix('--config=')
     check(commandline.read_settings(name, dict(pairs)))
+
+
+OF_FOLDER = {
+  name: how
+  for name, how in pfllib.AS_CODED.items()
+  if how != pfllib.METHODS.get(name)
+}
+
+
+@pytest.mark.parametrize('method', OF_FOLDER)
+def test_a_folder_of_pfllib_has_its_protocol(tmp_path, method):
+  for split in ('train', 'test'):
+    (tmp_path / split).mkdir()
+    for client in range(3):
+      x = np.zeros((9, 1, 28, 28), np.float32)
+      with (tmp_path / split / f'{client}.npz').open('wb') as file:
+        np.savez(file, data={'x': x, 'y': np.arange(9) % 4})
+  config = common.load(f'pfllib:{method}').to_dict()
+  config['data_dir'] = str(tmp_path)
+  assert parse_config(config).data.num_clients == 3
+  check(config)
 
 
 @every_config
