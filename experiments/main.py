@@ -58,8 +58,9 @@ def main(overrides):
 
 def run_experiment(settings):
   from fedjax_pfl.core import progress
+  from fedjax_pfl.results.runs.run import extremes
   from fedjax_pfl.results.tables.result_table import table
-  from fedjax_pfl.training import compile_cache
+  from fedjax_pfl.training import compile_cache, multihost
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
 
@@ -71,6 +72,8 @@ def run_experiment(settings):
     return
   result = train(experiment, WORKDIR.value)
   progress.log(table([result]))
+  if multihost.is_first() and (named := extremes(WORKDIR.value)):
+    progress.log(named)
   progress.log(f'Everything about this run is in {WORKDIR.value}')
 
 

@@ -23,12 +23,15 @@ def save(settings: Settings, out: AnyPath, log: Log) -> Path:
   """Save `out` and, beside it, every count but zeros; return `out`."""
   out = figure_file.check_output(out)
   data, panels, rows = build_data(settings, log), [], []
-  classes = data.dataset.num_classes
+  number = data.dataset.num_classes
+  classes = data.dataset.class_names or range(number)
   for split, clients in (('training', data.train), ('testing', data.test)):
-    counts = label_counts_of_clients(clients, classes)  # [K, Y]
+    counts = label_counts_of_clients(clients, number)  # [K, Y]
+    names = data.names[: len(counts)] or range(len(counts))
     title = f'{without_digest(settings.data.partition)}, {split}'
-    panels.append(partition.partition(title, counts, range(len(counts))))
+    panels.append(partition.partition(title, counts, names, classes))
     for client, kind in zip(*np.nonzero(counts), strict=True):
-      rows.append((split, client, kind, counts[client, kind]))
+      held = counts[client, kind]
+      rows.append((split, names[client], classes[kind], held))
   figure = picture.draw('', panels, {}, notes=[NOTE])
   return figure_file.save(figure, out, HEADER, rows)

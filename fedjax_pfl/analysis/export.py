@@ -10,7 +10,7 @@ has no place for nested settings.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -98,8 +98,8 @@ def export(
   """
   path = check_output(output)
   settings, data = open_run.read_run(workdir, log, edit, moved=True)
-  result = run_dir.load_result(workdir)
-  choice = choose(settings, result, client, view)
+  result, names = run_dir.load_result(workdir), client_names(workdir)
+  choice = choose(settings, result, client, view, names)
   if private:
     check_private(workdir, choice)
   experiment = open_run.rebuild(settings, data, log, edit)
@@ -124,9 +124,16 @@ def check_output(output: AnyPath) -> Path:
 
 
 def choose(
-  settings: Settings, result: Mapping[str, Any], client: str, view: str
+  settings: Settings,
+  result: Mapping[str, Any],
+  client: str,
+  view: str,
+  names: Sequence[str] = (),
 ) -> Choice:
-  """Return the choice; the view of a client is that of the result if ''."""
+  """Return the choice; the view of a client is that of the result if ''.
+
+  A client goes by its name, where it has one, or by its number.
+  """
   if client == SERVER:
     if view:
       expected = 'none: the server has one model, which is not personalised'
@@ -134,13 +141,23 @@ def choose(
       raise bad_input('view', got=view, expected=expected, cause=cause)
     return Choice(None, '')
   last = settings.data.num_seen_clients - 1
+  if client in names:
+    client = f'{names.index(client)}'
   if not (client.isascii() and client.isdecimal() and int(client) <= last):
     expected = f'a client of the run, 0 to {last}, or {SERVER}'
-    raise bad_input('client', got=client, expected=expected)
+    raise bad_input(
+      'client', got=client, expected=expected, choices=names or None
+    )
   chosen = main_view(settings.evaluation.views)
   if settings.evaluation.select == 'validation':
     chosen = result['validation']['view']
   return Choice(int(client), view or chosen)
+
+
+def client_names(workdir: AnyPath) -> list[str]:
+  """Return the names of the clients of a run; [] where they have none."""
+  names = run_dir.load_clients(workdir).names
+  return [] if names is None else names.tolist()
 
 
 def export_model(
@@ -191,7 +208,7 @@ def export_private(
   model, settings = global_model(experiment, server), experiment.settings
   budget = run_dir.load_result(workdir)['privacy']
   about = {
-    **about_model(experiment, model),
+    **about_model(experiment, model),  # no name of the clients' own classes
     'algorithm': settings.algorithm,
     'round': experiment.rounds,
     'client': SERVER,
@@ -267,8 +284,12 @@ def header(
   stored, result = run_dir.load_config(run), run_dir.load_result(run)
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
+  names, client_name = experiment.data.names, {}
+  if names and choice.client is not None:
+    client_name = {'client_name': names[choice.client]}
   return {
     **about_model(experiment, model),
+    'class_names': class_names(experiment),
     'algorithm': settings.algorithm,
     'run': run.resolve().name,
     'dataset': settings.data.dataset,
@@ -276,6 +297,7 @@ def header(
     'seed': settings.seed,
     'round': result['validation']['round'] if is_chosen else experiment.rounds,
     'client': SERVER if choice.client is None else choice.client,
+    **client_name,
     'view': choice.view or 'global',
     'test_accuracy': 100 * correct / count if count else None,
     'test_correct': correct,
@@ -288,8 +310,6 @@ def header(
 def about_model(experiment: Experiment, model: View) -> dict[str, Any]:
   """Return how to use a model: its settings, its input, its classes."""
   settings, dataset = experiment.settings, experiment.dataset
-  name = settings.data.dataset
-  numbers = ' '.join(map(str, range(dataset.num_classes)))
   rule, adapters = rule_of(model), {}
   if rank := settings.model.lora_rank:
     rule = {**rule, 'text': rule['text'] + ADAPTED}
@@ -305,8 +325,19 @@ def about_model(experiment: Experiment, model: View) -> dict[str, Any]:
     'image_shape': dataset.train.x.shape[1:],
     **input_of(experiment),
     'num_classes': dataset.num_classes,
-    'class_names': CLASSES.get(name, numbers).split(),
+    'class_names': public_names(experiment),
   }
+
+
+def class_names(experiment: Experiment) -> list[str]:
+  """Return the names of the classes, those of the user's own data, too."""
+  return [*experiment.dataset.class_names] or public_names(experiment)
+
+
+def public_names(experiment: Experiment) -> list[str]:
+  """Return the names of the classes of a known set, or else their numbers."""
+  numbers = ' '.join(map(str, range(experiment.dataset.num_classes)))
+  return CLASSES.get(experiment.settings.data.dataset, numbers).split()
 
 
 def input_of(experiment: Experiment) -> dict[str, Any]:

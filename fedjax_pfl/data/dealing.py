@@ -1,12 +1,12 @@
 """The images of a config, dealt to its clients: as rows, then as arrays."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import client_data, partition
@@ -90,7 +90,7 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
     **{name: getattr(data, name) for name in names},
   )
   if data.unseen_clients:
-    order = order_clients(data.num_clients, data.unseen_clients, seed)
+    order = _order(data, seed, dataset)
     train, test = ([rows[client] for client in order] for rows in (train, test))
   division = {'train': train, 'test': test}
   if data.validation_fraction:
@@ -102,6 +102,34 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
     division = {name: rows[:number] for name, rows in division.items()} | unseen
   _check_training(data, division['train'])
   return division
+
+
+def names_of(data: DataSettings, seed: int, dataset: Dataset) -> Sequence[str]:
+  """Return the names of all clients by their ids [K]; () where none has one."""
+  names = _names_in(data, dataset)
+  return names and [names[client] for client in _order(data, seed, dataset)]
+
+
+def _names_in(data: DataSettings, dataset: Dataset) -> Sequence[str]:
+  """Return the names of the clients in the order of the data."""
+  names, each = dataset.client_names, data.clients_per_domain
+  if data.partition != 'natural':
+    return ()
+  if each == 1:
+    return names
+  return [f'{name}_{at}' for name in names for at in range(each)]
+
+
+def _order(data: DataSettings, seed: int, dataset: Dataset) -> np.ndarray:
+  """Return all clients [K]: those who take part, then those who come later."""
+  later = data.unseen_clients
+  if not isinstance(later, tuple):
+    return order_clients(data.num_clients, later, seed)
+  names = _names_in(data, dataset)
+  known = one_of(names, 'a client of the data', 'a mistyped name')
+  for name in later:
+    known.check('unseen_clients', name)
+  return np.argsort(np.isin(names, later), kind='stable')
 
 
 def stacked(

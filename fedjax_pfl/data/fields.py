@@ -18,6 +18,30 @@ FAMILIES = rules.tuple_of(
 )
 
 
+def _as_names(later: int | str | tuple) -> int | tuple[str, ...]:
+  """Return a number as it is, and 'a,b' as names."""
+  if isinstance(later, int):
+    return later
+  is_text = isinstance(later, str)
+  names = later.rstrip(',').split(',') if is_text else map(str, later)
+  return tuple(name.strip() for name in names)
+
+
+def _are_later(value: Any) -> bool:
+  if is_int(value):
+    return value >= 0
+  if not isinstance(value, str | tuple | list):
+    return False
+  names = _as_names(value)
+  return bool(names) and all(names) and len({*names}) == len(names)
+
+
+LATER = rules.Rule(
+  _are_later,
+  'a whole number of clients, 0 or more, or names of clients, each once',
+)
+
+
 @record()
 class DataSettings:
   """Images, and their division among clients.
@@ -41,8 +65,9 @@ class DataSettings:
       data are; or a function of your own
     num_clients: registered clients, K; 0: those of the data, with
       partition=natural
-    unseen_clients: so many of the K, drawn by the seed, are never in a cohort:
-      they come after training, and are evaluated beside the others
+    unseen_clients: so many of the K, drawn by the seed, or those of these names
+      (natural) are never in a cohort: they come after training, and are
+      evaluated beside the others
     shards_per_client: shards, unbalanced, pathological: blocks of one class
       each
     dirichlet_beta: dirichlet, dirichlet_capped: concentration; the smaller, the
@@ -80,7 +105,7 @@ class DataSettings:
   preprocessing: str = field('default', one_of(PREPROCESSINGS))
   partition: str = field('shards', or_code(one_of(PARTITIONS)))
   num_clients: int = field(100, count('clients'))
-  unseen_clients: int = field(0, count('clients', smallest=0))
+  unseen_clients: int | tuple[str, ...] = field(0, LATER, stored=_as_names)
   shards_per_client: int = field(10, count('shards for each client'))
   dirichlet_beta: float = field(
     1.0, rules.above(0, '0 for "one class a client": write 0.01')
@@ -116,7 +141,9 @@ class DataSettings:
   @property
   def num_seen_clients(self) -> int:
     """Return the clients that rounds draw from."""
-    return self.num_clients - self.unseen_clients
+    later = self.unseen_clients
+    number = len(later) if isinstance(later, tuple) else later
+    return self.num_clients - number
 
 
 def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,7 +62,8 @@ def load(where: Where) -> Dataset:
   except OSError as error:
     got = f'with {error.filename}, a link that leads to no file'
     raise image_layouts.refuse(root, got) from error
-  return load_cached('folder', key, build)
+  named = {'client_names': listing.clients, 'class_names': listing.classes}
+  return load_cached('folder', key, build)._replace(**named)
 
 
 def _shape(listing: Listing, side: int) -> tuple[int, ...]:

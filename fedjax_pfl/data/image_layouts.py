@@ -14,13 +14,12 @@ do, and those without images are left out.
 import collections
 import csv
 import pathlib
-import re
 from typing import NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.images import SPLITS
+from fedjax_pfl.data.images import SPLITS, natural_key
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
 HIDDEN = ('.', '__')  # folders that programs leave behind
@@ -90,7 +89,7 @@ def find(root: pathlib.Path) -> Listing:
   elif (root / 'test').is_dir():
     raise refuse(root, 'without train/')
   else:
-    clients = sorted(_folders(root), key=_natural)
+    clients = sorted(_folders(root), key=lambda own: natural_key(own.name))
     split = [client for client in clients if (client / 'train').is_dir()]
     rows, layout = [], 'CLIENT/{train,test}/CLASS' if split else 'CLIENT/CLASS'
     for client in clients:
@@ -131,7 +130,7 @@ def _listing(root: pathlib.Path, rows: list[Row], layout: str) -> Listing:
   files, labels, clients, splits = map(list, zip(*rows, strict=True))
   is_test = np.array(splits) == 'test'
   # Folders as they always were; the numbers of a table in their own order.
-  order = _natural if is_table(root) else None
+  order = natural_key if is_table(root) else None
   train = {name for name, test in zip(labels, is_test, strict=True) if not test}
   classes = sorted(train, key=order)
   if unknown := sorted({*labels} - train):
@@ -141,21 +140,11 @@ def _listing(root: pathlib.Path, rows: list[Row], layout: str) -> Listing:
   if len(classes) < 2:
     raise refuse(root, f'with images of one class, {classes[0]}')
   number = {name: at for at, name in enumerate(classes)}
-  names = sorted({*clients} - {''}, key=_natural)
+  names = sorted({*clients} - {''}, key=natural_key)
   at = {name: at for at, name in enumerate(names or [''])}
   owners = np.array([at[name] for name in clients])
   labels = np.array([number[name] for name in labels])
   return Listing(files, labels, classes, is_test, owners, names, layout)
-
-
-def _natural(name: str | Folder) -> list[str | int]:
-  """Return a key by which client2 comes before client10.
-
-  >>> sorted(['b10', 'b9', 'a'], key=_natural)
-  ['a', 'b9', 'b10']
-  """
-  parts = re.split(r'(\d+)', getattr(name, 'name', name))
-  return [int(part) if at % 2 else part for at, part in enumerate(parts)]
 
 
 def _folders(folder: Folder) -> list[Folder]:

@@ -4,7 +4,8 @@ An example may also be an input of the model as it is, of any shape.
 """
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
 
@@ -41,6 +42,8 @@ class Dataset(NamedTuple):
   note: str = ''  # a sentence for the user
   # The client of every example, for training [P] and for testing, where known.
   clients: tuple[np.ndarray, np.ndarray] | None = None
+  client_names: Sequence[str] = ()  # by their numbers; () where they have none
+  class_names: Sequence[str] = ()
 
 
 class Synthetic(NamedTuple):
@@ -80,6 +83,16 @@ def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:
   """Return the examples for training, and those for testing."""
   masks = ~is_test, is_test
   return [Images(x[mask], y[mask].astype(np.int32)) for mask in masks]
+
+
+def natural_key(name: str) -> list[str | int]:
+  """Return a key by which client2 comes before client10.
+
+  >>> sorted(['b10', 'b9', 'a'], key=natural_key)
+  ['a', 'b9', 'b10']
+  """
+  parts = re.split(r'(\d+)', name)
+  return [int(part) if at % 2 else part for at, part in enumerate(parts)]
 
 
 def digest(*arrays: np.ndarray) -> str:

@@ -3,12 +3,13 @@
   images       [P, H, W, ch] or [P, H, W] uint8
   inputs       in the place of images: [P, ...] floats, or whole numbers, which
                a model gets as they are
-  labels       [P] whole numbers from 0; for whole numbers `inputs` [P, L] they
-               may be [P, L], one for each token, and -1 for none
+  labels       [P] whole numbers from 0, or names; for whole numbers `inputs`
+               [P, L] they may be [P, L], one for each token, and -1 for none
   split        [P] 'train' or 'test'; without it every example is for training
   num_classes  a number; without it every class has a training example
-  clients      [P] who holds the example, whole numbers from 0
+  clients      [P] who holds the example, whole numbers from 0, or names
 
+Names are numbered in their order, client2 before client10.
 partition='natural' divides by these clients; the other partitions ignore them.
 Nothing is unpickled.
 """
@@ -28,7 +29,6 @@ from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.data import images
 from fedjax_pfl.data.stored_arrays import npy_header
 
-NUMBER = 'np.unique(names, return_inverse=True)[1]'
 refuse = functools.partial(bad_input, 'data_dir')
 
 
@@ -57,11 +57,11 @@ RULES = {
     'have to be numbered; or one number for each example: [:, None]',
   ),
   'labels': ArrayRule(
-    r'u?int\d+\[{P}(, {L})?\]',
-    'labels [{P}], a whole number from 0 for each image; of tokens [{P}, L], '
-    '-1 for none',
-    'one-hot or float labels, names of classes: number them with '
-    f'{NUMBER}; or -1 for "no label"',
+    r'u?int\d+\[{P}(, {L})?\]|text\[{P}\]',
+    'labels [{P}], a whole number from 0 or a name for each image; of tokens '
+    '[{P}, L], -1 for none',
+    'one-hot or float labels, -1 for "no label", or a column of pandas without '
+    '.astype(str)',
   ),
   'split': ArrayRule(
     r'text\[{P}\]',
@@ -77,10 +77,9 @@ RULES = {
     most=10**6,
   ),
   'clients': ArrayRule(
-    r'u?int\d+\[{P}\]',
-    'clients [{P}], a whole number from 0 for each image',
-    f'names of clients: number them with {NUMBER}; or the clients of one '
-    'split only',
+    r'(u?int\d+|text)\[{P}\]',
+    'clients [{P}], a whole number from 0 or a name for each image',
+    'the clients of one split only, or a column of pandas without .astype(str)',
   ),
 }
 
@@ -94,6 +93,7 @@ class Content(NamedTuple):
   labels: np.ndarray  # [P], or [P, L]
   is_test: np.ndarray  # [P] bool
   clients: np.ndarray | None  # [P]
+  names: dict[str, list[str]]  # of labels and clients, where they have names
 
 
 def is_available(where: images.Where) -> bool:
@@ -121,6 +121,10 @@ def load(where: images.Where) -> images.Dataset:
   x = _read_examples(content)
   splits = images.divide(x, content.labels, content.is_test)
   dataset = images.make_dataset('npz', *splits, content.shape.num_classes)
+  dataset = dataset._replace(
+    class_names=content.names.get('labels', ()),
+    client_names=content.names.get('clients', ()),
+  )
   if content.clients is None:
     return dataset
   clients = content.clients.astype(np.int64)
@@ -153,6 +157,12 @@ def _read(place: str) -> Content:
       if not re.fullmatch(rule, words):
         raise _broken(file, name, words, size)
     rest = {name: arrays[name] for name in arrays.files if name != key}
+  names = {}
+  for name in {'labels', 'clients'} & {*rest}:
+    if rest[name].dtype.kind == 'U':
+      names[name] = sorted({*rest[name].tolist()}, key=images.natural_key)
+      number = {own: at for at, own in enumerate(names[name])}
+      rest[name] = np.array([number[own] for own in rest[name].tolist()])
   for name, array in rest.items():
     if name == 'split':
       if not np.isin(array, images.SPLITS).all():
@@ -169,7 +179,9 @@ def _read(place: str) -> Content:
   number = int(rest.get('num_classes', 0))
   num_classes = _count_classes(file, labels, is_test, number)
   example = images.Shape(tuple(shape), num_classes, used, labels.shape[1:])
-  return Content(file, key, example, labels, is_test, rest.get('clients'))
+  return Content(
+    file, key, example, labels, is_test, rest.get('clients'), names
+  )
 
 
 def _broken(file: pathlib.Path, name: str, got: str, size: int) -> BadInput:

@@ -1,6 +1,7 @@
 """The content of clients.npz: the scores of every client, as named arrays.
 
 ids, train_count             [K]
+names, class_names           [K], [Y]; where the data have names
 train_classes, test_classes  [K, Y]; may be absent
 VIEW/FIELD                   [K], of Scores and of the user's own metrics
 validation_FIELD             [K]; may be absent
@@ -19,6 +20,7 @@ from fedjax_pfl.core.types import Scores
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
 CLASSES = ('train_classes', 'test_classes')
+NAMES = ('names', 'class_names')
 VALIDATION = 'validation_'  # begins the names of these scores
 UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
 
@@ -35,12 +37,20 @@ class Clients(NamedTuple):
   unseen: 'Clients | None' = None  # those who came after training
   # Of the result's models, on the examples kept for choosing; None without.
   validation: Scores | None = None
+  # Of clients and classes; None where the data have no names.
+  names: np.ndarray | None = None  # [K]
+  class_names: np.ndarray | None = None  # [Y]
+
+  @property
+  def labels(self) -> list[str]:
+    """Return what clients are called: by their names, or else their ids."""
+    return [*map(str, self.ids if self.names is None else self.names)]
 
 
 def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   """Return the arrays of all clients by their names in clients.npz."""
   named = {'ids': clients.ids, 'train_count': clients.train_count}
-  named |= {name: getattr(clients, name) for name in CLASSES}
+  named |= {name: getattr(clients, name) for name in (*CLASSES, *NAMES)}
   for view, score in clients.scores.items():
     fields = score._replace(own=None)._asdict() | (score.own or {})
     named |= {f'{view}/{field}': array for field, array in fields.items()}
@@ -52,7 +62,10 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
     if array is not None:
       array = np.asarray(array, np.int32 if name in CLASSES else None)
       assert array.ndim == 1 + (name in CLASSES), (name, array.shape)
-      assert len(array) == len(clients.ids), (name, array.shape)
+      assert name == 'class_names' or len(array) == len(clients.ids), (
+        name,
+        array.shape,
+      )
       arrays[name] = array
   if clients.unseen is not None:
     unseen = as_arrays(clients.unseen)
@@ -89,6 +102,7 @@ def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
       *(arrays.get(name) for name in CLASSES),
       from_arrays(unseen, path) if unseen else None,
       _scores(validation, VALIDATION) if validation else None,
+      *(arrays.get(name) for name in NAMES),
     )
   except KeyError as error:
     raise bad_input(

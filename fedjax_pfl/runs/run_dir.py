@@ -49,7 +49,7 @@ OTHER = 'another --workdir'
 # What no noise hides, and thus no epsilon covers.
 NOT_FOR_RELEASE = """\
 This folder is private, and not for release. No noise hides
-  clients.npz     scores, number of examples and labels of each client
+  clients.npz     names, scores, number of examples and labels of each client
   result.json     accuracies and losses
   metrics.jsonl   losses, accuracies, numbers of steps; so has tb/
   scores/         right answers of each client

@@ -161,6 +161,12 @@ def _of_numbers(settings: Settings) -> list[tuple]:
       'has at least one client',
     ),
     (
+      isinstance(data.unseen_clients, tuple) and data.partition != 'natural',
+      'unseen_clients',
+      'a number, or names with partition=natural: clients that are drawn have '
+      'none',
+    ),
+    (
       any(client >= clients for client in saved),
       'save_clients',
       f'ids of clients that take part in rounds, 0 to {clients - 1}',

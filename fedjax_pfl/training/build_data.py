@@ -1,5 +1,6 @@
 """The data of an experiment: its images, dealt to the clients, and checked."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from fedjax_pfl.data.dealing import (
   identify,
   idle_fields,
   load_images,
+  names_of,
   stacked,
 )
 from fedjax_pfl.data.images import Dataset
@@ -34,6 +36,7 @@ class ExperimentData(NamedTuple):
   dataset: Dataset
   splits: dict[str, ClientData]  # index [K, N], or of the U that come later
   data_id: str  # fingerprint of images and partition
+  names: Sequence[str] = ()  # [K], of those that come later, too
 
   @property
   def train(self) -> ClientData:
@@ -64,7 +67,8 @@ def build_data(
     size = len(dataset.train.y)
     rows = server_training.shared_rows(settings.seed, fraction, size)
     log(f'server: {len(rows):,} of the {size:,} training examples')
-  return ExperimentData(dataset, splits, identify(dataset, division))
+  names = names_of(data, settings.seed, dataset)
+  return ExperimentData(dataset, splits, identify(dataset, division), names)
 
 
 def check_data(settings: Settings, dataset: Dataset) -> None:

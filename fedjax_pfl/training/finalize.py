@@ -180,6 +180,12 @@ def write_result(
     of_unseen = experiment.data.splits['unseen_train']
     counts = _counts(num_classes, of_unseen, experiment.unseen_eval_data[1])
     fields['unseen'] = Clients(later, scores=result.unseen, **counts)
+  if classes := experiment.dataset.class_names:
+    fields['class_names'] = np.array(classes)
+  if names := experiment.data.names:
+    fields['names'], unseen = np.split(np.array(names), [len(ids)])
+    if result.unseen:
+      fields['unseen'] = fields['unseen']._replace(names=unseen)
   run.write_clients(result.scores, ids, **fields)
   if len(evaluated) > 1:
     more['select'] = select

@@ -305,8 +305,8 @@ def test_the_clients_of_the_data_are_those_of_a_config(tmp_path):
   assert settings.data.num_clients == 3
   assert settings.data.test_partition == 'split'
   data = build_data(settings, [].append)
-  assert data.train.count.tolist() == [6, 4, 5]
-  assert data.test.count.tolist() == [2, 2, 2]
+  assert data.splits['train'].count.tolist() == [6, 4, 5]
+  assert data.splits['test'].count.tolist() == [2, 2, 2]
   message = refused(parse_config, {**config, 'partition': 'iid'})
   assert message.startswith('num_clients: got 0, expected a whole number')
   save(tmp_path / 'x' / 'train' / 'a' / '1.png', picture(0))

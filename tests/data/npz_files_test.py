@@ -109,7 +109,7 @@ REFUSED = [
   ('num_classes', 2 * 10**9, 'num_classes as one whole number from 1 to 1,000'),
   ('split', Y, 'split int64[12]'),
   ('split', np.full(P, 'val'), "the word 'train' or"),
-  ('clients', CLIENTS.astype(str), 'np.unique(names'),
+  ('clients', CLIENTS.astype(float), 'a whole number from 0 or a name'),
   ('inputs', SENSOR[:, 0, 0], 'inputs float64[12]'),
   ('inputs', SENSOR * 1e300, 'of them NaN, infinite or too large'),
   ('inputs', TOKENS * 2**40, 'whole numbers that 32 bits hold'),

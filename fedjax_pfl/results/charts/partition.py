@@ -1,5 +1,6 @@
 """The partition as SVG: class by client, dots are examples."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,14 +14,21 @@ FEW = 20  # classes or clients: the axis names each or every second
 NARROW, WIDE = 560, 1120  # in units of text that is 12 high
 MAX_CLIENTS = 120  # in a chart; of more, evenly spaced ones are drawn
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 26, 46
+LETTER = 7.0  # the width of a letter, at most in the mean
 # Diameters: dots overlap where there is no room; one example stays visible.
 LARGEST, LEAST, SMALLEST = 22.0, 9.0, 2.0
 
 
-def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> svg.Panel:
+def partition(
+  title: str,
+  counts: np.ndarray,
+  ids: Sequence[Any],
+  classes: Sequence[str] | None = None,
+) -> svg.Panel:
   """Return the panel of examples [K, Y] by client and class.
 
-  A triangle below the axis is a client without any example.
+  By their ids, and names of classes. A triangle below the axis is a client
+  without any example.
   """
   sizes, largest, is_wide = counts.sum(1), counts.max(), len(counts) > 2 * FEW
   ends = np.unique([sizes.min(), sizes.max()])
@@ -31,38 +39,49 @@ def partition(title: str, counts: np.ndarray, ids: Sequence[Any]) -> svg.Panel:
   if len(counts) > MAX_CLIENTS:
     note += f' Drawn: {MAX_CLIENTS} of {len(counts):,} clients, evenly spaced.'
   width = WIDE if is_wide else NARROW
-  chart = _plot(counts, ids, max(int(largest), 1), width)
+  if classes is None:
+    classes = range(counts.shape[1])
+  chart = _plot(counts, ids, classes, max(int(largest), 1), width)
   return svg.Panel(title, chart, note, is_wide=is_wide)
 
 
 def _plot(
-  counts: np.ndarray, ids: Sequence[Any], largest: int, width: float
+  counts: np.ndarray,
+  ids: Sequence[Any],
+  classes: Sequence[Any],
+  largest: int,
+  width: float,
 ) -> Markup:
   """Draw examples as dots; a dot of full size is `largest` examples."""
   number, num_classes = counts.shape
   shown = np.linspace(0, number - 1, min(number, MAX_CLIENTS)).astype(int)
   up = float(np.clip(300 / num_classes, 4, LARGEST))
   bottom = TOP + up * num_classes
-  across = (width - LEFT - RIGHT) / len(shown)
-  x = LEFT + across * (np.arange(len(shown)) + 0.5)
+  # Longer names make the margin wider, and labels of clients fewer.
+  longest = [max(len(f'{one}') for one in own) for own in (classes, ids)]
+  left = max(LEFT, 14 + LETTER * longest[0])
+  across = (width - left - RIGHT) / len(shown)
+  x = left + across * (np.arange(len(shown)) + 0.5)
   y = bottom - up * (np.arange(num_classes) + 0.5)
   unit = max(LEAST, 0.94 * min(across, up, LARGEST)) / largest**0.5
   parts = [svg.text(0, 13, 'class', 'label')]
   for at in _numbers(num_classes):
-    parts.append(svg.line(LEFT, y[at], width - RIGHT, y[at], 'grid'))
-    parts.append(svg.text(LEFT - 8, y[at] + 4, f'{at}', 'end'))
-  for at in _numbers(len(shown)):
+    parts.append(svg.line(left, y[at], width - RIGHT, y[at], 'grid'))
+    parts.append(svg.text(left - 8, y[at] + 4, f'{classes[at]}', 'end'))
+  ticks = _numbers(len(shown))
+  apart = across * (ticks[1] - ticks[0] if len(ticks) > 1 else len(shown))
+  for at in ticks[:: math.ceil(LETTER * (longest[1] + 1) / apart)]:
     parts.append(svg.text(x[at], bottom + 22, f'{ids[shown[at]]}', 'middle'))
   parts.append(svg.text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
   for column, client in zip(x, shown, strict=True):
-    held, classes = counts[client], np.flatnonzero(counts[client])
-    words = f'{held.sum():,} examples of {len(classes)} classes'
+    held, labels = counts[client], np.flatnonzero(counts[client])
+    words = f'{held.sum():,} examples of {len(labels)} classes'
     title = f'client {ids[client]}: {words}'
-    if not len(classes):
+    if not len(labels):
       parts.append(svg.marker('^', column, bottom + 6, 4, 'empty', title))
       continue
     sizes: dict[str, list[float]] = {}  # dots of one size are one path
-    for label in classes:
+    for label in labels:
       size = max(SMALLEST, unit * float(held[label]) ** 0.5)
       sizes.setdefault(svg.short(size), []).append(y[label])
     pairs = sizes.items()

@@ -120,7 +120,8 @@ def _facts(
   """Yield settings that all lines share: (name, value)."""
   yield 'model', without_digest(common.get('model') or '')
   yield 'clients', common.get('num_clients')
-  yield 'unseen clients', common.get('unseen_clients')
+  later = common.get('unseen_clients')
+  yield 'unseen clients', ', '.join(later) if isinstance(later, list) else later
   way = common.get('partition')
   detail, form = DETAILS.get(way, ('', ''))
   words = f', {form.format(common[detail])}' if detail in common else ''

@@ -263,9 +263,10 @@ def examples(groups: Sequence[Group]) -> Section:
   panels, words = [], []
   for run, labels in found.values():
     suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''
-    held, ids = run.clients, run.clients.ids
-    panels.append(partition(f'Training{suffix}', held.train_classes, ids))
-    panels.append(partition(f'Testing{suffix}', held.test_classes, ids))
+    held = run.clients
+    names = held.labels, held.class_names
+    panels.append(partition(f'Training{suffix}', held.train_classes, *names))
+    panels.append(partition(f'Testing{suffix}', held.test_classes, *names))
   if found:
     words.append(AREA)
     if any(len(group.runs) > 1 for group in groups):

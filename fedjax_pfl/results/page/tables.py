@@ -351,9 +351,9 @@ def clients(groups: Sequence[Group]) -> Table | None:
       Column('After'): (after, '{:.1f}'),
       Column('Gain', 'points'): (after - before, '{:+.1f}'),
     }
-    for at, client in enumerate(run.clients.ids):
+    for at, client in enumerate(run.clients.labels):
       row = {METHOD: group_cell(group)}
-      row[Column('Client')] = Cell(f'{client}', int(client))
+      row[Column('Client')] = Cell(client, int(run.clients.ids[at]))
       row[Column('Seed')] = word(run.seed)
       for column, (values, form) in numbers.items():
         row[column] = number(values[at], form)

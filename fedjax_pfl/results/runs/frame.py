@@ -59,8 +59,9 @@ def load_results(
                 'initial:own' (tests of classes in the client's training data),
                 ':other' (the rest), ':best_round' (by test accuracy),
                 ':best_finished' (`finished` of test_best)
-    per client  client, train_count, test_count, correct, accuracy, loss, top5,
-                ece, mce, your own metrics; accuracy and top5 in percent. From
+    per client  client, client_name (if known), train_count, test_count,
+                correct, accuracy, loss, top5, ece, mce, your own metrics;
+                accuracy and top5 in percent. From
                 accuracy on all are NaN for a client without training or test
                 examples, which is in no mean of a view either
     per view    mean, std, pooled, worst_decile, low, high, ..: see summarise;
@@ -107,18 +108,20 @@ def _settings(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
   found = []
   for one, fields in zip(evaluations, flat, strict=True):
     hp = sorted(fields['hp'].items())
-    setting = {name: fields[name] for name in SETTING}
+    setting = {name: _cell(fields[name]) for name in SETTING}
     setting['hp'] = ' '.join(f'{name}={value}' for name, value in hp)
     setting['finetune_epochs'] = ','.join(map(str, fields['finetune.epochs']))
     setting['finetune_trainable'] = fields['finetune.trainable']
     setting['rounds'] = one.training.run.result['rounds']
     setting['seed'] = one.training.run.settings.seed
     for name in varied:
-      value = fields[name]
-      is_plain = isinstance(value, str | int | float)
-      setting[RENAMED.get(name, name)] = value if is_plain else str(value)
+      setting[RENAMED.get(name, name)] = _cell(fields[name])
     found.append(setting)
   return found
+
+
+def _cell(value: Any) -> str | int | float:
+  return value if isinstance(value, str | int | float) else str(value)
 
 
 def _origin(one: Evaluation) -> dict[str, str]:
@@ -143,6 +146,7 @@ def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
   measures |= scores.own or {}
   return {
     'client': clients.ids,
+    **({} if clients.names is None else {'client_name': clients.names}),
     'train_count': clients.train_count,
     'test_count': scores.count,
     'correct': scores.correct,

@@ -79,7 +79,7 @@ class Group(NamedTuple):
     return [
       f'seed {run.seed}, ' * several + f'client {client}'
       for run in self.runs
-      for client in run.clients.ids
+      for client in run.clients.labels
     ]
 
   def numbers(self, views: Views, name: str, part: str = 'views') -> np.ndarray:

@@ -204,6 +204,20 @@ def read(workdir: AnyPath) -> Run:
   return run
 
 
+def extremes(workdir: AnyPath) -> str:
+  """Return the lowest and the highest client by name; '' without names."""
+  run = read(workdir)
+  view, names = run.compared[1], run.clients.labels
+  accuracy = run.accuracy(view)
+  if run.clients.names is None or np.isnan(accuracy).all():
+    return ''
+  low, high = np.nanargmin(accuracy), np.nanargmax(accuracy)
+  return (
+    f'{view}: lowest {names[low]} ({accuracy[low]:.2f} %), highest '
+    f'{names[high]} ({accuracy[high]:.2f} %)'
+  )
+
+
 def read_group(paths: Sequence[AnyPath]) -> list[Run]:
   """Return the finished runs of a setting; [] if a seed of it diverged."""
   return [] if any(map(sentence_of, paths)) else [*map(read, paths)]
@@ -274,9 +288,10 @@ def on_shared_clients(runs: Sequence[Run]) -> list[Run]:
 
 def are_same_clients(config: Mapping[str, Any]) -> bool:
   """Return whether client k of these settings is the same with every seed."""
-  # Which clients come later, or share a domain, is drawn.
-  is_drawn = config.get('unseen_clients') or config.get('clients_per_domain')
-  return config.get('partition') in SAME_CLIENTS and is_drawn in (None, 0, 1)
+  # Which clients come later, or share a domain, is drawn; but those by name.
+  later, each = config.get('unseen_clients'), config.get('clients_per_domain')
+  is_drawn = (later and is_number(later)) or (each or 1) > 1
+  return config.get('partition') in SAME_CLIENTS and not is_drawn
 
 
 def each_once(workdirs: Sequence[AnyPath]) -> list[Path]:
