@@ -3,7 +3,7 @@
 `import fedjax_pfl as pfl` gives the names below. A method of your own may also
 import what those in algorithms/ do (docs/howto/own_method.md).
 
-  Experiments   build_experiment, load_code, train, load_results
+  Experiments   build_experiment, load_code, train, load_results, predict
   Methods       algorithm, available, Algorithm, Stage
   Models        make_task, task_from_module, with_lora, replace_layers, Task,
                 save_model, load_model
@@ -64,6 +64,7 @@ _machine.prepare()  # before jax lists its devices
 
 
 _LATE = {
+  'predict': 'fedjax_pfl.analysis.predict',
   'load_results': 'fedjax_pfl.results.runs.frame',
   'with_lora': 'fedjax_pfl.models.lora',
 }
@@ -83,6 +84,12 @@ __all__ += ['cohort_size', 'evaluate_clients', 'fit', 'freeze_except']
 __all__ += ['from_arrays', 'init_states', 'load_code', 'load_dataset']
 __all__ += ['load_model', 'load_results', 'make_evaluate', 'make_round']
 __all__ += ['make_rounds', 'make_task', 'make_transforms', 'partition']
-__all__ += ['replace_layers', 'sample_cohort', 'sample_cohorts', 'save_model']
+__all__ += [
+  'predict',
+  'replace_layers',
+  'sample_cohort',
+  'sample_cohorts',
+  'save_model',
+]
 __all__ += ['stack_clients', 'step_schedule', 'summarise', 'task_from_module']
 __all__ += ['train', 'with_lora']

@@ -33,8 +33,9 @@ from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
-from fedjax_pfl.settings import Settings
+from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.settings.hyperparameters import effective
+from fedjax_pfl.settings.schema import FIELDS
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.privacy_budget import no_budget
 from fedjax_pfl.training.program import as_one_client
@@ -54,6 +55,9 @@ ADAPTED = (
   '; in a layer with lora_a and lora_b, kernel + lora_alpha / lora_rank lora_a '
   'lora_b, in the shape of kernel, takes its place'
 )
+# Fields of a config that make the task of a model.
+TASK = [name for name, one in FIELDS.items() if one.section == 'model']
+TASK += ['dataset', 'image_size', 'preprocessing', 'feature_width']
 CIFAR10 = 'airplane automobile bird cat deer dog frog horse ship truck'
 # In the order of the alphabet (Krizhevsky 2009).
 CIFAR100 = """
@@ -108,17 +112,17 @@ def export(
   return export_model(experiment, workdir, choice, path, log)
 
 
-def check_output(output: AnyPath) -> Path:
+def check_output(output: AnyPath, suffix: str = '.npz') -> Path:
   """Return the path; refuse another ending, an old file, no folder."""
   path = Path(output)
   causes = {
-    'a folder, or the ending of another format': path.suffix != '.npz',
+    'a folder, or the ending of another format': path.suffix != suffix,
     'it is there already, and nothing is overwritten': path.exists(),
     f'there is no folder {path.parent}': not path.parent.is_dir(),
   }
   for cause, is_so in causes.items():
     if is_so:
-      expected = 'a new file *.npz in a folder that exists'
+      expected = f'a new file *{suffix} in a folder that exists'
       raise bad_input('out', got=str(path), expected=expected, cause=cause)
   return path
 
@@ -169,10 +173,7 @@ def export_model(
 ) -> Path:
   """Write the model of this choice; return the path of the file."""
   states = open_run.load_states(experiment, workdir, log)
-  if choice.client is None:
-    model, scores = server_model(experiment, states[0])
-  else:
-    model, scores = client_model(experiment, states, choice)
+  model, scores = model_of(experiment, states, choice)
   about = header(experiment, Path(workdir), choice, model, scores)
   with atomic_files.writing(path, 'out'):
     save_model(path, model, about)
@@ -224,6 +225,15 @@ def export_private(
     f'{budget["epsilon"]:.3g} at delta {budget["delta"]:g}{start}.'
   )
   return path
+
+
+def model_of(
+  experiment: Experiment, states: tuple[Server, Client], choice: Choice
+) -> tuple[View, Scores]:
+  """Return the model of this choice, and its scores."""
+  if choice.client is None:
+    return server_model(experiment, states[0])
+  return client_model(experiment, states, choice)
 
 
 def client_model(
@@ -290,6 +300,8 @@ def header(
   return {
     **about_model(experiment, model),
     'class_names': class_names(experiment),
+    'dtype': f'{experiment.dataset.train.x.dtype}',
+    'task': {name: flat_config(settings)[name] for name in TASK},
     'algorithm': settings.algorithm,
     'run': run.resolve().name,
     'dataset': settings.data.dataset,

@@ -18,6 +18,7 @@ SUBCOMMANDS = {
   'reproduce': ('reproduce', 'a published table beside our numbers'),
   'prepare': ('prepare', 'download image sets'),
   'export': ('export', 'one model of a run as a plain .npz file'),
+  'predict': ('predict', 'the classes of images by a model of a run'),
   'export-partition': (
     'export_partition',
     'the examples of every client, for PFLlib or as indices',

@@ -105,7 +105,7 @@ class Task(NamedTuple):
   loss: Callable[[Params, Batch, Key], Array]  # masked mean over the batch
   train_outputs: Callable[[Params, Batch, Key], Outputs]  # [B, F], [B, Y]
   augment: Transform  # for training and fine-tuning
-  normalise: Transform  # for testing; ignores its key
+  normalise: Transform  # for testing; without a key, too
   is_head: Mask  # Python bools, known before tracing
   num_classes: int  # Y
   # The features of a row depend on that row only: no statistics of the batch.

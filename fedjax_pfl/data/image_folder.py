@@ -3,7 +3,9 @@
 image_size=s    every image is scaled to s x s, whatever its shape was
 """
 
+import os
 import pathlib
+from collections.abc import Sequence
 from concurrent import futures
 
 import numpy as np
@@ -42,7 +44,7 @@ def load(where: Where) -> Dataset:
 
   def build() -> Dataset:
     where.log_fn(f'Reading images from {root}; later runs take a stored copy.')
-    x = _read(listing, _shape(listing, side), side)
+    x = read_files(listing.files, _shape(listing, side), side)
     splits = images.divide(x, listing.labels, listing.is_test)
     dataset = images.make_dataset('folder', *splits, len(listing.classes))
     if not listing.clients:
@@ -79,12 +81,28 @@ def _shape(listing: Listing, side: int) -> tuple[int, ...]:
   return height, width, max(channels for *_, channels in shapes)
 
 
-def _read(listing: Listing, shape: tuple[int, ...], side: int) -> np.ndarray:
+def image_files(folder: str | os.PathLike) -> list[pathlib.Path]:
+  """Return the image files in a folder and those below it, in order."""
+  files = sorted(pathlib.Path(folder).rglob('*'))
+  suffixes = image_layouts.SUFFIXES
+  if files := [file for file in files if file.suffix.lower() in suffixes]:
+    return files
+  raise bad_input(
+    'images',
+    got=str(folder),
+    expected='a folder with image files',
+    choices=sorted(suffixes),
+  )
+
+
+def read_files(
+  files: Sequence[pathlib.Path], shape: tuple[int, ...], side: int
+) -> np.ndarray:
   """Return the decoded images [P, *shape]."""
-  pixels = np.empty((len(listing.files), *shape), np.uint8)
+  pixels = np.empty((len(files), *shape), np.uint8)
 
   def read(row: int) -> None:
-    file = listing.files[row]
+    file = files[row]
     x = _open(file, side)
     if shape[-1] == 3:
       x = np.broadcast_to(x, (*x.shape[:2], 3))

@@ -120,15 +120,15 @@ def make_transforms(
 
   Returns:
     (augment, normalise), both (x [B, H, W, ch] uint8, key) -> inputs [B, H, W,
-    ch] of the default float dtype; normalise ignores the key.
+    ch] of the default float dtype; normalise needs no key.
 
   >>> augment, normalise = pfl.make_transforms('cifar10', (32, 32, 3))
   >>> x = jnp.zeros((5, 32, 32, 3), jnp.uint8)
-  >>> augment(x, jax.random.key(0)).shape, normalise(x, None).dtype
+  >>> augment(x, jax.random.key(0)).shape, normalise(x).dtype
   ((5, 32, 32, 3), dtype('float32'))
   """
   if name == 'none':
-    return (lambda x, rng: x,) * 2
+    return (lambda x, rng=None: x,) * 2
   recipe = find_recipe(name, preprocessing)
   if len(image_shape) != 3 or len(recipe.mean) not in (1, image_shape[-1]):
     raise bad_input(
@@ -140,7 +140,7 @@ def make_transforms(
       cause='the shape of another image set; own images go under `folder`',
     )
 
-  def normalise(x: Array, rng: Key) -> Array:
+  def normalise(x: Array, rng: Key | None = None) -> Array:
     dtype = jnp.result_type(float)
     mean, std = jnp.array(recipe.mean, dtype), jnp.array(recipe.std, dtype)
     return (x.astype(dtype) / 255 - mean) / std
@@ -178,7 +178,7 @@ def scaled(
   """
 
   def around(transform: Transform) -> Transform:
-    def scale(x: Array, rng: Key) -> Array:
+    def scale(x: Array, rng: Key | None = None) -> Array:
       x = jnp.repeat(x, channels // x.shape[-1], -1)
       x = transform(x, rng)
       shape = (len(x), side, side, channels)

@@ -156,7 +156,7 @@ def task_from_module(
   if running_statistics:
     checks.check_batch_norms(functions.name, functions.batch_norms)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
-  untransformed = (lambda x, key: x) if is_whole else unit_range
+  untransformed = (lambda x, key=None: x) if is_whole else unit_range
   return Task(
     init=_compiled(init),
     features=fast(functions.features),
@@ -175,7 +175,7 @@ def task_from_module(
   )
 
 
-def unit_range(x: Array, key: Key) -> Array:
+def unit_range(x: Array, key: Key | None = None) -> Array:
   """Return uint8 images as floats in [0, 1]; floats stay as they are."""
   del key
   if jnp.issubdtype(x.dtype, jnp.floating):

@@ -83,7 +83,7 @@ def head_task(task: Task) -> Task:
     logits = task.classify(params, batch.x)
     return batch_loss(logits, batch, task.example_loss)
 
-  as_it_is = lambda x, key: x
+  as_it_is = lambda x, key=None: x
   return task._replace(
     init=lambda key: {'head': task.init(key)['head']},
     features=lambda params, x, mask: x,

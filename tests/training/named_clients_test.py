@@ -1,8 +1,9 @@
 """Clients and classes keep the names that folders and files give them."""
 
+import hospitals
 import numpy as np
 import pytest
-from PIL import Image
+from hospitals import CLASSES, CONFIG, HOSPITALS
 
 from fedjax_pfl.analysis.export import export
 from fedjax_pfl.core.errors import BadInput
@@ -15,35 +16,11 @@ from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-HOSPITALS = [f'hospital{number}' for number in (1, 2, 3, 10)]
-CLASSES = ['healthy', 'tumour']
-CONFIG = {
-  'dataset': 'folder',
-  'model': 'convnet3',
-  'partition': 'natural',
-  'num_clients': 0,
-  'unseen_clients': 'hospital2',
-  'rounds': 1,
-  'client_fraction': 1.0,
-  'local_epochs': 1,
-  'batch_size': 10,
-  'views': ('initial',),
-  'eval_views': (),
-}
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """Return a folder in which hospital n has 5 + n images of each class."""
-  root, rng = tmp_path_factory.mktemp('data'), np.random.default_rng(0)
-  for hospital in HOSPITALS:
-    for at, name in enumerate(CLASSES):
-      (root / hospital / name).mkdir(parents=True)
-      for image in range(5 + int(hospital[8:])):
-        x = 100 * at + rng.integers(0, 99, (8, 8))
-        file = root / hospital / name / f'{image}.png'
-        Image.fromarray(x.astype(np.uint8)).save(file)
-  return root
+  return hospitals.write(tmp_path_factory.mktemp('data'))
 
 
 @pytest.fixture(scope='module')

@@ -1,0 +1,33 @@
+"""Predict the image files of a folder with a model of a finished run:
+
+  fedjax-pfl predict --run=runs/a --images=FOLDER --client=hospital3 --out=p.csv
+
+--run may be a file that `fedjax-pfl export` wrote, which needs no --client. A
+row of the CSV has a file, its class, and the probability of each class. --view
+is a model of the client before or after personalisation, by default the one
+that the result counts. Where the data have moved: --config.data_dir=...
+"""
+
+import commandline
+from absl import flags
+
+RUN = flags.DEFINE_string('run', None, 'a finished run, or an exported file')
+IMAGES = flags.DEFINE_string('images', None, 'the folder of image files')
+CLIENT = flags.DEFINE_string('client', '', 'its name or number, or server')
+VIEW = flags.DEFINE_string('view', '', 'initial, finetuned, ...')
+OUT = flags.DEFINE_string('out', None, 'the file: .csv, a new one')
+
+
+def main(overrides):
+  from fedjax_pfl.analysis.predict import predict_folder
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.training import compile_cache
+
+  compile_cache.cache_programs(progress.log)
+  which = CLIENT.value, VIEW.value
+  how = progress.log, commandline.make_edit(overrides)
+  predict_folder(RUN.value, IMAGES.value, OUT.value, *which, *how)
+
+
+if __name__ == '__main__':
+  commandline.run(main, required=['run', 'images', 'out'])
