@@ -26,6 +26,9 @@ WORKDIR = flags.DEFINE_string('workdir', None, 'the directory of the run')
 FORECAST = flags.DEFINE_bool(
   'forecast', False, 'print the memory that the run takes, and stop'
 )
+CLEAN = flags.DEFINE_bool(
+  'clean', True, 'train a run with an attack without it, too, in WORKDIR/clean'
+)
 COORDINATOR = flags.DEFINE_string(
   'coordinator', None, 'HOST:PORT of process 0 of several processes; or auto'
 )
@@ -71,10 +74,31 @@ def run_experiment(settings):
     log_memory(experiment, progress.log)
     return
   result = train(experiment, WORKDIR.value)
+  if CLEAN.value and 'honest' in result.get('lies', {}):
+    result['lies']['clean'] = train_clean(experiment.settings, result['lies'])
   progress.log(table([result]))
   if multihost.is_first() and (named := extremes(WORKDIR.value)):
     progress.log(named)
   progress.log(f'Everything about this run is in {WORKDIR.value}')
+
+
+def train_clean(settings, lies):
+  """Train the run without its attack; return the numbers of honest clients."""
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.runs import run_dir
+  from fedjax_pfl.training.build import build_experiment
+  from fedjax_pfl.training.lies import of_honest
+  from fedjax_pfl.training.loop import train
+
+  path, rule = f'{WORKDIR.value}/clean', settings.aggregation
+  progress.log(f'The same run without its attack, in {path}:')
+  if rule.is_robust and not rule.bears:  # as many as with the attack
+    clients = settings.data.num_seen_clients
+    rule = rule._replace(bears=len(lies['attackers']) / clients)
+  clean = settings._replace(attack=type(settings.attack)(), aggregation=rule)
+  train(build_experiment(clean, progress.log), path)
+  clients = run_dir.load_clients(path)
+  return of_honest(clients.scores, clients.train_count, lies['attackers'])
 
 
 def log_memory(experiment, log):

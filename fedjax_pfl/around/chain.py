@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from fedjax_pfl.around import buffers as buffering
 from fedjax_pfl.around import failures as failing
+from fedjax_pfl.around.aggregation import Aggregation, aggregated
 from fedjax_pfl.around.compression import Compression, compressed
 from fedjax_pfl.around.privacy import Mechanism, private
 from fedjax_pfl.around.running_statistics import kept_by_clients
@@ -26,6 +27,7 @@ class Around(NamedTuple):
   own: Wrapper | None = None  # of the user's
   server_optimiser: ServerOptimiser | None = None
   keeps_statistics: Task | None = None  # of this model
+  aggregation: Aggregation | None = None
   compression: Compression | None = None
   privacy: Sequence[Mechanism] = ()  # of each stage
   failures: failing.Failures | None = None
@@ -38,15 +40,17 @@ def around(stages: tuple[Stage, ...], parts: Around) -> tuple[Stage, ...]:
 
   def wrapped(number, stage):
     mechanism = parts.privacy[number] if parts.privacy else None
-    is_first, clips = number == 0, mechanism is not None
+    is_first = number == 0
+    decoded = mechanism is not None or bool(parts.aggregation)
     return chain(
       parts.own,  # sees the method alone
       # The server moves by what the method's mean says.
       _with(optimised, parts.server_optimiser, alone=len(stages) == 1),
       # Clients keep their running statistics, which are in no message.
       _with(kept_by_clients, parts.keeps_statistics),
-      # Clients send encoded changes; what is clipped are the decoded ones.
-      _with(compressed, parts.compression, decoded=clips, is_first=is_first),
+      # Clients send encoded changes; lies and clips are of decoded ones.
+      _with(compressed, parts.compression, decoded=decoded, is_first=is_first),
+      _with(aggregated, parts.aggregation),
       _with(private, mechanism),
       # If no client sends, the model stays; wrappers below may still change it.
       _with(failing.unmoved_by_nobody, parts.failures),

@@ -24,7 +24,7 @@ Of whole changes, sum_i s_i d_i:
                                                         (Allouah et al. 2025)
 Before, each change may be replaced by one of sum_j A_ij d_j:
   mixing             mean of the n - f next to d_i      (Allouah et al. 2023)
-  bucketing          means of s changes, drawn       (Karimireddy et al. 2022)
+  bucketing          means of two, drawn             (Karimireddy et al. 2022)
   clipping           min(1, r / |d_i|) d_i
   adaptive_clipping  the same: r is that of the largest after the first
                      floor(2 f (n - f) / n)             (Allouah et al. 2024)
@@ -41,7 +41,6 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from fedjax_pfl.core import trees
@@ -58,7 +57,7 @@ class Known(NamedTuple):
   products: Array  # [C, C] <d_i, d_j>, 0 of those that are not there
   there: Array  # [C] bool
   liars: Array | int  # f, as set
-  trusted: Array | None = None  # [C] True of the client whom monna trusts
+  trusted: Array  # [C] True of the client whom monna trusts
   radius: float = 0.0  # r; 0: the median of the norms
 
   @property
@@ -91,12 +90,12 @@ def ranks(x: Array, there: Array) -> Array:
 
   C passes over the rows: to sort them took eight times as long on a CPU.
   """
-  places = jnp.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1))
+  rows = jnp.arange(len(x)).reshape(-1, *[1] * (x.ndim - 1))
 
-  def add(place, total):
-    other = lax.dynamic_index_in_dim(x, place)
-    is_before = jnp.where(place < places, other <= x, other < x)
-    return total + (is_before & there[place])
+  def add(row, total):
+    other = lax.dynamic_index_in_dim(x, row)
+    is_before = jnp.where(row < rows, other <= x, other < x)
+    return total + (is_before & there[row])
 
   return lax.fori_loop(0, len(x), add, jnp.zeros(x.shape, jnp.int32))
 
@@ -132,24 +131,18 @@ def of_numbers(
   """
   size = 2**18 if target() == 'cpu' else 2**26  # numbers of a block
 
+  def of_block(x):
+    is_kept = keep(x, known)
+    return mean_of(x, is_kept), jnp.sum(is_kept, 1)
+
   def of_leaf(leaf):
-    flat = leaf.reshape(len(leaf), -1)
-    length = flat.shape[1]
-    width = min(length, max(1, size // len(leaf)))
-
-    def of_block(start):
-      # The last block begins earlier: what was there before counts once.
-      begin = jnp.minimum(start, length - width)
-      x = lax.dynamic_slice_in_dim(flat, begin, width, 1)
-      is_kept = keep(x, known)
-      is_new = jnp.arange(width) >= start - begin
-      return mean_of(x, is_kept), jnp.sum(is_kept & is_new, 1)
-
-    starts = np.arange(0, length, width)
-    means, counts = lax.map(of_block, jnp.asarray(starts))
-    last = means[-1, width - (length - starts[-1]) :]
-    means = jnp.concatenate([means[:-1].ravel(), last])
-    return means.reshape(leaf.shape[1:]), counts.sum(0)
+    number = -(-leaf.size // size)
+    rows = leaf.reshape(len(leaf), -1)
+    rows = jnp.pad(rows, ((0, 0), (0, -rows.shape[1] % number)))
+    blocks = rows.reshape(len(leaf), number, -1).swapaxes(0, 1)
+    means, counts = lax.map(of_block, blocks)
+    means = means.ravel()[: leaf[0].size].reshape(leaf.shape[1:])
+    return means, counts.sum(0)
 
   leaves, structure = jax.tree.flatten(rows)
   means, counts = zip(*map(of_leaf, leaves), strict=True)
@@ -199,8 +192,8 @@ def geometric_median(
 
 
 def krum_scores(known: Known) -> Array:
-  place, near = jnp.arange(len(known.there)), jnp.sort(distances(known), 1)
-  near = jnp.where((place > 0) & (place < known.kept), near, 0)
+  rank, near = jnp.arange(len(known.there)), jnp.sort(distances(known), 1)
+  near = jnp.where((rank > 0) & (rank < known.kept), near, 0)
   return jnp.where(known.there, jnp.sum(near, 1), jnp.inf)
 
 
@@ -281,7 +274,7 @@ def mixing(known: Known) -> Array:
   return rows * known.there[:, None]
 
 
-def bucketing(known: Known, order: Array, size: int) -> Array:
+def bucketing(known: Known, order: Array, size: int = 2) -> Array:
   """Return the means of changes in this order [C], `size` each."""
   number, there = -(-len(order) // size), known.there
   turn = jnp.zeros(len(order), int).at[order].set(jnp.cumsum(there[order]) - 1)
@@ -295,8 +288,8 @@ def clipping(known: Known) -> Array:
 
 def adaptive_clipping(known: Known) -> Array:
   number, liars = known.number, known.number - known.kept
-  place = number - 1 - 2 * liars * known.kept // jnp.maximum(number, 1)
-  is_next = (ranks(known.norms, known.there) == place) & known.there
+  rank = number - 1 - 2 * liars * known.kept // jnp.maximum(number, 1)
+  is_next = (ranks(known.norms, known.there) == rank) & known.there
   radius = jnp.sum(jnp.where(is_next, known.norms, 0))
   return jnp.diag(known.clipped(radius, known.norms))
 
@@ -309,13 +302,14 @@ OF_NUMBERS = {
   'mean_around_median': around_median,
 }
 OF_CHANGES = {
-  own.__name__: own
-  for own in (geometric_median, krum, multi_krum, mda, monna)
+  rule.__name__: rule
+  for rule in (geometric_median, krum, multi_krum, mda, monna)
   + (centred_clipping, caf)
 }
 RULES = (*OF_NUMBERS, *OF_CHANGES)
 BEFORE = {
-  own.__name__: own for own in (mixing, bucketing, clipping, adaptive_clipping)
+  rule.__name__: rule
+  for rule in (mixing, bucketing, clipping, adaptive_clipping)
 }
 
 
@@ -325,7 +319,6 @@ def robust_mean(
   known: Known,
   before: Sequence[str],
   rng: Key,
-  bucket: int = 2,
 ) -> tuple[PyTree, Array]:
   """Return what a rule makes of changes [C, ...], and the part of each [C].
 
@@ -339,13 +332,11 @@ def robust_mean(
   if before or rule not in OF_NUMBERS:
     known = known._replace(products=trees.products(changes))
   for name in before:
-    how = ()
-    if name == 'bucketing':
-      how = jax.random.permutation(rng, len(there)), bucket
-    own = BEFORE[name](known, *how).astype(known.products.dtype)
-    products = matmul(matmul(own, known.products), own.T)
-    known = known._replace(products=products, there=jnp.any(own > 0, 1))
-    mixed = own if mixed is None else matmul(own, mixed)
+    order = [jax.random.permutation(rng, len(there))] * (name == 'bucketing')
+    matrix = BEFORE[name](known, *order).astype(known.products.dtype)
+    products = matmul(matmul(matrix, known.products), matrix.T)
+    known = known._replace(products=products, there=jnp.any(matrix > 0, 1))
+    mixed = matrix if mixed is None else matmul(matrix, mixed)
   if rule in OF_NUMBERS:
     rows = changes if mixed is None else trees.mixed(changes, mixed)
     mean, parts = of_numbers(OF_NUMBERS[rule], rows, known)

@@ -45,7 +45,7 @@ def kept_by_clients(stage: Stage, task: Task) -> Stage:
 
   def receive(server, up, senders, kept):
     """Let the server's values stand for what is missing."""
-    rows = trees.repeated(found_in(server), len(senders.ids))
+    rows = trees.repeated(found_in(server), len(senders.counts))
     return put(up, rows), senders, kept
 
   def personalize(server, client, data, rng):

@@ -60,7 +60,7 @@ class LocalTraining:
       leaf (L2); with adamw to the update
     shuffle: whether each epoch has a new order of the examples.
     aggregation: weights of clients in a mean: uniform, 1 / m; examples,
-      n_i / n. A client without examples has weight 0
+      n_i / n.
     optimizer: of the rounds; fine-tuning is SGD
     clip_norm: largest norm of a step's gradient, or of each part of it that has
       an optimiser of its own; 0: any
@@ -81,7 +81,9 @@ class LocalTraining:
   momentum: float = field(0.9, rules.momentum(), traced=True)
   weight_decay: float = field(0.0, rules.at_least(0), traced=True)
   shuffle: bool = True
-  aggregation: str = field('uniform', one_of(('uniform', 'examples')))
+  aggregation: str = field(
+    'uniform', one_of(('uniform', 'examples')), in_config=False
+  )
   optimizer: str = field('sgd', one_of(optimisers.OPTIMISERS))
   clip_norm: float = field(0.0, rules.at_least(0))
 

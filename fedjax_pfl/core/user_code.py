@@ -27,6 +27,7 @@ FORM = 'FILE.py:NAME'
 # Fields of a config that may name code; `models` and `metrics` are tuples.
 FIELDS = ('algorithm', 'around', 'model', 'models', 'loss', 'metrics')
 FIELDS += ('model_of_client', 'partition', 'sampling', 'tracker')
+FIELDS += ('aggregation', 'attack')
 
 
 class UserCode(str):

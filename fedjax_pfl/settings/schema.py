@@ -15,7 +15,9 @@ from types import MappingProxyType
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around.aggregation import Aggregation
 from fedjax_pfl.around.architectures import Architectures
+from fedjax_pfl.around.attacks import Attack
 from fedjax_pfl.around.compression import Compression
 from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.around.privacy import Privacy
@@ -292,6 +294,8 @@ class Settings:
   architectures: Architectures = Architectures()
   training: TrainingSettings = TrainingSettings()
   train: LocalTraining = LocalTraining()
+  aggregation: Aggregation = Aggregation()
+  attack: Attack = Attack()
   failures: Failures = Failures()
   speeds: Speeds = Speeds()
   server: ServerOptimiser = ServerOptimiser()

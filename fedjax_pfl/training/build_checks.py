@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 from types import ModuleType
 
 import jax
@@ -50,9 +51,14 @@ def check_method(
     from fedjax_pfl.around import compression
 
     compression.check_uploads(settings.compression.name, stages, data)
-  if settings.server:  # it refuses in a round
-    for stage, *states in stage_shapes(stages, data):
-      _trace_round(stage, stage.algorithm, states, data)
+  rounds = partial(_trace_rounds, stages, data)
+  codes = {'aggregation': settings.aggregation.rule}
+  for name, code in (codes | {'attack': settings.attack.name}).items():
+    if is_code(code):
+      cause = 'its arguments are others: docs/howto/robust.md'
+      call(name, rounds, of=value_of(name, code), cause=cause)
+  if settings.server or settings.aggregation or settings.attack:
+    rounds()  # they refuse in a round
   *_, (last, *states) = stage_shapes(stages, data)
   evaluation, method = settings.evaluation, settings.algorithm
   names = evaluate.view_names(last.algorithm, *states, data)
@@ -199,11 +205,17 @@ def check_own_method(
   call(field, trace, of=own, cause=cause)
 
 
+def _trace_rounds(stages, data):
+  for stage, *states in stage_shapes(stages, data):
+    _trace_round(stage, stage.algorithm, states, data)
+
+
 def _trace_round(stage, algorithm, states, data):
   """Return the shapes of what a round of the stage returns."""
   data = jax.eval_shape(stage.prepare_data, states[0], data)
   round_fn = make_round(algorithm, clients_per_chunk=1, mesh=None)
-  cohort, key = jnp.zeros(1, int), jax.random.key(0)
+  # Nothing is compiled, not even an array of zeros.
+  cohort, key = jax.eval_shape(lambda: (jnp.zeros(1, int), jax.random.key(0)))
   return jax.eval_shape(round_fn, *states, cohort, data, key)
 
 

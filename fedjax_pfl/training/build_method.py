@@ -166,7 +166,10 @@ def local_training_of(settings: Settings) -> LocalTraining:
   rate = optimisers.step_schedule(
     training.learning_rate, rounds, training.lr_milestones, training.lr_decay
   )
-  return settings.train._replace(rounds=rounds, learning_rate=rate)
+  weights = settings.aggregation.weights
+  return settings.train._replace(
+    rounds=rounds, learning_rate=rate, aggregation=weights
+  )
 
 
 def _around(
@@ -186,6 +189,9 @@ def _around(
       is_private=bool(settings.dp),
       has_deadline=settings.speeds.deadline > 0,
     )
+  attack = settings.attack._replace(num_classes=task.num_classes)
+  clients = {'num_clients': settings.data.num_seen_clients}
+  aggregation = settings.aggregation._replace(attack=attack, **clients)
   if settings.server_training:
     train = local_training_of(settings)
     how['server_training'] = settings.server_training._replace(
@@ -194,6 +200,7 @@ def _around(
   return Around(
     own=own_wrapper(own) if own else None,
     server_optimiser=settings.server,
+    aggregation=aggregation,
     compression=settings.compression,
     privacy=budget.mechanisms() if budget else (),
     buffers=timing and timing.buffers,

@@ -22,7 +22,7 @@ from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings, hyperparameters
-from fedjax_pfl.training import best_models, kept_models, multihost
+from fedjax_pfl.training import best_models, kept_models, lies, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States
 from fedjax_pfl.training.state import Training, forget_noise
@@ -52,12 +52,13 @@ def finalize(training: Training) -> None:
   of_server = evaluator.global_model(last, result.states[0])
   has_choice = len(evaluated) > 1
   validation = _validation(training, result) if has_choice else None
+  lying = lies.summary(experiment, evaluator, result.states, result.scores)
   forget_noise(training)
   if multihost.is_first():
     with atomic_files.writing(training.run.path):
       result.models.save(training, result.about['round'])
     seconds = float(training.state.seconds) + time.perf_counter() - began
-    more = seconds, finished, of_server, validation
+    more = seconds, finished, of_server, validation, lying
     write_result(training, evaluated, *more)
 
 
@@ -163,6 +164,7 @@ def write_result(
   finished: dict[str, Scores],
   of_server: dict[str, Any],
   validation: Scores | None,
+  lying: dict[str, Any],
 ) -> None:
   """Write clients.npz, then result.json: the run is finished.
 
@@ -197,6 +199,8 @@ def write_result(
     more['sim_seconds'] = float(training.state.sim_seconds)
   if families := best_views(result.scores, train.count):
     more['test_best_view'] = families
+  if lying:
+    more['lies'] = lying
   if experiment.privacy:
     more['privacy'] = experiment.privacy.summary()
   if experiment.tests_by_batch:

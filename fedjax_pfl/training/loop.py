@@ -25,6 +25,7 @@ from fedjax_pfl.training import (
   compile_cache,
   divergence,
   kept_models,
+  lies,
   memory_estimate,
   multihost,
   round_numbers,
@@ -246,6 +247,7 @@ def after_rounds(
     how = cohorts, training.done, bool(privacy)
     numbers |= round_numbers.excluded_clients(metrics, *how)
   (server, clients), state = states, training.state
+  numbers |= lies.left_out(server)
   seconds += state.seconds
   state = state._replace(server=server, clients=clients, seconds=seconds)
   if timing := experiment.timing:

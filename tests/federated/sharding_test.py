@@ -101,6 +101,7 @@ def test_every_method_is_the_same_on_eight_devices():
   words += [f'{name},5 on 8' for name in ALGORITHMS]
   words += [f'{name},5 on 8,0.5' for name in ('fedavg', 'fedper', 'fedamp')]
   words += ['fedper,5 on 2 by 2,0.5,topk', 'scaffold,5 on 8,0,drive']
+  words += ['fedavg,5 on 2 by 2,0.2,,median', 'fedper,7 on 8,0,,multi_krum']
   words += ['fedavg,5 on 8,late', 'fedper,7 on 2 by 3,late']
   found = simulated_devices.call(8, 'on_devices.differences', words, True)
   assert {*found} == {*words, 'other sizes'} and max(found.values()) < 1e-12, (

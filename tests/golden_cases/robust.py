@@ -63,8 +63,9 @@ def forged(case, name, rows, known, against):
     rows = jnp.concatenate([sent['a'][:, 0], sent['b']], 1)
     return tree(mean(case, against, rows, known, ['mixing'])[None])
 
-  args = tree(rows), ~is_bad, is_bad, jnp.arange(n), None, aggregated
-  sent = trees.gather(attacks.forged(name, *args), n - 1)
+  attack, args = attacks.Attack(name), (is_bad, ~is_bad, jnp.arange(n))
+  sent = attacks.forged(attack, tree(rows), *args, None, aggregated)
+  sent = trees.gather(sent, n - 1)
   return jnp.concatenate([sent['a'][0], sent['b']])
 
 

@@ -77,6 +77,57 @@ NO_DATA_NEEDED = [
   ({'server_learning_rate': 0.1}, 'got 0.1, expected 1.0 without server_opt'),
   ({'client_speeds': 'x', 'speed_sigma': 2.0}, 'expected 1.0 without client_s'),
   ({'compression': 'topk', 'compression_levels': 3}, '7 without compression=q'),
+  (
+    {'attackers': 0.3, 'attack': 'alie', 'aggregation': 'krum'}
+    | {'client_fraction': 0.2},
+    "attackers: got '2 of the 4 clients of a round', expected at most 1 liars",
+  ),
+  (
+    {'aggregation': 'median', 'aggregation_before': ('bucketing',)}
+    | {'aggregation_bears': 0.3, 'client_fraction': 0.5},
+    'expected at most 2 liars among 5 changes: a rule bears less than a half',
+  ),
+  ({'aggregation': 'caf'}, 'bears: got 0.0, expected above 0 with caf: what '),
+  (
+    {'attackers': 0.2, 'attack': 'mimic', 'sampling': 'poisson'},
+    "attack: got 'mimic', expected none, or sampling=fixed: how many of a ro",
+  ),
+  (
+    {'attack': 'sign_flip', 'attackers': 0.2, 'algorithm': 'local_only'}
+    | {'views': ('personal',), 'eval_views': ()},
+    "sign_flip with local_only', expected none with this method: its clients",
+  ),
+  (
+    {'aggregation': 'median', 'algorithm': 'scaffold'},
+    'uniform or examples with this method: its server does more with single',
+  ),
+  (
+    {'attack': 'backdoor', 'attackers': 0.2, 'attack_trigger': 9},
+    'attack_trigger: got 9, expected at most 8, a side of images',
+  ),
+  (
+    {'attack': 'backdoor', 'attackers': 0.2, 'attack_target': 10},
+    'attack_target: got 10, expected a class, 0 to 9',
+  ),
+  ({'attack': 'alie'}, 'attackers: got 0.0, expected above 0, or attacker_ids'),
+  ({'attackers': 0.2}, 'got 0.2, expected 0.0 without attack: alone it does'),
+  (
+    {'attack': 'alie', 'attacker_ids': (3, 20)},
+    'attacker_ids: got [20], expected ids of clients, 0 to 19',
+  ),
+  (
+    {'attack': 'best_alie', 'attackers': 0.2},
+    'best_alie against a robust aggregation: of a mean no strength is the',
+  ),
+  (
+    {'aggregation': 'monna', 'aggregation_bears': 0.2},
+    'another rule, or client_fraction=1 and client 0, whom it trusts',
+  ),
+  (
+    {'aggregation': 'mda', 'aggregation_bears': 0.4, 'num_clients': 40}
+    | {'client_fraction': 1.0, 'shards_per_client': 5},
+    'mda looks at 62,852,101,650 choices of 24 among 40, more than 100,000',
+  ),
   ({'devices': 2, 'debug': True}, "got '2 devices or processes, with debug"),
 ]
 # Found in the labels alone; more of them are in data/partition_test.py.

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from counting_method import counting, start
 
+from fedjax_pfl.around.aggregation import Aggregation
+from fedjax_pfl.around.attacks import Attack
 from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.around.compression import Compression
 from fedjax_pfl.around.failures import Failures
@@ -37,7 +39,8 @@ def differences(words, float64=False) -> dict[str, float]:
 
   A word is a method and a case, `counting` is that of counting_method.py, which
   compiles quickly; a third part is the rate at which clients fail, or late:
-  some have time for a part of their steps, or none; a fourth compresses.
+  some have time for a part of their steps, or none; a fourth compresses, and a
+  fifth is the rule of a server to whom some lie.
   """
   jax.config.update('jax_disable_most_optimizations', True)
   jax.config.update('jax_enable_x64', float64)
@@ -45,7 +48,7 @@ def differences(words, float64=False) -> dict[str, float]:
   return {**found, 'other sizes': _other_sizes()}
 
 
-def _compare(name, case, rate='0', compressor=''):
+def _compare(name, case, rate='0', compressor='', rule='uniform'):
   devices, cohort, chunk = CASES[case]
   stages = (Stage(name, ROUNDS, counting()),)
   if name != 'counting':
@@ -56,7 +59,10 @@ def _compare(name, case, rate='0', compressor=''):
     rate, work = 0, jnp.array([1, 0, 1, 1, 0.4, 0.8, 1])
     data = data._replace(work=work)
   failures = Failures(float(rate), has_deadline=late)
-  stages = around(stages, Around(compression=compression, failures=failures))
+  attack = Attack('alie' if rule != 'uniform' else 'none', 0.3)
+  lies = Aggregation(rule, bears=0.3, attack=attack, num_clients=7)
+  how = {'compression': compression, 'failures': failures}
+  stages = around(stages, Around(**how, aggregation=lies))
   mesh = make_mesh(devices)
   assert mesh.size == devices
   got, want = (

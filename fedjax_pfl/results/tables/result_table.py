@@ -1,7 +1,8 @@
 """The table of finished runs, for a terminal, and the rounds to choose from."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -77,6 +78,8 @@ def table(results: Sequence[Result]) -> str:
     lines += ['', shown.as_text(), *shown.notes]
   if unseen := [one for one in named if 'unseen' in one[1]]:
     lines += ['', _unseen(unseen, views)]
+  for name, result in named:
+    lines += _lies(name, result.get('lies', {}))
   return '\n'.join(lines)
 
 
@@ -142,3 +145,20 @@ def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
     more = decimal(last['worst_decile']), str(last['num_clients'])
     rows.append((name, *map(mean_and_std, found), *more))
   return align(rows)
+
+
+def _lies(name: str, lies: Mapping[str, Any]) -> Iterator[str]:
+  """Yield the table of honest clients, and whom the server left out."""
+  if 'honest' in lies:
+    kinds = {'clean': 'clean', 'attacked': 'honest', 'backdoor': 'backdoor'}
+    kinds = {kind: lies[key] for kind, key in kinds.items() if key in lies}
+    rows = [(f'{name}, honest clients', *kinds)]
+    for view in lies['honest']:
+      summaries = [of_views[view] for of_views in kinds.values()]
+      rows.append((view, *map(mean_and_std, summaries)))
+      lowest = [decimal(each['lowest_client']) for each in summaries]
+      rows.append(('  the lowest', *lowest))
+    yield from ('', align(rows))
+  if out := lies.get('left_out'):
+    words = [f'{key[9:]} {decimal(out[key], ".2f")}' for key in out]
+    yield f'{name}, clients left out by the server: {", ".join(words)}'

@@ -1,0 +1,195 @@
+"""What the server makes of the changes of a round, of which some may be lies.
+
+  d_i <- the change of upload i (exchange.py)
+  d_i <- a lie                      of attackers, if there are any (attacks.py)
+  d   <- rule(d_1, ..., d_n)           of those who sent (robust.py, fair.py)
+  the method aggregates as if one client had sent d
+
+Every client counts once, whatever its number of examples: a method's own
+weights meet one upload. All uploads of a round are there at once, [C, ...], as
+for the mean, however small chunks are; a rule of each number alone has them in
+blocks once more, and after `mixing` or `bucketing` a third time. On a mesh each
+device has them all.
+
+A client is left out of a round where its part of d is less than half of 1 / n.
+"""
+
+from math import ceil
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from fedjax_pfl.around.attacks import Attack, forged, poisoned
+from fedjax_pfl.around.exchange import exchanging
+from fedjax_pfl.around.lifted import AS_IT_IS, Up, in_field, lifted
+from fedjax_pfl.around.robust import BEFORE, RULES, Known, robust_mean
+from fedjax_pfl.core import trees
+from fedjax_pfl.core.algorithm import Senders, Stage
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.records import field, or_code, record
+from fedjax_pfl.core.rules import at_least, interval, one_of, tuple_of
+from fedjax_pfl.core.types import Array, PyTree
+from fedjax_pfl.core.user_code import is_code, value_of
+
+FIELD = 'lies'  # of the server, with this state
+MEANS = ('uniform', 'examples')
+TRUSTED = 0  # the id of the client whom monna trusts
+# They need f; the others bear as many as any rule can.
+OF_F = {'trimmed_mean', 'mean_around_median', 'krum', 'multi_krum', 'mda'}
+OF_F |= {'monna', 'caf', 'mixing', 'adaptive_clipping'}
+
+
+@record('aggregation_')
+class Aggregation:
+  """What the server makes of the uploads of a round.
+
+  Args:
+    rule: the mean with weights uniform, 1 / m, or examples, n_i / n (a client
+      without examples has weight 0); or a robust rule, for which every client
+      counts once; or your own
+    before: what is done to changes before a robust rule, in this order
+    bears: share of the clients of a round that may lie: f is that times C,
+      rounded up; 0: attackers
+    radius: of centred_clipping and clipping; 0: the median of the norms
+  """
+
+  rule: str = field(
+    'uniform', or_code(one_of((*MEANS, *RULES))), name='aggregation'
+  )
+  before: tuple[str, ...] = field(
+    (),
+    tuple_of(BEFORE.__contains__, f'some of {", ".join(BEFORE)}'),
+    needs=('aggregation', 'median'),
+  )
+  bears: float = field(
+    0.0,
+    interval('[0, 0.5)', 'a number of clients', 'a share'),
+    needs=('aggregation', 'median'),
+  )
+  radius: float = field(0.0, at_least(0), needs=('aggregation', 'median'))
+  attack: Attack = Attack()
+  num_clients: int = 0  # K
+
+  def __bool__(self) -> bool:
+    return self.is_robust or bool(self.attack)
+
+  @property
+  def is_robust(self) -> bool:
+    return self.rule not in MEANS
+
+  @property
+  def weights(self) -> str:
+    """Return the weights of a mean."""
+    return 'uniform' if self.is_robust else self.rule
+
+  def liars(self, size: int) -> int:
+    """Return f of a round of so many clients."""
+    share = self.attack.number(self.num_clients) / max(self.num_clients, 1)
+    return ceil((self.bears or share) * size - 1e-9)
+
+  def aggregate(
+    self, changes: PyTree, senders: Senders, there: Array
+  ) -> tuple[PyTree, Array | None]:
+    """Return d, and the part of each client [C], which no code tells."""
+    liars = self.liars(len(there))
+    if is_code(self.rule):
+      code = value_of('aggregation', self.rule)
+      return code(changes, there, liars), None
+    known = Known(None, there, liars, senders.ids == TRUSTED, self.radius)
+    return robust_mean(self.rule, changes, known, self.before, senders.rng)
+
+  def refused(self, stage: Stage, why: str) -> BadInput:
+    name, given, off = 'attack', self.attack.name, 'none'
+    if self.is_robust:
+      name, given, off = 'aggregation', self.rule, 'uniform or examples'
+    return bad_input(
+      name,
+      got=f'{given} with {stage.name}',
+      expected=f'{off} with this method: {why}',
+      choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'apfl'],
+    )
+
+
+class State(NamedTuple):
+  """What the server keeps of who lies, and of whom it left out."""
+
+  is_bad: Array  # [K] bool; no method and no rule sees it
+  sent: Array  # [K] rounds in which each has sent
+  left_out: Array  # [K] those in which it was left out
+
+
+def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
+  """Return the stage with attackers, and a server that aggregates by a rule.
+
+  Refused is a method that sends nothing or, but for attacks on data, whose
+  server answers single uploads; for a rule also one that does more with them
+  than take a mean.
+  """
+  attack, is_robust = aggregation.attack, aggregation.is_robust
+  refused = lambda why: aggregation.refused(stage, why)
+
+  def begin(server, rng, previous):
+    if previous is not None:
+      return previous
+    everyone = jnp.arange(aggregation.num_clients)
+    spared = (everyone == TRUSTED) & (aggregation.rule == 'monna')
+    none = jnp.zeros_like(everyone)
+    return State(attack.drawn(rng, len(everyone), spared), none, none)
+
+  def receive(changes, senders, state):
+    dtypes = [leaf.dtype for leaf in jax.tree.leaves(changes)]
+    if not dtypes:
+      raise refused('its clients send nothing')
+    if not all(jnp.issubdtype(dtype, jnp.floating) for dtype in dtypes):
+      raise refused('its clients send whole numbers')
+    ids, there = senders.ids, senders.has_sent & (senders.counts > 0)
+    if attack.is_of_uploads:
+      is_bad = there & state.is_bad[ids]
+      mean_of = lambda lies: aggregation.aggregate(lies, senders, there)[0]
+      who = is_bad, there & ~is_bad, ids
+      changes = forged(attack, changes, *who, senders.rng, mean_of)
+    if not is_robust:
+      return changes, senders, state
+    change, parts = aggregation.aggregate(changes, senders, there)
+    if parts is not None:
+      is_out = there & (parts * jnp.sum(there) < 0.5)
+      left_out = state.left_out.at[ids].add(is_out)
+      state = State(state.is_bad, state.sent.at[ids].add(there), left_out)
+    return jax.tree.map(lambda leaf: leaf[None], change), one(senders), state
+
+  def one(senders):
+    """Return the client in whose name the change of all is sent."""
+
+    def refuse(*args):
+      raise refused('its server does more with single uploads than a mean')
+
+    class Alone(Senders):
+      mean = lambda self, uploads, weights: trees.gather(uploads, 0)
+      sum = segment_mean = masked = refuse
+      ids = property(refuse)
+
+    counts, has_sent = jnp.ones_like(senders.counts[:1]), jnp.ones(1, bool)
+    return Alone(None, counts, has_sent, *senders[3:])
+
+  def receive_any(server, up, senders, state):
+    if not jax.tree.leaves(up):
+      raise refused('its clients send nothing')
+    return up, senders, state
+
+  if not (attack.is_of_uploads or is_robust):
+    up = Up(AS_IT_IS[1].send, receive_any)
+    stage = lifted(stage, server=in_field(FIELD, begin), up=up)
+  elif stage.algorithm.respond is not None:
+    raise refused('its server answers each client from single uploads')
+  else:
+    send = lambda change, memory, rng: (change, memory, {})
+    stage = exchanging(stage, FIELD, send, receive, begin)
+  if not attack.is_of_data:
+    return stage
+
+  def prepare_data(server, data, before=stage.prepare_data):
+    data = before(server, data)
+    return poisoned(data, getattr(server, FIELD).is_bad, attack)
+
+  return stage._replace(prepare_data=prepare_data)
