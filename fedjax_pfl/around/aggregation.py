@@ -2,7 +2,7 @@
 
   d_i <- the change of upload i (exchange.py)
   d_i <- a lie                      of attackers, if there are any (attacks.py)
-  d   <- rule(d_1, ..., d_n)           of those who sent (robust.py, fair.py)
+  d   <- rule(d_1, ..., d_n)                    of those who sent (robust.py)
   the method aggregates as if one client had sent d
 
 Every client counts once, whatever its number of examples: a method's own
@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.around.attacks import Attack, forged, poisoned
-from fedjax_pfl.around.exchange import exchanging
+from fedjax_pfl.around.exchange import as_one, exchanging
+from fedjax_pfl.around.fair import STRENGTH
 from fedjax_pfl.around.lifted import AS_IT_IS, Up, in_field, lifted
 from fedjax_pfl.around.robust import BEFORE, RULES, Known, robust_mean
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Senders, Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.records import field, or_code, record
@@ -46,16 +46,18 @@ class Aggregation:
 
   Args:
     rule: the mean with weights uniform, 1 / m, or examples, n_i / n (a client
-      without examples has weight 0); or a robust rule, for which every client
-      counts once; or your own
+      without examples has weight 0); a robust rule (median to caf) or a fair
+      one (qffl to fedmgda), for which every client counts once; or your own
     before: what is done to changes before a robust rule, in this order
     bears: share of the clients of a round that may lie: f is that times C,
       rounded up; 0: attackers
     radius: of centred_clipping and clipping; 0: the median of the norms
+    fairness: q of qffl, gamma of afl, t of term, epsilon of fedmgda; 0: 1 or,
+      of afl and fedmgda, 0.1
   """
 
   rule: str = field(
-    'uniform', or_code(one_of((*MEANS, *RULES))), name='aggregation'
+    'uniform', or_code(one_of((*MEANS, *RULES, *STRENGTH))), name='aggregation'
   )
   before: tuple[str, ...] = field(
     (),
@@ -68,6 +70,7 @@ class Aggregation:
     needs=('aggregation', 'median'),
   )
   radius: float = field(0.0, at_least(0), needs=('aggregation', 'median'))
+  fairness: float = field(0.0, at_least(0), needs=('aggregation', 'qffl'))
   attack: Attack = Attack()
   num_clients: int = 0  # K
 
@@ -76,12 +79,12 @@ class Aggregation:
 
   @property
   def is_robust(self) -> bool:
-    return self.rule not in MEANS
+    return self.rule not in (*MEANS, *STRENGTH)
 
   @property
   def weights(self) -> str:
     """Return the weights of a mean."""
-    return 'uniform' if self.is_robust else self.rule
+    return self.rule if self.rule in MEANS else 'uniform'
 
   def liars(self, size: int) -> int:
     """Return f of a round of so many clients."""
@@ -156,21 +159,7 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
       is_out = there & (parts * jnp.sum(there) < 0.5)
       left_out = state.left_out.at[ids].add(is_out)
       state = State(state.is_bad, state.sent.at[ids].add(there), left_out)
-    return jax.tree.map(lambda leaf: leaf[None], change), one(senders), state
-
-  def one(senders):
-    """Return the client in whose name the change of all is sent."""
-
-    def refuse(*args):
-      raise refused('its server does more with single uploads than a mean')
-
-    class Alone(Senders):
-      mean = lambda self, uploads, weights: trees.gather(uploads, 0)
-      sum = segment_mean = masked = refuse
-      ids = property(refuse)
-
-    counts, has_sent = jnp.ones_like(senders.counts[:1]), jnp.ones(1, bool)
-    return Alone(None, counts, has_sent, *senders[3:])
+    return *as_one(change, senders, refused), state
 
   def receive_any(server, up, senders, state):
     if not jax.tree.leaves(up):

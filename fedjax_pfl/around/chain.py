@@ -11,6 +11,7 @@ from fedjax_pfl.around import buffers as buffering
 from fedjax_pfl.around import failures as failing
 from fedjax_pfl.around.aggregation import Aggregation, aggregated
 from fedjax_pfl.around.compression import Compression, compressed
+from fedjax_pfl.around.fair import Fair, fairly_aggregated
 from fedjax_pfl.around.privacy import Mechanism, private
 from fedjax_pfl.around.running_statistics import kept_by_clients
 from fedjax_pfl.around.server_optimiser import ServerOptimiser, optimised
@@ -27,6 +28,7 @@ class Around(NamedTuple):
   own: Wrapper | None = None  # of the user's
   server_optimiser: ServerOptimiser | None = None
   keeps_statistics: Task | None = None  # of this model
+  fair: Fair | None = None
   aggregation: Aggregation | None = None
   compression: Compression | None = None
   privacy: Sequence[Mechanism] = ()  # of each stage
@@ -50,6 +52,7 @@ def around(stages: tuple[Stage, ...], parts: Around) -> tuple[Stage, ...]:
       _with(kept_by_clients, parts.keeps_statistics),
       # Clients send encoded changes; lies and clips are of decoded ones.
       _with(compressed, parts.compression, decoded=decoded, is_first=is_first),
+      _with(fairly_aggregated, parts.fair),
       _with(aggregated, parts.aggregation),
       _with(private, mechanism),
       # If no client sends, the model stays; wrappers below may still change it.

@@ -16,11 +16,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from flax import struct
 
 from fedjax_pfl.around.lifted import NOTHING, Down, Part, Up, in_field, lifted
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm, Client, Server, Stage
+from fedjax_pfl.core.algorithm import Algorithm, Client, Senders, Server, Stage
 from fedjax_pfl.core.types import Mask, PyTree
 
 STREAM = 2**31 - 2  # of a client's key; methods use small numbers
@@ -126,6 +127,27 @@ def exchanging(
     down=Down(sent, opened),
     up=Up(send_change, receive_changes),
   )
+
+
+def as_one(
+  change: PyTree, senders: Senders, refused: Callable[[str], Exception]
+) -> tuple[PyTree, Senders]:
+  """Return the change of all as that of one client [1, ...], and its sender.
+
+  A server that asks more of single uploads than their mean is refused.
+  """
+
+  def refuse(*args):
+    raise refused('its server does more with single uploads than a mean')
+
+  class Alone(Senders):
+    mean = lambda self, uploads, weights: trees.gather(uploads, 0)
+    sum = segment_mean = masked = refuse
+    ids = property(refuse)
+
+  counts, has_sent = jnp.ones_like(senders.counts[:1]), jnp.ones(1, bool)
+  row = jax.tree.map(lambda leaf: leaf[None], change)
+  return row, Alone(None, counts, has_sent, *senders[3:])
 
 
 def known_leaves(

@@ -1,9 +1,12 @@
 """Settings that are right each, but not beside one another."""
 
 from collections.abc import Mapping, Sequence
+from math import comb
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around.aggregation import MEANS, OF_F, TRUSTED
+from fedjax_pfl.around.fair import STRENGTH
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
@@ -14,9 +17,23 @@ from fedjax_pfl.settings.schema import FIELDS, Settings
 # The loss of every step, and the numbers of every round, are kept in memory.
 MAX_EPOCHS = 100_000
 MAX_ROUNDS = 1_000_000
+MAX_SUBSETS = 100_000  # that mda looks at in every round
 HIDDEN = 'noise in the sum of changes does not hide'
 KEPT = 'the server would train on examples that are kept for'
 OF_ONE = 'that is of one model'
+# What goes with neither an attack nor a rule other than a mean.
+NO_LIES = (
+  ('sampling=poisson', 'nobody knows how many of a round lie'),
+  ('sampling=cyclic', 'nobody knows how many of a round lie'),
+  ('dp.clip', 'its noise hides a client in a sum, and in no single upload'),
+  ('buffer_size', 'late changes are scaled'),
+  ('models', 'changes of different models have no mean'),
+)
+# What goes with no fair rule.
+OF_LOSSES = (
+  ('compression', 'losses are sent'),
+  ('attack', 'losses may be lies'),
+)
 # A field that may not be on beside another, and why. On is what is not the
 # default, or has the value that is named.
 BESIDE = (
@@ -42,6 +59,8 @@ BESIDE = (
   ),
   ('server_data_fraction', 'validation_fraction', f'{KEPT} choosing'),
   ('server_data_fraction', 'unseen_clients', f'{KEPT} clients who come later'),
+  *(('attack', other, why) for other, why in NO_LIES),
+  ('attackers', 'attacker_ids', 'who attacks is drawn, or named'),
   ('models', 'init_from', OF_ONE),
   ('models', 'dp.clip', OF_ONE),
   ('models', 'server_data_fraction', OF_ONE),
@@ -80,7 +99,14 @@ def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
     name = needed.partition('=')[0]
     if _is_on(flat, side) and not _is_on(flat, name):
       raise _conflict(flat, side, f'without {name}: {why}', needed)
-  for is_made, name, expected, *choices in _of_numbers(settings):
+  rule = flat['aggregation']
+  others = (*NO_LIES, *OF_LOSSES * (rule in STRENGTH)) * (rule not in MEANS)
+  for other, why in others:
+    if _is_on(flat, other):
+      where = f'with {other}: {why}'
+      raise _conflict(flat, 'aggregation', where, _off(other))
+  mistakes = *_of_numbers(settings), *_of_lies(settings)
+  for is_made, name, expected, *choices in mistakes:
     if is_made:
       got, choices = flat[name], choices or None
       raise bad_input(name, got=got, expected=expected, choices=choices)
@@ -223,6 +249,65 @@ def _of_numbers(settings: Settings) -> list[tuple]:
       'dp.bands',
       f'a divisor of {clients}, the clients, at most {rounds}, the rounds, and '
       f'{1 / rate:g}, 1 / client_fraction: groups of equal size take turns',
+    ),
+  ]
+
+
+def _of_lies(settings: Settings) -> list[tuple]:
+  """Return the same of attackers, and of how many a rule bears."""
+  attack, clients = settings.attack, settings.data.num_seen_clients
+  aggregation = settings.aggregation._replace(
+    attack=attack, num_clients=clients
+  )
+  rule, size = aggregation.rule, settings.num_drawn
+  liars = aggregation.liars(size)
+  changes = -(-size // 2) if 'bucketing' in aggregation.before else size
+  needing, subsets = OF_F & {rule, *aggregation.before}, comb(changes, liars)
+  return [
+    (
+      attack and not attack.number(clients),
+      'attackers',
+      'above 0 with an attack, or attacker_ids',
+      *('attackers=0.2', 'attacker_ids=(0,)'),
+    ),
+    (
+      any(not 0 <= client < clients for client in attack.attacker_ids),
+      'attacker_ids',
+      f'ids of clients that take part in rounds, 0 to {clients - 1}',
+    ),
+    (
+      attack.name.startswith('best_') and not aggregation.is_robust,
+      'attack',
+      f'{attack.name} against a robust aggregation: of a mean no strength is '
+      'the best',
+      *('attack=alie', 'attack=ipm', 'aggregation=trimmed_mean'),
+    ),
+    (
+      needing and not liars,
+      'aggregation_bears',
+      f'above 0 with {min(needing, default="")}: what bears nobody is a mean',
+      *('aggregation_bears=0.2', 'aggregation=median'),
+    ),
+    (
+      aggregation.is_robust and 2 * liars + 1 > changes,
+      'aggregation_bears' if aggregation.bears else 'attackers',
+      f'at most {(changes - 1) // 2} liars among {changes} changes of a round, '
+      f'not {liars}: a rule bears less than a half',
+      *('fewer attackers', 'a larger client_fraction'),
+    ),
+    (
+      rule == 'monna' and (size < clients or TRUSTED in attack.attacker_ids),
+      'aggregation',
+      f'another rule, or client_fraction=1 and client {TRUSTED}, whom it '
+      'trusts, not among the attackers',
+      *('aggregation=multi_krum', 'client_fraction=1'),
+    ),
+    (
+      rule == 'mda' and subsets > MAX_SUBSETS,
+      'aggregation',
+      f'another rule, or fewer clients: mda looks at {subsets:,} choices of '
+      f'{changes - liars} among {changes}, more than {MAX_SUBSETS:,}',
+      *('aggregation=multi_krum', 'a smaller client_fraction'),
     ),
   ]
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.around.aggregation import MEANS
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
   FINITE,
@@ -57,7 +58,8 @@ def check_method(
     if is_code(code):
       cause = 'its arguments are others: docs/howto/robust.md'
       call(name, rounds, of=value_of(name, code), cause=cause)
-  if settings.server or settings.aggregation or settings.attack:
+  is_mean = settings.aggregation.rule in MEANS
+  if settings.server or settings.attack or not is_mean:
     rounds()  # they refuse in a round
   *_, (last, *states) = stage_shapes(stages, data)
   evaluation, method = settings.evaluation, settings.algorithm

@@ -10,6 +10,7 @@ import numpy as np
 from fedjax_pfl import algorithms
 from fedjax_pfl.around import architectures
 from fedjax_pfl.around.chain import Around, around
+from fedjax_pfl.around.fair import STRENGTH, Fair
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.core import user_code
@@ -190,8 +191,14 @@ def _around(
       has_deadline=settings.speeds.deadline > 0,
     )
   attack = settings.attack._replace(num_classes=task.num_classes)
-  clients = {'num_clients': settings.data.num_seen_clients}
-  aggregation = settings.aggregation._replace(attack=attack, **clients)
+  clients, rule = settings.data.num_seen_clients, settings.aggregation.rule
+  aggregation = settings.aggregation._replace(
+    attack=attack, num_clients=clients
+  )
+  if strength := STRENGTH.get(rule):
+    known = settings.aggregation.fairness or strength
+    rate, size = settings.training.learning_rate, settings.train.batch_size
+    how['fair'] = Fair(rule, known, rate, task, size, clients)
   if settings.server_training:
     train = local_training_of(settings)
     how['server_training'] = settings.server_training._replace(

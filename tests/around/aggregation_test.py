@@ -5,9 +5,11 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from helpers import (
   ALGORITHMS,
+  BATCH,
   COHORT,
   COUNTS,
   KEY,
@@ -17,6 +19,7 @@ from helpers import (
   build,
   long,
   make_data,
+  make_task,
   play,
   refused,
 )
@@ -28,6 +31,7 @@ from fedjax_pfl.around.attacks import Attack, opened, poisoned
 from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.around.compression import Compression
 from fedjax_pfl.around.failures import Failures
+from fedjax_pfl.around.fair import Fair, weights_of
 from fedjax_pfl.around.robust import Known, robust_mean
 from fedjax_pfl.around.server_optimiser import ServerOptimiser
 from fedjax_pfl.core import trees
@@ -181,6 +185,58 @@ def test_attackers_are_drawn_by_the_seed_alike_for_all_methods():
 def test_rows_on_the_host_are_rounds_as_well():
   got, want = play_both(made('trimmed_mean', 'label_flip', bears=0.25))
   assert_close(got, want)
+
+
+# ---- fair objectives
+
+
+@pytest.mark.parametrize('rule', ['qffl', 'afl', 'term', 'fedmgda'])
+def test_a_fair_rule_weighs_changes_by_the_losses_before_them(rule):
+  """Of a network whose losses do not depend on batches."""
+  task = make_task(noise=0, normalised=False)
+  fair = Fair(rule, 0.1, 0.2, task, BATCH, len(COUNTS))
+  parts = Around(fair=fair, failures=Failures(0.7))
+  stages = around(build('fedavg', task, train=UNIFORM), parts)
+  server, _, (metrics,) = play(stages, DATA, 1)
+  plain = build('fedavg', task, train=UNIFORM)
+  before = plain[0].algorithm.init_server(jax.random.split(KEY(1))[0]).params
+  models = [play(plain, DATA, 1, (client,))[0].params for client in COHORT]
+  rows = trees.stack([optax.tree.sub(model, before) for model in models])
+  losses = [loss_of(task, before, client) for client in COHORT]
+  there = jnp.asarray(THERE & metrics[HAS_SENT])
+  assert 1 < there.sum() < THERE.sum()
+  known = Known(trees.products(rows), there, 0, there)
+  scale = weights_of(
+    fair, known, jnp.array(losses), jnp.full(len(COHORT), 1 / 7)
+  )
+  assert (scale > 0).tolist() == there.tolist()
+  assert_close(server.params, plus(before, trees.weighted_sum(rows, scale)))
+  if rule == 'afl':
+    moved = np.full(7, 1 / 7)
+    moved[IDS[there]] += 0.1 * np.array(losses)[there]
+    shift = (moved.sum() - 1) / 7  # all stay above 0
+    np.testing.assert_allclose(server.fair, moved - shift, atol=1e-9)
+
+
+def loss_of(task, params, client):
+  rows = DATA.index[client, : COUNTS[client]]
+  if not len(rows):
+    return 0.0
+  x = task.normalise(DATA.x[rows], None)
+  log_p = jax.nn.log_softmax(task.logits(params, x, jnp.ones(len(x))))
+  return -log_p[jnp.arange(len(x)), DATA.y[rows]].mean()
+
+
+def test_fedmgda_is_the_least_norm_near_equal_weights():
+  """Of unit vectors with the cosine 0.6 and 0: of three the first gets less."""
+  products = jnp.array([[4, 1.2, 2.4], [1.2, 1, 0], [2.4, 0, 4]])
+  known = Known(products, jnp.ones(3, bool), 0, None)
+  for epsilon, want in ((0, 1 / 3), (0.1, 1 / 3 - 0.1), (1, 0)):
+    fair = Fair('fedmgda', epsilon, 0, None, 1, 3)
+    scale = weights_of(fair, known, jnp.ones(3), 0)
+    weights = scale * known.norms / known.norms.mean()
+    rest = (1 - want) / 2
+    np.testing.assert_allclose(weights, [want, rest, rest], atol=1e-6)
 
 
 # ---- data

@@ -80,17 +80,17 @@ NO_DATA_NEEDED = [
   (
     {'attackers': 0.3, 'attack': 'alie', 'aggregation': 'krum'}
     | {'client_fraction': 0.2},
-    "attackers: got '2 of the 4 clients of a round', expected at most 1 liars",
+    'attackers: got 0.3, expected at most 1 liars among 4 changes of a round',
   ),
   (
     {'aggregation': 'median', 'aggregation_before': ('bucketing',)}
     | {'aggregation_bears': 0.3, 'client_fraction': 0.5},
-    'expected at most 2 liars among 5 changes: a rule bears less than a half',
+    'at most 2 liars among 5 changes of a round, not 3: a rule bears less than',
   ),
   ({'aggregation': 'caf'}, 'bears: got 0.0, expected above 0 with caf: what '),
   (
     {'attackers': 0.2, 'attack': 'mimic', 'sampling': 'poisson'},
-    "attack: got 'mimic', expected none, or sampling=fixed: how many of a ro",
+    "attack: got 'mimic', expected none with sampling=poisson: nobody knows ho",
   ),
   (
     {'attack': 'sign_flip', 'attackers': 0.2, 'algorithm': 'local_only'}
@@ -102,6 +102,14 @@ NO_DATA_NEEDED = [
     'uniform or examples with this method: its server does more with single',
   ),
   (
+    {'aggregation': 'qffl', 'compression': 'topk'},
+    "aggregation: got 'qffl', expected uniform with compression: losses are se",
+  ),
+  (
+    {'aggregation': 'term', 'algorithm': 'fedrep', 'eval_views': ()},
+    'method: its clients download no whole model that has a loss',
+  ),
+  (
     {'attack': 'backdoor', 'attackers': 0.2, 'attack_trigger': 9},
     'attack_trigger: got 9, expected at most 8, a side of images',
   ),
@@ -109,11 +117,11 @@ NO_DATA_NEEDED = [
     {'attack': 'backdoor', 'attackers': 0.2, 'attack_target': 10},
     'attack_target: got 10, expected a class, 0 to 9',
   ),
-  ({'attack': 'alie'}, 'attackers: got 0.0, expected above 0, or attacker_ids'),
+  ({'attack': 'alie'}, 'attackers: got 0.0, expected above 0 with an attack, '),
   ({'attackers': 0.2}, 'got 0.2, expected 0.0 without attack: alone it does'),
   (
     {'attack': 'alie', 'attacker_ids': (3, 20)},
-    'attacker_ids: got [20], expected ids of clients, 0 to 19',
+    'attacker_ids: got (3, 20), expected ids of clients that take ',
   ),
   (
     {'attack': 'best_alie', 'attackers': 0.2},

@@ -107,7 +107,8 @@ def test_the_result_names_what_ran(fedbabu):
   result = run_dir.load_result(workdir)
   assert result['status'] == 'finished'
   assert (result['algorithm'], result['dataset']) == ('fedbabu', 'digits')
-  assert result['hp'] == {'trainable': 'body'}  # of which the config has none
+  # Of these the config has none.
+  assert result['hp'] == {'trainable': 'body', 'finetune_from': 'global'}
   assert result['rounds'] == ROUNDS and result['seconds'] > 0
   assert list(result['views']) == ['initial', 'finetuned']
   assert list(result['test_best']) == ['initial']  # of eval_views

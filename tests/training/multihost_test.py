@@ -176,7 +176,7 @@ def test_auto_without_a_batch_system_names_srun(monkeypatch):
   monkeypatch.setattr(before, lambda: False)
   message = refused(multihost.connect, multihost.AUTO)
   assert message.startswith("coordinator: got 'auto', expected")
-  assert 'srun python' in message
+  assert 'srun fedjax-pfl train' in message
 
 
 GLOO = 'UNKNOWN: Gloo AllGather failed: [pair.cc:538] Read error: peer'
