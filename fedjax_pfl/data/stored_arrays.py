@@ -59,7 +59,9 @@ def read_entry(folder: pathlib.Path) -> Dataset:
     meta[split] = images
   if meta.get('clients'):
     meta['clients'] = tuple(_read_array(folder, s, 'clients') for s in SPLITS)
-  return Dataset(**meta)
+  named = 'client_names', 'class_names'  # which JSON holds as lists
+  names = {name: tuple(meta.get(name, ())) for name in named}
+  return Dataset(**meta | names)
 
 
 def _read_array(folder: pathlib.Path, split: str, part: str) -> np.ndarray:

@@ -199,7 +199,7 @@ def test_clients_that_drop_out_are_not_expected():
   dp['clip_quantile'] = 0.5
   message = refused(lambda: make_experiment(dp=dp, **late))
   assert message.startswith(
-    'dp.clip_quantile: got 0.5, expected 0 with a deadl'
+    'dp.clip_quantile: got 0.5, expected 0.0 with deadline'
   )
 
 

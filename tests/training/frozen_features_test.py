@@ -177,7 +177,7 @@ def test_frozen_statistics_need_a_file_and_a_sum_without_noise(small):
   private = {'dp': {'clip': 1.0, 'noise_multiplier': 1.0, 'delta': 1e-3}}
   private |= {'sampling': 'poisson', 'save_clients': (), **FEDAVG}
   message = refused(parse_config, small(**private))
-  assert 'dp.clip=0' in message and 'frozen statistics' in message
+  assert 'frozen_features=True' in message and 'frozen stat' in message
   parse_config(small(**private, frozen_features=True))
 
 
