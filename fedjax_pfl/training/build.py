@@ -20,6 +20,7 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method, frozen_features
 from fedjax_pfl.training.build_data import ExperimentData, build_data
 from fedjax_pfl.training.outline import Outline, outline
+from fedjax_pfl.training.secrecy import Open
 
 
 class Experiment(NamedTuple):
@@ -35,7 +36,9 @@ class Experiment(NamedTuple):
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""
-    known = dict(budget=self.privacy, sampler=self.sampler, timing=self.timing)
+    known = dict(
+      budget=self.privacy.budget, sampler=self.sampler, timing=self.timing
+    )
     return build_method.build_stages(settings, self.task, **known)
 
   def with_settings(self, settings: Settings) -> 'Experiment':
@@ -58,7 +61,7 @@ class Experiment(NamedTuple):
     return self.outline.settings
 
   @property
-  def privacy(self) -> Any:
+  def privacy(self) -> Open:
     return self.outline.privacy
 
   @property

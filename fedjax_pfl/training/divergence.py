@@ -50,7 +50,8 @@ def check_finite(
   experiment = training.experiment
   harmful = ~metrics[FINITE]  # [T, C]
   excludes = experiment.settings.failures.on_divergence == 'exclude'
-  if experiment.privacy or (excludes and not stage.full_participation):
+  excludes = excludes and not stage.full_participation
+  if experiment.privacy.is_private or excludes:
     is_left = metrics[FINITE] & (metrics['num_steps'] > 0)
     harmful &= ~is_left.any(1, keepdims=True)
   is_bad = harmful.any(1) | ~metrics[SERVER_FINITE]  # [T]

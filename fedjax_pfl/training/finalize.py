@@ -25,7 +25,7 @@ from fedjax_pfl.settings import Settings, hyperparameters
 from fedjax_pfl.training import best_models, kept_models, lies, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States
-from fedjax_pfl.training.state import Training, forget_noise
+from fedjax_pfl.training.state import Training, save_state
 from fedjax_pfl.training.views import candidate_views, final_views
 
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
@@ -53,7 +53,8 @@ def finalize(training: Training) -> None:
   has_choice = len(evaluated) > 1
   validation = _validation(training, result) if has_choice else None
   lying = lies.summary(experiment, evaluator, result.states, result.scores)
-  forget_noise(training)
+  if state := experiment.privacy.without_noise(training.state):
+    save_state(training._replace(state=state), keep=1)  # in every process
   if multihost.is_first():
     with atomic_files.writing(training.run.path):
       result.models.save(training, result.about['round'])
@@ -69,9 +70,8 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   last, views = len(experiment.stages) - 1, final_views(settings)
 
   def evaluate(states, number, view):
-    # Models of clients hold their data: a private run writes none.
-    saved = () if experiment.privacy else settings.evaluation.save_clients
-    models = Models(saved)
+    saved = settings.evaluation.save_clients
+    models = Models(experiment.privacy.saved_clients(saved))
     scores = evaluator.clients(last, states, views, on_models=models.add)
     unseen = evaluator.unseen(last, states[0], views)
     about = {'round': number, 'view': view}
@@ -201,8 +201,7 @@ def write_result(
     more['test_best_view'] = families
   if lying:
     more['lies'] = lying
-  if experiment.privacy:
-    more['privacy'] = experiment.privacy.summary()
+  more |= experiment.privacy.summary()
   if experiment.tests_by_batch:
     more['batch_statistics'] = True
   if experiment.task.others:

@@ -40,7 +40,6 @@ from fedjax_pfl.training.state import (
   Training,
   cohorts_of,
   places,
-  rounds_key,
   save_state,
   start_stage,
   start_training,
@@ -145,7 +144,7 @@ def run_rounds(training: Training) -> Training:
           *training.states,
           cohorts,
           training.data,
-          rounds_key(training, place),
+          training.rounds_key(place),
         )
         metrics = jax.tree.map(np.asarray, metrics)  # waits
         took = times() - began
@@ -227,9 +226,7 @@ def after_rounds(
   to_all = len(counts) if training.done == place.first else 0
   # Who fails, or is excluded, has downloaded, and uploads nothing.
   joined, sent = metrics[JOINED].sum(), metrics[HAS_SENT].sum()
-  if privacy:  # how many came is not to be seen
-    joined = len(cohorts) * privacy.plan[place.number].size
-    sent = len(cohorts) * privacy.senders[place.number]
+  joined, sent = privacy.traffic(place.number, len(cohorts), joined, sent)
   steps, batch_size = metrics['num_steps'], settings.train.batch_size
   images = round_numbers.num_images(steps, counts[cohorts], batch_size)
   numbers = {
@@ -241,10 +238,10 @@ def after_rounds(
   }
   missing = metrics[JOINED] & ~metrics[HAS_SENT]
   may_fail = settings.failures.dropout_rate or settings.speeds.deadline
-  if may_fail and not (privacy or stage.full_participation):
+  if may_fail and not (privacy.is_private or stage.full_participation):
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
-  if privacy or settings.failures.on_divergence == 'exclude':
-    how = cohorts, training.done, bool(privacy)
+  if privacy.is_private or settings.failures.on_divergence == 'exclude':
+    how = cohorts, training.done, privacy.is_private
     numbers |= round_numbers.excluded_clients(metrics, *how)
   (server, clients), state = states, training.state
   numbers |= lies.left_out(server)
@@ -310,9 +307,7 @@ def evaluate(
   scores, kept = kept_models.evaluate(
     evaluator, number, training.states, views, state.kept
   )
-  numbers: dict[str, Any] = {}
-  if privacy := experiment.privacy:
-    numbers[privacy.epsilon_name] = privacy.spent(training.done)
+  numbers: dict[str, Any] = experiment.privacy.spent(training.done)
   for view, score in scores.items():
     summary = summarise(score, experiment.train.count)
     numbers[f'{view}/accuracy'] = summary['mean']

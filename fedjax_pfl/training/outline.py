@@ -26,6 +26,7 @@ from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
 from fedjax_pfl.training import build_checks, build_method, frozen_features
+from fedjax_pfl.training.secrecy import Open, Private
 
 
 class Outline(NamedTuple):
@@ -40,7 +41,7 @@ class Outline(NamedTuple):
   # whose outputs are 0: to trace a deep one takes seconds.
   stages: tuple[Stage, ...]
   metrics: Metrics  # the user's own
-  privacy: Any = None  # a `Budget`, if uploads are clipped and noised
+  privacy: Open = Open()  # or `Private`: what may be told of the run
 
   @property
   def clients(self) -> ClientData:
@@ -77,7 +78,8 @@ def outline(
     from fedjax_pfl.training import privacy_budget
 
     known = settings, run.task, run.stages, run.clients
-    run = run._replace(privacy=privacy_budget.make_budget(*known, log))
+    budget = privacy_budget.make_budget(*known, log)
+    run = run._replace(privacy=Private(budget))
   if idle := idle_failures(settings, run.stages):
     log(idle)
   return run

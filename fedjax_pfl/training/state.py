@@ -9,12 +9,8 @@ from functools import partial
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.around import privacy
-from fedjax_pfl.around.privacy import Privacy
-from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -57,6 +53,11 @@ class Training(NamedTuple):
   def states(self) -> States:
     return self.state.server, self.state.clients
 
+  def rounds_key(self, place: 'Place') -> Key:
+    """Return the key of a stage's rounds, of which each takes its own."""
+    privacy, key = self.experiment.privacy, self.keys['rounds']
+    return privacy.rounds_key(key, place.number)
+
 
 class Place(NamedTuple):
   """A stage among those of a run, and the rounds before and after it."""
@@ -81,36 +82,12 @@ def random_streams(seed: int) -> dict[str, Key]:
   return dict(zip(STREAMS, keys, strict=True))
 
 
-def private_streams(dp: Privacy, run: Run) -> dict[str, Key]:
-  """Return the keys of cohorts and rounds, which nobody can guess."""
-  if dp.noise_seed is None:
-    key = chacha.key_of(bytes.fromhex(run.secret(dp.bands > 1)))
-  else:
-    key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
-  cohorts, rounds = jax.random.split(key)
-  return {'cohorts': cohorts, 'rounds': rounds}
-
-
-def rounds_key(training: Training, place: 'Place') -> Key:
-  """Return the key of a stage's rounds, of which each takes its own.
-
-  Of private stages they differ even if a method lets its clock begin again:
-  noise that is drawn twice can be subtracted.
-  """
-  key = training.keys['rounds']
-  if training.experiment.privacy:
-    return jax.random.fold_in(key, place.number)
-  return key
-
-
 def start_training(
   experiment: Experiment, run: Run, program: Program
 ) -> Training:
   """Return the run after its newest checkpoint, if any; else at its start."""
   keys = random_streams(experiment.settings.seed)
-  if experiment.privacy:
-    run.write_note()
-    keys |= private_streams(experiment.settings.dp, run)
+  keys |= experiment.privacy.streams(run)
   placement = experiment.placement
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
@@ -147,7 +124,7 @@ def cohorts_of(training: Training, place: Place, stop: int) -> Array:
   sampler, first = training.experiment.sampler_of(place.stage), training.done
   key, rounds = training.keys['cohorts'], stop - first
   if sampler.by_rounds:
-    key, first = rounds_key(training, place), training.state.server.round
+    key, first = training.rounds_key(place), training.state.server.round
   return sampler.draw(key, first, rounds)
 
 
@@ -175,23 +152,6 @@ def save_state(training: Training, keep: int = KEEP) -> None:
   clients = experiment.placement.to_host(state.clients, num_clients)
   state = state._replace(clients=clients)
   training.run.save_checkpoint(training.done, state, keep)
-
-
-def forget_noise(training: Training) -> None:
-  """Leave no checkpoint with noise that a private server has added.
-
-  With bands it keeps that of the rounds before, of which a finished run has no
-  more need. Every process has to call this.
-  """
-  if training.experiment.settings.dp.bands == 1:
-    return
-
-  def forget(path, leaf):
-    is_noise = privacy.NOISE in f'/{trees.leaf_name(path)}/'
-    return jnp.zeros_like(leaf) if is_noise else leaf
-
-  state = jax.tree_util.tree_map_with_path(forget, training.state)
-  save_state(training._replace(state=state), keep=1)
 
 
 def state_shapes(experiment: Experiment, step: int) -> State:

