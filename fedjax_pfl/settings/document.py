@@ -40,15 +40,15 @@ def as_text() -> str:
   lines = ['Fields of a config, as --config.<field>=<value> (default):']
   for section, fields in _by_section().items():
     lines.append(f'\n{section}:' if section else '')
-    for one in fields:
-      text = f'  {one.name} ({_shown(one.default)}): {_meaning(one)}'
+    for field in fields:
+      text = f'  {field.name} ({_shown(field.default)}): {_meaning(field)}'
       lines += textwrap.wrap(text, WIDTH, subsequent_indent='      ')
   return '\n'.join(lines)
 
 
 def _by_section() -> dict[str, list[Field]]:
   return {
-    section: [one for one in FIELDS.values() if one.section == section]
+    section: [field for field in FIELDS.values() if field.section == section]
     for section in ('', *SECTIONS)
   }
 
@@ -56,8 +56,8 @@ def _by_section() -> dict[str, list[Field]]:
 def _row(field: Field) -> tuple[str, ...]:
   choices, allowed = field.rule.choices, field.rule.expected
   if choices and field.name != 'algorithm':
-    own = [user_code.FORM] * (field.name in user_code.FIELDS)
-    allowed = ', '.join(f'`{choice}`' for choice in (*choices, *own))
+    code = [user_code.FORM] * (field.name in user_code.FIELDS)
+    allowed = ', '.join(f'`{choice}`' for choice in (*choices, *code))
   changes = [what for what in (TRAINING, EVALUATION) if what in field.changes]
   notes = [*(changes or ['-']), *['resumable'] * field.resumable]
   default = f'`{_shown(field.default)}`'

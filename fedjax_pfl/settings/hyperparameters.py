@@ -55,8 +55,8 @@ def effective(settings: Settings) -> dict[str, Any]:
     except TypeError:
       return name_of(value)
 
-  own = {**own_defaults(settings.algorithm), **settings.hp}
-  return {name: stored(value) for name, value in own.items()}
+  hp = {**own_defaults(settings.algorithm), **settings.hp}
+  return {name: stored(value) for name, value in hp.items()}
 
 
 def check_method(settings: Settings) -> None:
@@ -95,9 +95,9 @@ def _words(hint: Any) -> str:
   """Return what an annotation allows: 'float | None'."""
   inner = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else [hint]
   return ' | '.join(
-    one.__name__.removesuffix('Type') if isinstance(one, type) else str(one)
-    for one in inner
-    if typing.get_origin(one) is not Callable  # which no config can hold
+    kind.__name__.removesuffix('Type') if isinstance(kind, type) else str(kind)
+    for kind in inner
+    if typing.get_origin(kind) is not Callable  # which no config can hold
   )
 
 
@@ -112,7 +112,7 @@ def _fits(value: Any, hint: Any) -> bool:
     is_list = isinstance(value, tuple | list)
     return is_list and all(_fits(item, inner[0]) for item in value)
   if origin in UNIONS:
-    return any(_fits(value, one) for one in inner)
+    return any(_fits(value, kind) for kind in inner)
   if hint is float and type(value) is float:
     return math.isfinite(value)
   return type(value) is (int if hint is float else hint)

@@ -236,7 +236,7 @@ def _of_numbers(settings: Settings) -> list[tuple]:
       dp and is_frozen,
       'norm_statistics',
       f'another one with dp.clip: {HIDDEN} that it changes frozen statistics',
-      *('frozen_features=True', 'norm_statistics=batch'),
+      *('frozen_features=True', 'dp.clip=0'),
     ),
     (
       is_cyclic != (bands > 1),
@@ -328,19 +328,21 @@ def check_parts(flats: Sequence[Mapping[str, Any]]) -> None:
     main, value = field.needs
     off, needed = FIELDS[main].default, f'{main}={value}'
     values = [flat[main] for flat in flats]
-    is_on = any(one == value if field.only else one != off for one in values)
+    is_on = any(x == value if field.only else x != off for x in values)
     given = [flat[name] for flat in flats]
-    if not is_on and any(one != field.default for one in given):
+    if not is_on and any(x != field.default for x in given):
       raise _idle(name, field.default, given, needed, field.only)
   for method in dict.fromkeys(flat['algorithm'] for flat in flats):
-    own = own_defaults(method)
-    hps = [own | flat['hp'] for flat in flats if flat['algorithm'] == method]
+    defaults = own_defaults(method)
+    hps = [
+      defaults | flat['hp'] for flat in flats if flat['algorithm'] == method
+    ]
     parts = getattr(algorithms.load(method), 'PARTS', {})
     for name, (main, *values) in parts.items():
       given, needed = [hp[name] for hp in hps], f'hp.{main}={values[0]}'
       is_on = any(hp[main] in values for hp in hps)
-      if not is_on and any(one != own[name] for one in given):
-        raise _idle(f'hp.{name}', own[name], given, needed)
+      if not is_on and any(x != defaults[name] for x in given):
+        raise _idle(f'hp.{name}', defaults[name], given, needed)
 
 
 def _idle(

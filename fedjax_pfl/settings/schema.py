@@ -320,7 +320,9 @@ class Settings:
 
 
 SECTIONS: dict[str, type] = {
-  own.name: own.type for own in dataclasses.fields(Settings) if not own.metadata
+  part.name: part.type
+  for part in dataclasses.fields(Settings)
+  if not part.metadata
 }
 FIELDS: dict[str, records.Field] = {
   one.name: one._replace(section=section)
@@ -331,9 +333,9 @@ FIELDS: dict[str, records.Field] = {
 # The sections whose name is before those of their fields: dp, finetune.
 GROUPED = ('dp', 'finetune')
 # What may differ between two parts of one run.
-RESUMABLE = tuple(name for name, one in FIELDS.items() if one.resumable)
+RESUMABLE = tuple(name for name, field in FIELDS.items() if field.resumable)
 
 
 def changing(what: str) -> tuple[str, ...]:
   """Return the fields that change the numbers of TRAINING, or EVALUATION."""
-  return tuple(name for name, one in FIELDS.items() if what in one.changes)
+  return tuple(name for name, field in FIELDS.items() if what in field.changes)

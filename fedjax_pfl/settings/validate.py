@@ -13,7 +13,7 @@ from fedjax_pfl.settings.mistakes import check_together
 from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
 
 HP = 'hp.'
-TRACED = tuple(name for name, one in FIELDS.items() if one.traced)
+TRACED = tuple(name for name, field in FIELDS.items() if field.traced)
 # Fields by the names that papers and other programs give them.
 ELSEWHERE = {
   'alpha': 'dirichlet_beta',
@@ -65,7 +65,9 @@ def _unknown(name: str) -> BadInput:
   inside = [field for field in FIELDS if field.startswith(f'{group}.')]
   near = [ELSEWHERE[name]] if name in ELSEWHERE else []
   near = near or nearest(name, inside or FIELDS, SHOWN) or inside[:SHOWN]
-  is_own = any(name in own_defaults(one) for one in algorithms.available())
+  is_own = any(
+    name in own_defaults(method) for method in algorithms.available()
+  )
   return bad_input(
     'config',
     got=name,
@@ -116,9 +118,9 @@ def from_flat(flat: Mapping[str, Any]) -> Settings:
   sections: dict[str, dict[str, Any]] = {name: {} for name in ('', *SECTIONS)}
   for name, field in FIELDS.items():
     sections[field.section][field.attribute] = flat[name]
-  own = sections.pop('')
+  of_run = sections.pop('')
   made = {name: SECTIONS[name](**given) for name, given in sections.items()}
-  return Settings(**own, **made)
+  return Settings(**of_run, **made)
 
 
 def flat_settings(settings: Settings) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def traced_names(settings: Settings) -> tuple[str, ...]:
     return ()
   fields = flat_settings(settings)
   ruled = getattr(method.HParams, 'ruled', {})
-  declared = (f'{HP}{name}' for name, one in ruled.items() if one.traced)
+  declared = (f'{HP}{name}' for name, field in ruled.items() if field.traced)
   return tuple(
     name
     for name in (*TRACED, *declared)
@@ -174,5 +176,5 @@ def with_numbers(settings: Settings, numbers: Mapping[str, Any]) -> Settings:
   """Return the settings with traced numbers, of which no rule is asked."""
   flat = {**flat_config(settings), **numbers}
   of_hp = [name for name in flat if name.startswith(HP)]
-  own = {name.removeprefix(HP): flat.pop(name) for name in of_hp}
-  return from_flat({**flat, 'hp': {**settings.hp, **own}})
+  hp = {name.removeprefix(HP): flat.pop(name) for name in of_hp}
+  return from_flat({**flat, 'hp': {**settings.hp, **hp}})

@@ -35,7 +35,7 @@ class Chosen(NamedTuple):
   """The best round so far on the validation examples: numpy arrays."""
 
   round: np.ndarray  # [] -1 before the first
-  view: np.ndarray  # [] its place in `candidate_views`
+  view: np.ndarray  # [] its number in `candidate_views`
   accuracy: np.ndarray  # [] mean over clients, in percent
   server: Server
   clients: Client  # [K, ...]
@@ -51,17 +51,23 @@ def has_candidates(experiment: Experiment, stage: Stage) -> bool:
 
 
 def choose(
-  evaluator: Evaluator, chosen: Choice, place: int, states: States, number: int
+  evaluator: Evaluator,
+  chosen: Choice,
+  stage_number: int,
+  states: States,
+  number: int,
 ) -> tuple[Choice, dict[str, Scores], dict[str, float]]:
   """Return the better of choice and round, its scores, and mean accuracies."""
   experiment = evaluator.experiment
-  if not has_candidates(experiment, experiment.stages[place]):
+  if not has_candidates(experiment, experiment.stages[stage_number]):
     return chosen, {}, {}
   views = candidate_views(experiment.settings)
-  found = evaluator.validation(place, states, views)
-  scores = {f'validation/{view}': found[view] for view in views}
+  scores = evaluator.validation(stage_number, states, views)
+  scores = {f'validation/{view}': scores[view] for view in views}
   count = experiment.train.count
-  each = [mean_of_clients(accuracies(own, count)) for own in scores.values()]
+  each = [
+    mean_of_clients(accuracies(score, count)) for score in scores.values()
+  ]
   means = dict(zip(scores, each, strict=True))
   best = best_candidate([float(chosen.accuracy), *each])
   if best == 0:  # an earlier round

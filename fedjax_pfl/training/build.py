@@ -208,16 +208,16 @@ def build_timing(
   settings: Settings, stages: tuple[Stage, ...], train: ClientData, log: Log
 ) -> Any:
   """Return how long the rounds of a run take; None without speeds."""
-  if not (how := settings.speeds):
+  if not settings.speeds:
     return None
   from fedjax_pfl.around import sim_time
 
   seed = settings.seed
-  speeds = how.of_clients(seed, settings.data.num_seen_clients)
-  if how.buffer_size:
-    sizes = settings.num_drawn, how.buffer_size
+  speeds = settings.speeds.of_clients(seed, settings.data.num_seen_clients)
+  if size := settings.speeds.buffer_size:
+    sizes = settings.num_drawn, size
     return sim_time.make_buffers(stages, train, speeds, sizes, seed, log)
-  return sim_time.make_timing(stages, train, speeds, how, log)
+  return sim_time.make_timing(stages, train, speeds, settings.speeds, log)
 
 
 def placed(experiment: Experiment) -> Experiment:

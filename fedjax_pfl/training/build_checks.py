@@ -131,36 +131,36 @@ def check_own_method(
   stay of the same kind, and the clock goes on. What the file declares private
   is there, and the last stage does not upload it.
   """
-  method = own = algorithms.load(settings.algorithm)
+  method = code = algorithms.load(settings.algorithm)
   field, name = 'algorithm', settings.algorithm
   returned = 'build(task, hp) -> (Stage, ...)'
   if settings.training.around:
     field, name = 'around', settings.training.around
-    own, returned = value_of(field, name), 'a function stage -> Stage'
+    code, returned = value_of(field, name), 'a function stage -> Stage'
 
   def refuse(problem, cause=''):
-    words = (
+    expected = (
       f'{returned}, local_update -> (client, upload, metrics), rounds that '
       'keep the shapes of server and clients, and metrics with loss and '
       'num_steps'
     )
     got = f'{name} with {problem}'
-    raise bad_input(field, got=got, expected=words, cause=cause)
+    raise bad_input(field, got=got, expected=expected, cause=cause)
 
   def checked(algorithm):
     def local_update(*args):
       sent = algorithm.local_update(*args)
       if not isinstance(sent, tuple) or len(sent) != 3:
-        words = 'a return without client, upload or metrics, in this order'
+        cause = 'a return without client, upload or metrics, in this order'
         what = f'{len(sent)} values' if isinstance(sent, tuple) else 'no tuple'
-        refuse(f'local_update that returns {what}', words)
+        refuse(f'local_update that returns {what}', cause)
       return sent
 
     def aggregate(server, up, senders):
       after = algorithm.aggregate(server, up, senders)
       if getattr(after, 'round', None) is server.round:
-        words = 'a copy of the server without round=server.round + 1'
-        refuse('aggregate that leaves server.round as it is', words)
+        cause = 'a copy of the server without round=server.round + 1'
+        refuse('aggregate that leaves server.round as it is', cause)
       return after
 
     return algorithm._replace(aggregate=aggregate, local_update=local_update)
@@ -175,22 +175,24 @@ def check_own_method(
       *after, metrics = _trace_round(stage, algorithm, states, data)
       for who, new, old in zip(both, after, states, strict=True):
         dtypes = [leaf.dtype for leaf in jax.tree.leaves(new)]
-        if any(jnp.issubdtype(one, jax.dtypes.extended) for one in dtypes):
-          words = 'jax.random.key_data(key) is kept, wrap_key_data gives a key'
-          refuse(f'a key of jax.random in the {who} of {stage.name}', words)
+        if any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in dtypes):
+          cause = 'jax.random.key_data(key) is kept, wrap_key_data gives a key'
+          refuse(f'a key of jax.random in the {who} of {stage.name}', cause)
         if trees.kinds(new) != trees.kinds(old):
           odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}
-          found = ', '.join(sorted(odd)) or 'of another shape, dtype or record'
-          refuse(f'another {who} after a round of {stage.name}: {found}', other)
+          leaves = ', '.join(sorted(odd)) or 'of another shape, dtype or record'
+          refuse(
+            f'another {who} after a round of {stage.name}: {leaves}', other
+          )
       if not {'loss', 'num_steps'} <= {*metrics}:
         refuse(f'the metrics {", ".join(metrics)} in {stage.name}', other)
       if taken := TAKEN & {*metrics}:
-        words = 'a name that every line of metrics.jsonl has already'
-        refuse(f'a metric named {min(taken)} in {stage.name}', words)
+        cause = 'a name that every line of metrics.jsonl has already'
+        refuse(f'a metric named {min(taken)} in {stage.name}', cause)
     for view in evaluate.view_names(algorithm, *states, data):
       if not VIEW.fullmatch(view):
-        words = 'a name that files and arrays cannot have, or have already'
-        refuse(f'a view named {view!r}', words)
+        cause = 'a name that files and arrays cannot have, or have already'
+        refuse(f'a view named {view!r}', cause)
     sent = messages(stage, *states, data)
     paths = lambda tree: f'/{"/ /".join(trees.leaf_names(tree))}/'
     uploaded, kept = paths(sent.up), paths((sent.state, states[0]))
@@ -204,7 +206,7 @@ def check_own_method(
         refuse(f'private leaves {part}, which nobody has')
 
   cause = 'a mistake in that file, or a state of another kind than before'
-  call(field, trace, of=own, cause=cause)
+  call(field, trace, of=code, cause=cause)
 
 
 def _trace_rounds(stages, data):
@@ -253,8 +255,8 @@ def check_inputs(name: str, preprocessing: str, shape: Shape) -> None:
 def check_size(field: str, size: int, shape: Shape, are_images: bool) -> None:
   """Refuse a size for inputs that are no images."""
   kind = f'{shape.dtype} {tuple(shape.image_shape)}'
-  words = f'0 for inputs of {kind}: images alone are scaled'
-  Rule(lambda size: are_images or not size, words).check(field, size)
+  expected = f'0 for inputs of {kind}: images alone are scaled'
+  Rule(lambda size: are_images or not size, expected).check(field, size)
 
 
 def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:

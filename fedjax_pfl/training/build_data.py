@@ -92,11 +92,11 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
     inputs = [part.x for part in (dataset.train, dataset.test) if part.x.size]
     low, high = min(map(np.min, inputs)), max(map(np.max, inputs))
     if not 0 <= low <= high < known:
-      words = f'symbols that {name} knows: whole numbers from 0 to {known - 1}'
       raise bad_input(
         'data_dir',
         got=f'inputs from {low} to {high}',
-        expected=words,
+        expected=f'symbols that {name} knows: whole numbers from 0 to '
+        f'{known - 1}',
         cause='num_classes that is less than the size of the vocabulary',
       )
   size = len(dataset.train.y)

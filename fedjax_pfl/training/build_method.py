@@ -70,7 +70,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
   if side:
     image_shape = side, side, image_shape[-1]
   augment, normalise = transforms
-  how = {
+  parts = {
     'image_shape': image_shape,
     'num_classes': shape.num_classes,
     'augment': augment,
@@ -80,7 +80,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'precision': model.precision,
     'running_statistics': RUNNING.get(model.norm_statistics, True),
   }
-  plain, wraps = dict(how), []
+  plain, wraps = dict(parts), []
   if width := settings.architectures.feature_width:
     wraps.append(lambda module: with_width(module, width))
   if model.lora_rank:
@@ -88,14 +88,16 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
 
     adapters = model.lora_rank, model.lora_targets, model.lora_alpha
     wraps.append(lambda module: with_lora(module, *adapters))
-  how['wrap'] = lambda module: reduce(lambda own, fn: fn(own), wraps, module)
+  parts['wrap'] = lambda module: reduce(
+    lambda inner, fn: fn(inner), wraps, module
+  )
   if is_code(model.name):
     is_whole = np.issubdtype(shape.dtype, np.integer)
-    how['input_dtype'] = int if is_whole and shape.dtype != IMAGE else float
-    task = make_user_task(value_of('model', model.name), **how)
+    parts['input_dtype'] = int if is_whole and shape.dtype != IMAGE else float
+    task = make_user_task(value_of('model', model.name), **parts)
     task = task._replace(sibling=lambda name: make_task(name, **plain))
   else:
-    task = make_task(model.name, **how)
+    task = make_task(model.name, **parts)
   build_checks.check_labels(task, model.name, shape.labels)
   return with_head(task, model.head_init, model.head_bias)
 
@@ -145,19 +147,19 @@ def _mixed(
   settings: Settings, module: ModuleType, hp: Any, tasks: tuple[Task, ...]
 ) -> tuple[Stage, ...]:
   """Return the stages of the method for clients of several models."""
-  how, clients = settings.architectures, settings.data.num_seen_clients
+  groups, clients = settings.architectures, settings.data.num_seen_clients
   data = shapes_of_clients(peek_shape(settings.data), clients)
   quick = [module.build(outline(task), hp) for task in tasks]
-  names = [*map(user_code.without_digest, how.models)]
+  names = [*map(user_code.without_digest, groups.models)]
   forms = [
     architectures.message_forms(stages, names, data, algorithms.across_models())
     for stages in zip(*quick, strict=True)
   ]
   built = [module.build(task, hp) for task in tasks]
-  of_client = how.of_clients(clients)
+  of_client, built = groups.of_clients(clients), zip(*built, strict=True)
   return tuple(
-    architectures.mixed(stages, of_client, own)
-    for stages, own in zip(zip(*built, strict=True), forms, strict=True)
+    architectures.mixed(stages, of_client, form)
+    for stages, form in zip(built, forms, strict=True)
   )
 
 
@@ -181,11 +183,11 @@ def _around(
   timing: Any,
 ) -> Around:
   """Return what goes around a method, of what is known."""
-  own, how = settings.training.around, {}
+  wrapper, parts = settings.training.around, {}
   if settings.model.norm_statistics == 'running_local':
-    how['keeps_statistics'] = task
+    parts['keeps_statistics'] = task
   if sampler:
-    how['failures'] = settings.failures._replace(
+    parts['failures'] = settings.failures._replace(
       joining_rate=sampler.joining,
       is_private=bool(settings.dp),
       has_deadline=settings.speeds.deadline > 0,
@@ -198,20 +200,20 @@ def _around(
   if strength := STRENGTH.get(rule):
     known = settings.aggregation.fairness or strength
     rate, size = settings.training.learning_rate, settings.train.batch_size
-    how['fair'] = Fair(rule, known, rate, task, size, clients)
+    parts['fair'] = Fair(rule, known, rate, task, size, clients)
   if settings.server_training:
     train = local_training_of(settings)
-    how['server_training'] = settings.server_training._replace(
+    parts['server_training'] = settings.server_training._replace(
       task=task, train=train, seed=settings.seed
     )
   return Around(
-    own=own_wrapper(own) if own else None,
+    own=own_wrapper(wrapper) if wrapper else None,
     server_optimiser=settings.server,
     aggregation=aggregation,
     compression=settings.compression,
     privacy=budget.mechanisms() if budget else (),
     buffers=timing and timing.buffers,
-    **how,
+    **parts,
   )
 
 
@@ -253,15 +255,19 @@ def make_sampler(
     'a mistake in it: it is called with the number of examples of each '
     'client [K], and client_fraction'
   )
-  own = call('sampling', lambda: code(counts, fraction), of=code, cause=cause)
-  is_sampler = isinstance(own, sampling.Sampler)
-  if not (is_sampler and is_int(own.size) and 1 <= own.size <= clients):
-    got = f'a Sampler of size {own.size}' if is_sampler else repr(own)[:80]
+  sampler = call(
+    'sampling', lambda: code(counts, fraction), of=code, cause=cause
+  )
+  is_sampler = isinstance(sampler, sampling.Sampler)
+  if not (is_sampler and is_int(sampler.size) and 1 <= sampler.size <= clients):
+    got = (
+      f'a Sampler of size {sampler.size}' if is_sampler else repr(sampler)[:80]
+    )
     raise bad_input(
       'sampling',
       got=f'{got} from {name}',
       expected=f'pfl.Sampler(draw, size) with a size from 1 to {clients}',
       cause='the function that draws, in place of one that returns a Sampler',
     )
-  checked = lambda: sampling.checked(own, clients, settings.num_rounds)
+  checked = lambda: sampling.checked(sampler, clients, settings.num_rounds)
   return call('sampling', checked, of=code, cause=cause)

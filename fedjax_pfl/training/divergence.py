@@ -59,17 +59,17 @@ def check_finite(
     return
   number = int(np.argmax(is_bad))
   in_loss = harmful[number] & ~np.isfinite(metrics['loss'][number])
-  clients, place = harmful[number], 'in the state or the upload of'
+  clients, where = harmful[number], 'in the state or the upload of'
   if in_loss.any():
-    clients, place = in_loss, 'in the loss of'
+    clients, where = in_loss, 'in the loss of'
   elif not clients.any():
-    place = 'in the server state'
-  place += name_clients(cohorts[number][clients].tolist())
-  raise _diverged(training, stage, stop, training.done + number + 1, place)
+    where = 'in the server state'
+  where += name_clients(cohorts[number][clients].tolist())
+  raise _diverged(training, stage, stop, training.done + number + 1, where)
 
 
 def _diverged(
-  training: Training, stage: Stage, stop: int, number: int, place: str
+  training: Training, stage: Stage, stop: int, number: int, where: str
 ) -> Diverged:
   settings, done = training.experiment.settings, training.done
   name = settings.algorithm
@@ -78,15 +78,15 @@ def _diverged(
   ways = ['a smaller learning_rate', 'debug=True, to name the first bad step']
   if settings.failures.on_divergence == 'stop':
     ways += ["on_divergence='exclude', to continue without such clients"]
-  own = is_code(settings.model.name) or is_code(settings.training.loss)
-  more = '; or code of your own: 0 / 0, tokens beyond the table' if own else ''
+  is_own = is_code(settings.model.name) or is_code(settings.training.loss)
+  more = '; or code of your own: 0 / 0, tokens beyond the table' * is_own
   saved, last = training.run.last_checkpoint(), 'there is no checkpoint yet'
   if saved is not None:
     last = f'the last checkpoint is that of round {saved}'
   error = bad_input(
     'training',
     got=f'NaN or infinity in rounds {done + 1} to {stop} of {name}: '
-    f'round {number}, {place}; seed {settings.seed}, {training.run.path}',
+    f'round {number}, {where}; seed {settings.seed}, {training.run.path}',
     expected='finite numbers',
     choices=ways,
     cause=f'a learning rate that is too high for this model{more}; metrics up '

@@ -82,19 +82,20 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   if not chosen:
     return evaluated
   if chosen.round < 0:  # a last stage without rounds: its start is chosen
-    own = evaluator, chosen, last, training.states, training.done
-    chosen, *_ = best_models.choose(*own)
+    chosen, *_ = best_models.choose(
+      evaluator, chosen, last, training.states, training.done
+    )
   number = int(chosen.round)
   about = {
     'round': number,
     'view': candidate_views(settings)[int(chosen.view)],
     'validation_accuracy': float(chosen.accuracy),
   }
-  own = evaluated['last']
+  best = evaluated['last']
   if number != experiment.rounds:
     states = best_models.chosen_states(experiment, chosen)
-    own = evaluate(states, number, about['view'])
-  return {**evaluated, 'validation': own._replace(about=about)}
+    best = evaluate(states, number, about['view'])
+  return {**evaluated, 'validation': best._replace(about=about)}
 
 
 def _validation(training: Training, result: Evaluated) -> Scores:
@@ -103,9 +104,8 @@ def _validation(training: Training, result: Evaluated) -> Scores:
   if number == training.done and training.validation:
     return training.validation[f'validation/{view}']
   experiment = training.experiment
-  own = len(experiment.stages) - 1, result.states
-  views = candidate_views(experiment.settings)
-  return training.evaluator.validation(*own, views)[view]
+  last, views = len(experiment.stages) - 1, candidate_views(experiment.settings)
+  return training.evaluator.validation(last, result.states, views)[view]
 
 
 class Models:
@@ -123,9 +123,9 @@ class Models:
   def add(self, ids: np.ndarray, models: dict[str, Params]) -> None:
     """Add those models of these clients that are to be saved."""
     for view, stacked in models.items():
-      for place, client in enumerate(ids.tolist()):
+      for row, client in enumerate(ids.tolist()):
         if client in self.save_clients:
-          model = trees.gather(stacked, place)
+          model = trees.gather(stacked, row)
           model = model.own if isinstance(model, OneOf) else model
           self.of_clients[view, client] = model
     if 'initial' in models:
@@ -151,8 +151,8 @@ class Models:
     has_global = self.shared is not None and self.is_shared
     for (view, client), params in self.of_clients.items():
       if view != 'initial' or not has_global:
-        own = {'view': view, 'client': client, 'model': models[client]}
-        save_model(path_of(f'{view}_client{client}'), params, about | own)
+        more = {'view': view, 'client': client, 'model': models[client]}
+        save_model(path_of(f'{view}_client{client}'), params, about | more)
     if has_global:
       save_model(path_of('global'), self.shared, about | {'view': 'initial'})
 
@@ -191,8 +191,8 @@ def write_result(
   run.write_clients(result.scores, ids, **fields)
   if len(evaluated) > 1:
     more['select'] = select
-    for name, own in evaluated.items():
-      more[name] = {**own.about, **_summaries(experiment, own)}
+    for name, other in evaluated.items():
+      more[name] = {**other.about, **_summaries(experiment, other)}
   if of_server:
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
   if experiment.timing:
@@ -230,21 +230,23 @@ def _best_rounds(
   first = experiment.rounds - experiment.stages[-1].rounds
   folder = training.run.path / score_files.FOLDER
   correct = score_files.correct_of(folder, first)
-  found = {
+  best = {
     view: best_rounds(correct[view], num_labels, count)
     for view in dict.fromkeys(views)
     if view in correct
   }
   for view, scores in finished.items():
-    found.setdefault(view, {})['finished'] = summarise(scores, count)
-  return found
+    best.setdefault(view, {})['finished'] = summarise(scores, count)
+  return best
 
 
 def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
   """Return the summaries of all views, and of clients who came later if any."""
 
   def of(train, scores):
-    return {view: summarise(own, train.count) for view, own in scores.items()}
+    return {
+      view: summarise(score, train.count) for view, score in scores.items()
+    }
 
   summaries = {'views': of(experiment.train, evaluated.scores)}
   if evaluated.unseen:
@@ -255,10 +257,10 @@ def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
 
 def _models_of_clients(settings: Settings) -> list[str]:
   """Return the name of the model of each client."""
-  how, clients = settings.architectures, settings.data.num_seen_clients
-  if not how.models:
+  groups, clients = settings.architectures, settings.data.num_seen_clients
+  if not groups.models:
     return [settings.model.name] * clients
-  return [how.models[group] for group in how.of_clients(clients)]
+  return [groups.models[group] for group in groups.of_clients(clients)]
 
 
 def _by_model(
@@ -269,11 +271,11 @@ def _by_model(
   count = np.asarray(experiment.train.count)
   return {
     name: {
-      view: summarise(trees.gather(scores, own), count[own])
+      view: summarise(trees.gather(scores, rows), count[rows])
       for view, scores in evaluated.scores.items()
     }
     for name in dict.fromkeys(names.tolist())
-    for own in [np.flatnonzero(names == name)]
+    for rows in [np.flatnonzero(names == name)]
   }
 
 
@@ -292,8 +294,12 @@ def _last_evaluations(training: Training) -> dict[str, float | int]:
   """Return mean and deviation (ddof 0) of the last global accuracies."""
   path, stage = training.run.path, training.experiment.stages[-1].name
   lines = load_metrics(path) if (path / METRICS).is_file() else []
-  own = [line for line in lines if line['stage'] == stage]
-  values = [line.get('global/accuracy') for line in own]
-  values = [value for value in values if value is not None][-NUM_LAST:]
-  found = {'mean': np.mean, 'std': np.std, 'evaluations': len}
-  return {name: fn(values) for name, fn in found.items()} if values else {}
+  values = [
+    line['global/accuracy']
+    for line in lines
+    if line['stage'] == stage and line.get('global/accuracy') is not None
+  ][-NUM_LAST:]
+  if not values:
+    return {}
+  mean, std = float(np.mean(values)), float(np.std(values))
+  return {'mean': mean, 'std': std, 'evaluations': len(values)}

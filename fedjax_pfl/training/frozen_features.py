@@ -49,14 +49,14 @@ def _check(settings: Settings, task: Task) -> None:
   """Refuse what is not the same without the body, or with it frozen."""
   model, method, cause = settings.model, settings.algorithm, ''
   module = algorithms.load(method)
-  words = (
+  expected = (
     'features of an image that are the same in every step: no augmentation, '
     'and no BatchNorm with the statistics of a batch'
   )
   private = getattr(module, 'PRIVATE_LEAVES', ())
   if 'head' in private or getattr(module, 'NEEDS_BODY', False):
     got = method
-    words = 'a method that trains and sends the head: it is all there is'
+    expected = 'a method that trains and sends the head: it is all there is'
     choices = ['algorithm=fedavg', 'algorithm=ditto']
   elif not task.batch_independent:
     got = f'{model.name} with norm_statistics={model.norm_statistics}'
@@ -64,13 +64,13 @@ def _check(settings: Settings, task: Task) -> None:
     if is_code(model.name):
       choices, cause = [], 'a model of your own, of which this is not known'
   elif not is_exact(task):
-    how = settings.data.preprocessing
-    got = f'{settings.data.dataset}, which preprocessing={how} augments'
+    data = settings.data
+    got = f'{data.dataset}, which preprocessing={data.preprocessing} augments'
     choices = ['preprocessing=imagenet', 'preprocessing=unit']
   else:
     return
   more = {'choices': [*choices, 'frozen_features=False'], 'cause': cause}
-  raise bad_input('frozen_features', got=got, expected=words, **more)
+  raise bad_input('frozen_features', got=got, expected=expected, **more)
 
 
 def head_task(task: Task) -> Task:
@@ -113,9 +113,9 @@ def with_features(
   if key not in _LAST:
     number = sum(len(split.x) for split in splits)
     log(f'frozen_features: computing those of {number:,} images once')
-    found = _features(task, start.params, [split.x for split in splits])
+    features = _features(task, start.params, [split.x for split in splits])
     _LAST.clear()
-    _LAST[key] = found
+    _LAST[key] = features
   pairs = zip(splits, _LAST[key], strict=True)
   train, test = (split._replace(x=x) for split, x in pairs)
   dataset = data.dataset._replace(train=train, test=test)
@@ -129,7 +129,7 @@ def with_features(
     is_test = name.endswith('test') and not is_own
     return clients._replace(x=pools['test' if is_test else 'train'])
 
-  splits = {name: moved(name, own) for name, own in data.splits.items()}
+  splits = {name: moved(name, rows) for name, rows in data.splits.items()}
   return data._replace(dataset=dataset, splits=splits)
 
 

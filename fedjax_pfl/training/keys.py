@@ -72,9 +72,9 @@ def result_key(settings: Settings, data: str, start_key: str = '') -> str:
   return _hash([training, evaluation_key(settings), final_views(settings)])
 
 
-def row_key(training: str, evaluation: str, own: str) -> str:
-  """Return the key of a row of summary.csv; `own` is that of the run itself."""
-  return training if evaluation == own else f'{training}_{evaluation}'
+def row_key(training: str, evaluation: str, of_run: str) -> str:
+  """Return the key of a row of summary.csv; `of_run` is that of its run."""
+  return training if evaluation == of_run else f'{training}_{evaluation}'
 
 
 def model_key(training: str, settings: Settings) -> str:
@@ -156,7 +156,9 @@ def make_data_of(log: Callable[[str], None]) -> Callable[[Settings], str]:
     dataset = read(DataSettings(**of_images), quick)
     return identify(dataset, divide(data, seed, dataset))
 
-  return lambda own: fingerprint_of(own.data, own.system.quick, own.seed)
+  return lambda settings: fingerprint_of(
+    settings.data, settings.system.quick, settings.seed
+  )
 
 
 def flat(settings: Settings) -> dict[str, Any]:

@@ -36,10 +36,10 @@ from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.signals import Stopped, catch_signals
 from fedjax_pfl.training.state import (
-  Place,
+  Phase,
   Training,
   cohorts_of,
-  places,
+  phases,
   save_state,
   start_stage,
   start_training,
@@ -131,33 +131,33 @@ def run_rounds(training: Training) -> Training:
     catch_signals() as signal_fn,
     progress.progress('training', rounds, **shown) as bar,
   ):
-    for place in places(experiment.stages):
-      training = start_stage(training, place)
-      if training.state.kept and training.done == place.first:
-        training = evaluate_start(training, place)
-      while training.done < place.last:
-        stop = every.next_stop(training.done, place.last)
-        began, cohorts = times(), cohorts_of(training, place, stop)
-        rounds_fn = program.rounds(place.number, training.state.server)
+    for phase in phases(experiment.stages):
+      training = start_stage(training, phase)
+      if training.state.kept and training.done == phase.first:
+        training = evaluate_start(training, phase)
+      while training.done < phase.last:
+        stop = every.next_stop(training.done, phase.last)
+        began, cohorts = times(), cohorts_of(training, phase, stop)
+        rounds_fn = program.rounds(phase.number, training.state.server)
         *states, metrics = rounds_fn(
           numbers_of_program,
           *training.states,
           cohorts,
           training.data,
-          training.rounds_key(place),
+          training.rounds_key(phase),
         )
         metrics = jax.tree.map(np.asarray, metrics)  # waits
         took = times() - began
         training, numbers = after_rounds(
-          training, place, stop, states, cohorts, metrics, took
+          training, phase, stop, states, cohorts, metrics, took
         )
         speed = {name: numbers[name] for name in ('loss', 'images_per_second')}
         bar.update(stop, **speed)
-        training = record(training, numbers, place, every)
+        training = record(training, numbers, phase, every)
         stop_if_asked(training, signal_fn())
     # That of several stages would continue from the first: `state_shapes`.
     if not rounds and len(experiment.stages) == 1:
-      training = save_start(training, place)
+      training = save_start(training, phase)
   return training
 
 
@@ -204,7 +204,7 @@ def times() -> np.ndarray:
 
 def after_rounds(
   training: Training,
-  place: Place,
+  phase: Phase,
   stop: int,
   states: Sequence[PyTree],
   cohorts: Array,
@@ -212,7 +212,7 @@ def after_rounds(
   took: np.ndarray,
 ) -> tuple[Training, dict[str, Any]]:
   """Return the run after round `stop`, and its numbers; or raise Diverged."""
-  experiment, stage = training.experiment, place.stage
+  experiment, stage = training.experiment, phase.stage
   settings, privacy = experiment.settings, experiment.privacy
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, stage, stop, cohorts, metrics)
@@ -222,11 +222,11 @@ def after_rounds(
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}
   counts = np.asarray(training.data.count)  # [K]
-  sizes = training.program.message_bytes[place.number]
-  to_all = len(counts) if training.done == place.first else 0
+  sizes = training.program.message_bytes[phase.number]
+  to_all = len(counts) if training.done == phase.first else 0
   # Who fails, or is excluded, has downloaded, and uploads nothing.
   joined, sent = metrics[JOINED].sum(), metrics[HAS_SENT].sum()
-  joined, sent = privacy.traffic(place.number, len(cohorts), joined, sent)
+  joined, sent = privacy.traffic(phase.number, len(cohorts), joined, sent)
   steps, batch_size = metrics['num_steps'], settings.train.batch_size
   images = round_numbers.num_images(steps, counts[cohorts], batch_size)
   numbers = {
@@ -241,8 +241,9 @@ def after_rounds(
   if may_fail and not (privacy.is_private or stage.full_participation):
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
   if privacy.is_private or settings.failures.on_divergence == 'exclude':
-    how = cohorts, training.done, privacy.is_private
-    numbers |= round_numbers.excluded_clients(metrics, *how)
+    numbers |= round_numbers.excluded_clients(
+      metrics, cohorts, training.done, privacy.is_private
+    )
   (server, clients), state = states, training.state
   numbers |= lies.left_out(server)
   seconds += state.seconds
@@ -257,50 +258,55 @@ def after_rounds(
 
 
 def record(
-  training: Training, numbers: dict[str, Any], place: Place, every: Cadence
+  training: Training, numbers: dict[str, Any], phase: Phase, every: Cadence
 ) -> Training:
   """Return the run, evaluated, logged and saved where that is due."""
   done = training.done
   if done % every.evaluate == 0 or done == training.experiment.rounds:
-    training, more = evaluate(training, place)
+    training, more = evaluate(training, phase)
     numbers = {**numbers, **more}
   training.run.log(round=done, **numbers)
-  if done % every.save == 0 or done == place.last:
+  if done % every.save == 0 or done == phase.last:
     save_state(training)
   return training
 
 
-def save_start(training: Training, place: Place) -> Training:
+def save_start(training: Training, phase: Phase) -> Training:
   """Return a run of no round, saved: exports and analyses read checkpoints."""
-  own = training.evaluator, training.state.chosen, place.number
-  chosen, scores, _ = choose(*own, training.states, training.done)
-  training.run.write_scores(name_of(training.done, place.first), scores)
+  chosen, scores, _ = choose(
+    training.evaluator,
+    training.state.chosen,
+    phase.number,
+    training.states,
+    training.done,
+  )
+  training.run.write_scores(name_of(training.done, phase.first), scores)
   training = training._replace(state=training.state._replace(chosen=chosen))
   save_state(training)
   return training
 
 
-def evaluate_start(training: Training, place: Place) -> Training:
+def evaluate_start(training: Training, phase: Phase) -> Training:
   """Return the run after an evaluation of the models that clients may keep."""
   began, state, views = time.perf_counter(), training.state, [kept_models.VIEW]
   scores, kept = kept_models.evaluate(
-    training.evaluator, place.number, training.states, views, state.kept
+    training.evaluator, phase.number, training.states, views, state.kept
   )
-  training.run.write_scores(name_of(training.done, place.first), scores)
+  training.run.write_scores(name_of(training.done, phase.first), scores)
   seconds = state.seconds + time.perf_counter() - began
   return training._replace(state=state._replace(seconds=seconds, kept=kept))
 
 
 def evaluate(
-  training: Training, place: Place
+  training: Training, phase: Phase
 ) -> tuple[Training, dict[str, Any]]:
   """Return the run after an evaluation, and its numbers.
 
   A stage is evaluated in those of `eval_views` that it has; the last has all.
   """
-  began, number, state = time.perf_counter(), place.number, training.state
+  began, number, state = time.perf_counter(), phase.number, training.state
   experiment, evaluator = training.experiment, training.evaluator
-  views, stage = experiment.settings.evaluation.eval_views, place.stage
+  views, stage = experiment.settings.evaluation.eval_views, phase.stage
   if stage is not experiment.stages[-1]:
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
@@ -319,7 +325,7 @@ def evaluate(
   chosen, validation, means = choose(
     evaluator, state.chosen, number, training.states, training.done
   )
-  name = name_of(training.done, place.first)
+  name = name_of(training.done, phase.first)
   training.run.write_scores(name, scores | validation)
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, kept=kept, chosen=chosen)

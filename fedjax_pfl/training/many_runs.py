@@ -38,7 +38,7 @@ def train_many(
   Each leaves what `train` leaves, and either function continues what the other
   started. A run that diverges is recorded (divergence.py) and has no result;
   the others go on. So they do where another process writes a directory, if
-  `held_fn` takes its place; else it is refused.
+  `held_fn` takes its number; else it is refused.
 
   >>> experiments = [build_experiment({**config, 'seed': s}) for s in (0, 1)]
   >>> train_many(experiments, ['runs/seed0', 'runs/seed1'])
@@ -56,11 +56,11 @@ def train_many(
   results: list[dict[str, Any] | None] = [None] * len(experiments)
   for program, members in programs:
     shared = align([experiments[member] for member in members])
-    seeds = dict.fromkeys(str(one.settings.seed) for one in shared)
-    words = f'training seed {", ".join(seeds)}'
+    seeds = dict.fromkeys(str(run.settings.seed) for run in shared)
+    title = f'training seed {", ".join(seeds)}'
     if len(shared) > len(seeds):
-      words += f' of several settings, {len(shared)} runs'
-    log(f'{shared[0].settings.algorithm}: {words}')
+      title += f' of several settings, {len(shared)} runs'
+    log(f'{shared[0].settings.algorithm}: {title}')
     for member, experiment in zip(members, shared, strict=True):
       try:
         results[member] = loop.train(experiment, paths[member], program)
@@ -81,13 +81,13 @@ def align(experiments: Sequence[Experiment]) -> list[Experiment]:
   than rounding (losses by about 1e-7); the images are those of the first.
   """
   first, aligned = experiments[0], []
-  for own in experiments:
-    own = with_images_of(own, first)
+  for experiment in experiments:
+    experiment = with_images_of(experiment, first)
     splits = {
-      name: _widen(clients, *(one.data.splits[name] for one in experiments))
-      for name, clients in own.data.splits.items()
+      name: _widen(clients, *(run.data.splits[name] for run in experiments))
+      for name, clients in experiment.data.splits.items()
     }
-    aligned.append(own.with_data(**splits)._replace(task=first.task))
+    aligned.append(experiment.with_data(**splits)._replace(task=first.task))
   return aligned
 
 
@@ -95,8 +95,8 @@ def with_images_of(experiment: Experiment, first: Experiment) -> Experiment:
   """Return the experiment on the arrays of images that the first has."""
   assert experiment.dataset.fingerprint == first.dataset.fingerprint
   splits = {
-    name: first.data.splits[name]._replace(index=own.index, count=own.count)
-    for name, own in experiment.data.splits.items()
+    name: first.data.splits[name]._replace(index=rows.index, count=rows.count)
+    for name, rows in experiment.data.splits.items()
   }
   data = experiment.data._replace(splits=splits, dataset=first.dataset)
   return experiment._replace(data=data)
@@ -105,7 +105,7 @@ def with_images_of(experiment: Experiment, first: Experiment) -> Experiment:
 def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
   """Return the data as wide as the widest; padding is a valid index."""
   index = data.index  # [K, N]
-  missing = max(own.index.shape[1] for own in of_all) - index.shape[1]
+  missing = max(clients.index.shape[1] for clients in of_all) - index.shape[1]
   if missing:
     pad = np.pad if isinstance(index, np.ndarray) else jnp.pad
     index = pad(index, ((0, 0), (0, missing)))
@@ -115,21 +115,21 @@ def _widen(data: ClientData, *of_all: ClientData) -> ClientData:
 def share_programs(
   experiments: Sequence[Experiment],
 ) -> list[tuple[Program, list[int]]]:
-  """Return programs, each with the places of the experiments that share it."""
+  """Return programs, each with the members of the experiments that share it."""
   groups: dict[tuple, list[int]] = {}
-  for place, experiment in enumerate(experiments):
-    alone = place if experiment.holds_seed else None
+  for number, experiment in enumerate(experiments):
+    alone = number if experiment.holds_seed else None
     devices = experiment.placement.num_devices
     shared = program_key(experiment.settings), devices, alone
-    groups.setdefault(shared, []).append(place)
+    groups.setdefault(shared, []).append(number)
   programs = []
-  for places in groups.values():
-    settings = [experiments[place].settings for place in places]
+  for members in groups.values():
+    settings = [experiments[number].settings for number in members]
     first, fields = settings[0], [*map(flat_settings, settings)]
     names = [
       name
       for name in traced_names(first)
-      if len({one[name] for one in fields}) > 1
+      if len({flat[name] for flat in fields}) > 1
     ]
-    programs.append((Program(experiments[places[0]], names), places))
+    programs.append((Program(experiments[members[0]], names), members))
   return programs

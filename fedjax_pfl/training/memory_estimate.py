@@ -81,7 +81,7 @@ def check_fits(memory: Memory, experiment: Experiment) -> None:
     shared = memory.images + memory.rows + memory.server
     devices = experiment.placement.num_devices // jax.process_count()
     on_host += shared + devices * (memory.peak - shared)
-  for place, need, has in (
+  for where, need, has in (
     ('the device', memory.peak, room_on_device()),
     ('the host', on_host, room_on_host()),
   ):
@@ -89,7 +89,7 @@ def check_fits(memory: Memory, experiment: Experiment) -> None:
       raise bad_input(
         'memory',
         got=f'{need / 2**30:.2f} GiB for this run',
-        expected=f'at most the {has / 2**30:.2f} GiB of {place}',
+        expected=f'at most the {has / 2**30:.2f} GiB of {where}',
         choices=[
           *['clients_per_chunk=1', 'a smaller batch_size'] * bool(memory.work),
           'fewer clients',
@@ -118,7 +118,7 @@ def room_on_host() -> int | None:
 def program_bytes(program: jax.stages.Compiled) -> int:
   """Return the memory of a program: arguments, results, temporaries."""
   memory, parts = program.memory_analysis(), ('argument', 'output', 'temp')
-  return sum(int(getattr(memory, f'{one}_size_in_bytes')) for one in parts)
+  return sum(int(getattr(memory, f'{part}_size_in_bytes')) for part in parts)
 
 
 def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
@@ -137,7 +137,7 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_seen_clients
   splits = experiment.data.splits.values()
-  rows = trees.num_bytes([(own.index, own.count) for own in splits])
+  rows = trees.num_bytes([(clients.index, clients.count) for clients in splits])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
   best = sum(
@@ -147,13 +147,12 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   )
   if placement.on_host:
     share = experiment.sampler_of(stage).size / num_clients
-    own, host = int(share * clients), clients + rows
-    rows, results = int(share * rows), server + own
+    here, host = int(share * clients), clients + rows
+    rows = int(share * rows)
   else:
     share = -(-num_clients // placement.num_devices)
-    own, host = share * (clients // num_clients), 0
-    results = server + own
-  return Memory(images, rows, server, own, results, host, best)
+    here, host = share * (clients // num_clients), 0
+  return Memory(images, rows, server, here, server + here, host, best)
 
 
 def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
@@ -172,17 +171,17 @@ def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
   program = chunking.client_program(*args)
   row, upload, metrics = program.out_info
   per_client = _analysis(program).temp_size_in_bytes
-  own, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
+  state, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
   if chunk > 1:  # on their way to the results
-    per_client += own + up
+    per_client += state + up
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   here, moved = -(-size // devices), 0  # clients that one device runs
   if devices > 1 and size < settings.data.num_seen_clients:
-    moved = 2 * here * devices * own
+    moved = 2 * here * devices * state
   return known._replace(
     images=known.images + made,
     # On the host, they are arguments and results.
-    cohort=moved + here * (up if known.host else 2 * own + up),
+    cohort=moved + here * (up if known.host else 2 * state + up),
     work=min(chunk, here) * per_client,
     evaluation=_evaluation(experiment, stage, states),
   )
@@ -193,15 +192,16 @@ def _evaluation(experiment: Experiment, stage: Stage, states: States) -> int:
   settings, last = experiment.settings, stage is experiment.stages[-1]
   views = final_views(settings)
   if not last:
-    there = view_names(stage.algorithm, *states, experiment.train)
-    views = [one for one in settings.evaluation.eval_views if one in there]
+    names = view_names(stage.algorithm, *states, experiment.train)
+    views = [view for view in settings.evaluation.eval_views if view in names]
   if not views:
     return 0
   scoring = settings.evaluation.scoring
-  how = {'keep_models': last, 'mesh': None}
-  evaluate = make_evaluation(experiment, stage.algorithm, views, scoring, **how)
-  one, key = jnp.zeros(1, jnp.int32), jax.eval_shape(jax.random.key, 0)
-  args = *states, one, *map(chunking.shapes_of, experiment.eval_data), key
+  evaluate = make_evaluation(
+    experiment, stage.algorithm, views, scoring, keep_models=last, mesh=None
+  )
+  ids, key = jnp.zeros(1, jnp.int32), jax.eval_shape(jax.random.key, 0)
+  args = *states, ids, *map(chunking.shapes_of, experiment.eval_data), key
   memory = _analysis(jax.jit(lambda *args: evaluate(*args)).lower(*args))
   block = block_size(experiment.cohort_size)
   chunk = chunking.evaluation_chunk(experiment.clients_per_chunk, block)

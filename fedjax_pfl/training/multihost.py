@@ -205,8 +205,8 @@ def check_alike(name: str, value: Any) -> None:
   if jax.process_count() == 1:
     return
   text = json.dumps(value, sort_keys=True, default=str)
-  own = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
-  all_of_them = _utils().process_allgather(own)  # [processes, 32]
+  digest = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+  all_of_them = _utils().process_allgather(digest)  # [processes, 32]
   others = np.flatnonzero((all_of_them != all_of_them[0]).any(axis=1))
   if len(others):
     who = ', '.join(map(str, others))
@@ -253,13 +253,13 @@ def _bytes_of_first(content: bytes) -> bytes:
   return b''.join(pieces)
 
 
-def _broadcast(own: bytes, size: int) -> bytes:
+def _broadcast(content: bytes, size: int) -> bytes:
   """Return the `size` bytes of the first process."""
   padded = 1 << (size - 1).bit_length()  # few lengths are few programs
-  content = np.zeros(padded, np.uint8)
+  array = np.zeros(padded, np.uint8)
   if is_first():
-    content[:size] = np.frombuffer(own, np.uint8)
-  return np.asarray(_utils().broadcast_one_to_all(content)).tobytes()[:size]
+    array[:size] = np.frombuffer(content, np.uint8)
+  return np.asarray(_utils().broadcast_one_to_all(array)).tobytes()[:size]
 
 
 def _of_lost_process(error: BaseException) -> str:

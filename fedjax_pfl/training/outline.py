@@ -117,5 +117,9 @@ def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
   idle += ['deadline'] * bool(settings.speeds.deadline)
   if settings.failures.on_divergence == 'exclude':
     idle.append('on_divergence=exclude')
-  words = f'all clients take part, without {", ".join(idle)}'
-  return f'In the rounds of {waits} {words}.' if waits and idle else ''
+  if not (waits and idle):
+    return ''
+  return (
+    f'In the rounds of {waits} all clients take part, without '
+    f'{", ".join(idle)}.'
+  )

@@ -2,7 +2,7 @@
 
 A seed is an argument of every program. So is a number that changes no shape
 and no decision in Python (a learning rate, hp.mu; many_runs.py): the method is
-built inside the traced function, with the argument in the place of the number.
+built inside the traced function, with the argument for the number.
 
 A run evaluates the models of clients on each client's own test examples, and
 the global model on the whole test set, in stored order and in batches of
@@ -68,29 +68,29 @@ class Program:
     settings = with_numbers(self.experiment.settings, numbers)
     return self.experiment.stages_of(settings)
 
-  def rounds(self, place: int, server: Server) -> Callable:
-    """Return the compiled rounds of the stage at this place.
+  def rounds(self, stage_number: int, server: Server) -> Callable:
+    """Return the compiled rounds of this stage.
 
     (numbers, server, clients, cohorts [T, C], data, key) -> (server, clients,
     metrics {name: [T, C]}). Of `server` only the shapes matter.
     """
-    if place not in self._rounds:
-      experiment, stage = self.experiment, self.experiment.stages[place]
+    if stage_number not in self._rounds:
+      experiment, stage = self.experiment, self.experiment.stages[stage_number]
       progress.say(f'compiling the rounds of {stage.name}')
       is_debug = experiment.settings.system.debug
       initial = jax.eval_shape(stage.initial_broadcast, server)
-      self._rounds[place] = compile_rounds(
-        lambda numbers: self.stages(numbers)[place].algorithm,
+      self._rounds[stage_number] = compile_rounds(
+        lambda numbers: self.stages(numbers)[stage_number].algorithm,
         experiment.clients_per_chunk,
         self.placement,
         stage.name if is_debug else '',
-        watch=partial(self._watch, place, initial),
+        watch=partial(self._watch, stage_number, initial),
         limit=None if is_debug else limit_chunk(experiment, stage),
         log=progress.log,
       )
-    return self._rounds[place]
+    return self._rounds[stage_number]
 
-  def _watch(self, place, initial, before, down, after, up, metrics):
+  def _watch(self, stage_number, initial, before, down, after, up, metrics):
     """Return the numbers of a client, and whether it is finite.
 
     Counts bytes while rounds are traced: to trace a deep model only for these
@@ -98,15 +98,15 @@ class Program:
     client.
     """
     sent = communication.Messages(before, up, down, initial)
-    self.message_bytes[place] = communication.sizes_of(sent)
-    numbers = {name: own for name, own in metrics.items() if not jnp.ndim(own)}
+    self.message_bytes[stage_number] = communication.sizes_of(sent)
+    numbers = {name: x for name, x in metrics.items() if not jnp.ndim(x)}
     if FINITE not in numbers:  # no client can fail: around/failures.py
       numbers[FINITE] = trees.all_finite((metrics['loss'], after, up))
     return numbers
 
   def _evaluation(
     self,
-    place: int,
+    stage_number: int,
     views: tuple[str, ...],
     *,
     scoring: str,
@@ -121,7 +121,7 @@ class Program:
 
     def read(shared):
       server, numbers = shared
-      return edit(self.stages(numbers)[place]).algorithm, server
+      return edit(self.stages(numbers)[stage_number]).algorithm, server
 
     chunk = self.experiment.clients_per_chunk
     return make_evaluation(
@@ -140,16 +140,18 @@ class Program:
     size = block_size(self.experiment.cohort_size)
     return self.placement.round_up(size)
 
-  def _global_evaluation(self, place: int) -> Callable:
+  def _global_evaluation(self, stage_number: int) -> Callable:
     """Return (numbers, server, test) -> Scores of the server's one model."""
     progress.say('compiling the evaluation of the global model')
     task, metrics = self.experiment.task, self.experiment.metrics
     score_fn = with_metrics(score_view, metrics)
 
     def evaluate(numbers, server, test):
-      algorithm = self.stages(numbers)[place].algorithm
-      args = algorithm.global_model(server), test, task.normalise, TEST_BATCH
-      return score_fn(algorithm.predict, *args)
+      algorithm = self.stages(numbers)[stage_number].algorithm
+      model = algorithm.global_model(server)
+      return score_fn(
+        algorithm.predict, model, test, task.normalise, TEST_BATCH
+      )
 
     return jax.jit(evaluate, compiler_options=compiler_options())
 
@@ -165,7 +167,7 @@ def make_evaluation(
   algorithm: Algorithm | Callable,
   views: Sequence[str],
   scoring: str,
-  **how: Any,
+  **parts: Any,
 ) -> Callable:
   """Return the evaluation of clients as a run has it, not yet compiled."""
   # Per-batch numbers are those of the public code: training's batches.
@@ -180,7 +182,7 @@ def make_evaluation(
     batch_size=batch_size,
     score_fn=SCORINGS[scoring],
     metrics=experiment.metrics,
-    **how,
+    **parts,
   )
 
 
@@ -201,7 +203,7 @@ def limit_chunk(experiment: Experiment, stage: Stage) -> int:
 
 
 class Evaluator:
-  """The evaluations of a run, by the place of a stage, with its own `key`."""
+  """The evaluations of a run, by the number of a stage, with its own `key`."""
 
   def __init__(
     self, experiment: Experiment, key: Key, program: Program | None = None
@@ -212,15 +214,16 @@ class Evaluator:
     self._tests: ClientData | None = None  # the whole test set
 
   def validation(
-    self, place: int, states: States, views: Sequence[str]
+    self, stage_number: int, states: States, views: Sequence[str]
   ) -> dict[str, Scores]:
     """Return {view: Scores [K]} on the validation examples."""
     data = self.experiment.train, self.experiment.data.splits['validation']
-    more = {'scoring': 'exact', 'label': 'validation'}
-    return self.clients(place, states, views, data, **more)
+    return self.clients(
+      stage_number, states, views, data, scoring='exact', label='validation'
+    )
 
   def unseen(
-    self, place: int, server: Server, views: Sequence[str]
+    self, stage_number: int, server: Server, views: Sequence[str]
   ) -> dict[str, Scores]:
     """Return the same for the clients who come after training; {} without any.
 
@@ -233,13 +236,19 @@ class Evaluator:
 
     num_seen = experiment.settings.data.num_seen_clients
     key = jax.random.fold_in(self.key, num_seen)
-    own = (server, ()), views, experiment.unseen_eval_data
-    more = {'label': 'evaluation of unseen clients', 'edit': with_new_clients}
-    return self.clients(place, *own, key=key, **more)
+    return self.clients(
+      stage_number,
+      (server, ()),
+      views,
+      experiment.unseen_eval_data,
+      key=key,
+      label='evaluation of unseen clients',
+      edit=with_new_clients,
+    )
 
   def clients(
     self,
-    place: int,
+    stage_number: int,
     states: States,
     views: Sequence[str],
     data: tuple[ClientData, ClientData] | None = None,
@@ -256,13 +265,17 @@ class Evaluator:
     server, clients = states
     data = data or self.experiment.eval_data
     scoring = scoring or self.experiment.settings.evaluation.scoring
-    how, number = {'scoring': scoring, **edit}, data[0].count.shape[0]
-    is_shown = {'unit': 'client', 'is_short': True}
-    with progress.progress(label, number, **is_shown) as bar:
+    number = data[0].count.shape[0]
+    evaluate_fn = self._program.evaluation(
+      stage_number,
+      tuple(views),
+      scoring=scoring,
+      keep_models=on_models is not None,
+      **edit,
+    )
+    with progress.progress(label, number, unit='client', is_short=True) as bar:
       return evaluate_clients(
-        self._program.evaluation(
-          place, tuple(views), keep_models=on_models is not None, **how
-        ),
+        evaluate_fn,
         views,
         (server, self._numbers),
         clients,
@@ -273,21 +286,21 @@ class Evaluator:
         on_models=on_models,
       )
 
-  def global_model(self, place: int, server: Server) -> dict[str, Any]:
+  def global_model(self, stage_number: int, server: Server) -> dict[str, Any]:
     """Return measures of the server's model; {} if none is there, or asked."""
     experiment = self.experiment
-    algorithm = experiment.stages[place].algorithm
+    algorithm = experiment.stages[stage_number].algorithm
     asked = experiment.settings.evaluation.eval_global_model
     if not asked or not algorithm.global_model:
       return {}
     if self._tests is None:  # on the device, at the first evaluation
       self._tests = as_one_client(experiment.dataset.test)
-    evaluate_fn = self._program.global_evaluation(place)
+    evaluate_fn = self._program.global_evaluation(stage_number)
     scores = evaluate_fn(self._numbers, server, self._tests)
     count = int(scores.count)
     return {
       'accuracy': 100 * int(scores.correct) / max(count, 1),
-      **{name: float(own) for name, own in other_measures(scores).items()},
+      **{name: float(value) for name, value in other_measures(scores).items()},
       **own_measures(scores, np.True_),
       'count': count,
     }

@@ -53,13 +53,13 @@ class Training(NamedTuple):
   def states(self) -> States:
     return self.state.server, self.state.clients
 
-  def rounds_key(self, place: 'Place') -> Key:
+  def rounds_key(self, phase: 'Phase') -> Key:
     """Return the key of a stage's rounds, of which each takes its own."""
     privacy, key = self.experiment.privacy, self.keys['rounds']
-    return privacy.rounds_key(key, place.number)
+    return privacy.rounds_key(key, phase.number)
 
 
-class Place(NamedTuple):
+class Phase(NamedTuple):
   """A stage among those of a run, and the rounds before and after it."""
 
   number: int
@@ -68,11 +68,11 @@ class Place(NamedTuple):
   last: int
 
 
-def places(stages: tuple[Stage, ...]) -> Iterator[Place]:
+def phases(stages: tuple[Stage, ...]) -> Iterator[Phase]:
   """Yield every stage with the rounds before its first and after its last."""
   first = 0
   for number, stage in enumerate(stages):
-    yield Place(number, stage, first, first + stage.rounds)
+    yield Phase(number, stage, first, first + stage.rounds)
     first += stage.rounds
 
 
@@ -99,32 +99,34 @@ def start_training(
     done, state = 0, _state_of(experiment, experiment.stages[0], states)
   evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
-  own = experiment, run, program, keys, evaluator
-  return Training(*own, state, done, train, validation={})
+  return Training(
+    experiment, run, program, keys, evaluator, state, done, train, validation={}
+  )
 
 
-def start_stage(training: Training, place: Place) -> Training:
+def start_stage(training: Training, phase: Phase) -> Training:
   """Return the run as the stage starts or continues, if the run is in it."""
-  experiment, stage = training.experiment, place.stage
-  if training.done == place.first and place.number:
-    own = stage, *training.states, experiment.train
-    states = experiment.placement.initialize(*own)
+  experiment, stage = training.experiment, phase.stage
+  if training.done == phase.first and phase.number:
+    states = experiment.placement.initialize(
+      stage, *training.states, experiment.train
+    )
     state = _state_of(experiment, stage, states, training.state)
     training = training._replace(state=state)
-  if not place.first <= training.done < place.last:
+  if not phase.first <= training.done < phase.last:
     return training
   data = stage.prepare_data(training.state.server, experiment.train)
   if timing := experiment.timing:
-    data = data._replace(work=timing.work(place.number))
+    data = data._replace(work=timing.work(phase.number))
   return training._replace(data=data)
 
 
-def cohorts_of(training: Training, place: Place, stop: int) -> Array:
+def cohorts_of(training: Training, phase: Phase, stop: int) -> Array:
   """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  sampler, first = training.experiment.sampler_of(place.stage), training.done
+  sampler, first = training.experiment.sampler_of(phase.stage), training.done
   key, rounds = training.keys['cohorts'], stop - first
   if sampler.by_rounds:
-    key, first = training.rounds_key(place), training.state.server.round
+    key, first = training.rounds_key(phase), training.state.server.round
   return sampler.draw(key, first, rounds)
 
 

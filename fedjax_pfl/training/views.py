@@ -13,9 +13,9 @@ def final_views(settings: Settings) -> tuple[str, ...]:
   views = settings.evaluation.views
   if not settings.data.validation_fraction or FINETUNED not in views:
     return views
-  place = views.index(FINETUNED)
+  first = views.index(FINETUNED)
   more = candidate_views(settings)
-  return tuple(dict.fromkeys((*views[:place], *more, *views[place:])))
+  return tuple(dict.fromkeys((*views[:first], *more, *views[first:])))
 
 
 def candidate_views(settings: Settings) -> tuple[str, ...]:
@@ -31,5 +31,5 @@ def candidate_views(settings: Settings) -> tuple[str, ...]:
     epochs = {*settings.finetune.epochs}
     fewest = ['initial'] * (0 in epochs and 'initial' in views)
     return (*fewest, *names_of(tuple(sorted(epochs - {0}))))
-  family = [own for own in families(views).values() if main in own]
+  family = [names for names in families(views).values() if main in names]
   return tuple(*family) or (main,)

@@ -117,19 +117,19 @@ def _of_run(
   params, about = model_file.load_model(path)
   fields = ('model', 'num_classes', 'image_shape')
   if not {*fields} <= {*about}:
-    got, words = f'{path}, described as {about}', ', '.join(fields)
-    raise bad_input('init_from', got=got, expected=f'a model with its {words}')
-  found = trees.named(params)
+    got, names = f'{path}, described as {about}', ', '.join(fields)
+    raise bad_input('init_from', got=got, expected=f'a model with its {names}')
+  leaves = trees.named(params)
   wanted = {
     name: shape
     for name, shape in _shapes(like).items()
-    if name in found or not _is_adapter(name)
+    if name in leaves or not _is_adapter(name)
   }
   got = _describe(*(about[name] for name in fields), _shapes(params))
   want = _describe(model, num_classes, image_shape, wanted)
   if got != want or _shapes(params) != wanted:
     raise bad_input('init_from', got=f'{workdir}, {got}', expected=want)
-  return found
+  return leaves
 
 
 def _check_foreign(
@@ -154,7 +154,7 @@ def _without_misfits(
   has = lambda name, shape: name in leaves and leaves[name].shape == shape
   fit = {name: leaves[name] for name in shapes if has(name, shapes[name])}
   drawn = sorted({*shapes} - {*fit}, key=lambda name: (_is_adapter(name), name))
-  words = _first(
+  misfits = _first(
     f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
     if name in leaves
     else f'no {name}'
@@ -164,12 +164,14 @@ def _without_misfits(
     others = [name for name in leaves if name not in shapes][:SHOWN]
     raise bad_input(
       'init_from',
-      got=f'{path} with {words}',
+      got=f'{path} with {misfits}',
       expected='every leaf of the model but its head, in its shape',
       choices=others or None,
     )
   if drawn:
-    log(f'init_from: {words}, which {"begin" if drawn[1:] else "begins"} fresh')
+    log(
+      f'init_from: {misfits}, which {"begin" if drawn[1:] else "begins"} fresh'
+    )
   idle = 'num_batches_tracked'  # of PyTorch's BatchNorm: nothing reads it
   unused = [name for name in leaves if name not in shapes]
   if unused := [name for name in unused if not name.endswith(idle)]:
@@ -177,11 +179,11 @@ def _without_misfits(
   return fit
 
 
-def _first(words: Iterable[str]) -> str:
-  """Return the first words, and how many more there are."""
-  words = list(words)
-  more = f', and {len(words) - SHOWN} more' * (len(words) > SHOWN)
-  return ', '.join(words[:SHOWN]) + more
+def _first(names: Iterable[str]) -> str:
+  """Return the first names, and how many more there are."""
+  names = list(names)
+  more = f', and {len(names) - SHOWN} more' * (len(names) > SHOWN)
+  return ', '.join(names[:SHOWN]) + more
 
 
 def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:
@@ -206,8 +208,8 @@ def _holes(leaves: dict[str, Any], like: Params) -> Params:
   names = iter(trees.leaf_names(like))
 
   def leaf(wanted):
-    found = leaves.get(next(names))
-    return None if found is None else jnp.asarray(found, wanted.dtype)
+    value = leaves.get(next(names))
+    return None if value is None else jnp.asarray(value, wanted.dtype)
 
   return jax.tree.map(leaf, like)
 
