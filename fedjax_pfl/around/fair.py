@@ -56,7 +56,8 @@ def fairly_aggregated(stage: Stage, fair: Fair) -> Stage:
 
   Its clients download a whole model, and its server takes means alone.
   """
-  method, model = stage.algorithm, jax.tree.structure(fair.task.is_head)
+  method, key = stage.algorithm, jax.eval_shape(jax.random.key, 0)
+  model = trees.kinds(jax.eval_shape(fair.task.init, key))
 
   def refused(why):
     return bad_input(
@@ -68,7 +69,7 @@ def fairly_aggregated(stage: Stage, fair: Fair) -> Stage:
 
   def local_update(down, client, data, rng):
     params = getattr(down, 'params', ())
-    if jax.tree.structure(params) != model:
+    if trees.kinds(params) != model:
       raise refused('its clients download no whole model that has a loss')
     own = fair.task, trees.repeated(params, 1), data, rng, fair.batch_size
     client, up, metrics = method.local_update(down, client, data, rng)
