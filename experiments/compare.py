@@ -151,7 +151,7 @@ def read_form(overrides):
   """Return the form that the flags describe."""
   from configs.leaderboard import OWN_VIEWS, RATE_FIELDS, load_form
   from fedjax_pfl.compare.combinations import parse_seeds
-  from fedjax_pfl.compare.form import LAST_ROUND, make_form
+  from fedjax_pfl.compare.form import LAST_ROUND, RATE, make_form
 
   seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
   if FORM.value:
@@ -172,6 +172,11 @@ def read_form(overrides):
   methods = tuple(one['algorithm'] for one in methods)
   fields = {name: base[name] for name in base if name not in ('hp', 'views')}
   label = f'{base["dataset"]}, {base["partition"]}'
+  tied = {method: RATE_FIELDS.get(method, RATE) for method in methods}
+  rate_fields = {  # a rate that is given is kept
+    method: tuple(name for name in names if name not in overrides)
+    for method, names in tied.items()
+  }
   seeds = tuple(seeds or range(3))
   tuning = parse_seeds(TUNING.value) if TUNING.value else seeds[:1]
   return make_form(
@@ -182,7 +187,7 @@ def read_form(overrides):
     baselines=tuple(BASELINE.value) or methods[:1],
     own={label: {base['algorithm']: {'hp': base['hp']}}},
     candidates=read_candidates(methods, overrides),
-    rate_fields=RATE_FIELDS,
+    rate_fields=rate_fields,
     own_views=OWN_VIEWS,
     seeds=seeds,
     tuning_seeds=tuple(tuning),

@@ -30,6 +30,16 @@ def form(monkeypatch):
   return make
 
 
+def test_a_rate_of_fine_tuning_that_is_given_is_kept(form):
+  words = '--methods=fedavg,fedbabu', '--grid=learning_rate=0.05'
+  for given, rate in ((), 0.05), (('0.002',), 0.002):
+    more = [f'--config.finetune.learning_rate={value}' for value in given]
+    for unit in form(*words, *more).units():
+      settings = unit.settings(unit.candidates[0], 0)
+      assert settings.finetune.learning_rate == rate
+      assert settings.training.learning_rate == 0.05
+
+
 def test_each_method_has_the_config_and_as_many_settings(form, tmp_path):
   text = 'from fedjax_pfl.algorithms.fedavg import *'
   (tmp_path / 'mine.py').write_text(text)
