@@ -80,6 +80,7 @@ def _diverged(
     ways += ["on_divergence='exclude', to continue without such clients"]
   is_own = is_code(settings.model.name) or is_code(settings.training.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' * is_own
+  more += '; or a server that believes attackers' * bool(settings.attack)
   saved, last = training.run.last_checkpoint(), 'there is no checkpoint yet'
   if saved is not None:
     last = f'the last checkpoint is that of round {saved}'

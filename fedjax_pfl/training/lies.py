@@ -24,13 +24,14 @@ def left_out(server: Any) -> dict[str, float]:
   if state is None or not np.any(state.sent):
     return {}
   is_bad, sent, out = map(np.asarray, state)
-  bad = out[is_bad].sum()
-  shares = {'share': (out.sum(), sent.sum())}
+  shares = {'share': (out, sent)}
   if is_bad.any():
-    shares['precision'] = bad, out.sum()
-    shares['recall'] = bad, sent[is_bad].sum()
+    bad = out[is_bad]
+    shares |= {'precision': (bad, out), 'recall': (bad, sent[is_bad])}
   return {
-    f'left_out/{name}': float(part / whole) if whole else np.nan
+    f'left_out/{name}': float(part.sum() / whole.sum())
+    if any(whole)
+    else np.nan
     for name, (part, whole) in shares.items()
   }
 

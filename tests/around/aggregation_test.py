@@ -8,7 +8,6 @@ import numpy as np
 import optax
 import pytest
 from helpers import (
-  ALGORITHMS,
   BATCH,
   COHORT,
   COUNTS,
@@ -17,6 +16,7 @@ from helpers import (
   assert_close,
   assert_same_bits,
   build,
+  every_method,
   long,
   make_data,
   make_task,
@@ -280,7 +280,7 @@ def test_a_backdoor_is_in_a_share_of_the_examples_of_attackers(name):
 # ---- methods
 
 
-@pytest.mark.parametrize('name', ALGORITHMS)
+@every_method(short=9)
 def test_a_method_averages_or_is_refused(name):
   """In a sentence, as its rounds are traced."""
   fair = Around(fair=Fair('term', 1.0, 0.2, make_task(), BATCH, len(COUNTS)))

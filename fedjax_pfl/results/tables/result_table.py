@@ -160,5 +160,8 @@ def _lies(name: str, lies: Mapping[str, Any]) -> Iterator[str]:
       rows.append(('  the lowest', *lowest))
     yield from ('', align(rows))
   if out := lies.get('left_out'):
-    words = [f'{key[9:]} {decimal(out[key], ".2f")}' for key in out]
+    words = [
+      f'{key.removeprefix("left_out/")} {decimal(share, ".2f")}'
+      for key, share in out.items()
+    ]
     yield f'{name}, clients left out by the server: {", ".join(words)}'
