@@ -34,7 +34,7 @@ def test_a_row_for_each_result():
 def test_the_global_model_and_who_is_left_out_where_there_is_one():
   own, out = {'own': VIEW}, {'own': {**VIEW, 'num_left_out': 3}}
   by_batch = lines(result(views=own, batch_statistics=True))
-  assert by_batch[-1].endswith('(norm_statistics=running: not): FedAvg.')
+  assert by_batch[-1].endswith('not with norm_statistics=running: FedAvg.')
   heads, _, *rows = lines(
     result('fedper', views=own),
     result(views=out, **{'global': {'accuracy': 47.09}}),

@@ -362,7 +362,8 @@ def notes_on_batches(
   ]
   words = (
     'BatchNorm has the statistics of the images that are tested together; '
-    'alone an image may get another class (norm_statistics=running: not)'
+    'alone an image may get another class, but not with '
+    'norm_statistics=running'
   )
   return [f'{words}: {", ".join(labels)}.'] * bool(labels)
 
