@@ -3,7 +3,6 @@
 import math
 import re
 from functools import partial
-from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +18,7 @@ from fedjax_pfl.core.algorithm import (
   private_names,
 )
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule, one_of
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import FORM, call, describe, is_code, value_of
 from fedjax_pfl.data.images import IMAGE, Shape
@@ -96,19 +95,6 @@ def check_method(
       'a client who comes later would train alone, as all the others do',
       choices=['unseen_clients=0', 'a method whose server sends a model'],
     )
-
-
-def check_tokens(name: str, module: ModuleType, scoring: str) -> None:
-  """Refuse what counts examples where each token of one has a label."""
-  if getattr(module, 'ONE_LABEL', False):
-    raise bad_input(
-      'algorithm',
-      got=f'{name} for tokens with a label each',
-      expected='a method that asks for no class of an example',
-      choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'superfed'],
-    )
-  exact = 'exact: batches are of examples, and labels those of tokens'
-  one_of(['exact'], exact).check('scoring', scoring)
 
 
 def check_stages(name: str, stages: tuple[Stage, ...]) -> None:
@@ -223,51 +209,58 @@ def _trace_round(stage, algorithm, states, data):
   return jax.eval_shape(round_fn, *states, cohort, data, key)
 
 
-# ---- the data ----------------------------------------------------------------
+# ---- the inputs --------------------------------------------------------------
 
 
-def check_inputs(name: str, preprocessing: str, shape: Shape) -> None:
-  """Refuse what is for images alone where the data are other inputs."""
-  dtype, sides = shape.dtype, shape.image_shape
-  if dtype == IMAGE:
+def check_inputs(settings: Settings, shape: Shape) -> None:
+  """Refuse what is for images alone, or a model that reads other inputs."""
+  data, model, dtype = settings.data, settings.model, shape.dtype
+  sides, are_images = shape.image_shape, dtype == IMAGE
+  for field, size, fits in (
+    ('image_size', data.image_size, are_images),
+    ('model_image_size', model.model_image_size, len(sides) == 3),
+  ):
+    if size and not fits:
+      expected = f'0 for inputs of {dtype} {tuple(sides)}: images are scaled'
+      raise bad_input(field, got=size, expected=expected)
+  if are_images:
     return
-  one_of(
-    ['default'],
-    'default: `inputs` are what the model gets, as they are',
-    'a setting for images, which a file has under the name images',
-  ).check('preprocessing', preprocessing)
-  wanted = 'float32', 3  # of images, height, width, channels
-  if not is_code(name) and MODELS[name].tokens:
-    wanted = 'int32', 1
-  if not is_code(name) and (dtype, len(sides)) != wanted:
-    of = f'shape {tuple(sides)}' if dtype == 'float32' else dtype
+  default = 'default: `inputs` are what the model gets, as they are'
+  one_of(['default'], default).check('preprocessing', data.preprocessing)
+  for name in settings.architectures.models or (model.name,):
+    if is_code(name):
+      continue
+    wanted = ('int32', 1) if MODELS[name].tokens else ('float32', 3)
+    if (dtype, len(sides)) != wanted:
+      raise bad_input(
+        'model',
+        got=f'{name} for inputs of {dtype} {tuple(sides)}',
+        expected='a model of your own; those for images take floats (height, '
+        'width, channels), those for text whole numbers (length,)',
+        choices=[f'model={FORM}', *(m for m in MODELS if MODELS[m].tokens)],
+      )
+
+
+def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
+  """Refuse other outputs than labels, and what asks for one label."""
+  number, scoring = math.prod(shape.labels), settings.evaluation.scoring
+  if any(each.num_labels != number for each in (task, *task.others)):
     raise bad_input(
       'model',
-      got=f'{name} for inputs of {of}',
-      expected='a model of your own; those for images take floats (height, '
-      'width, channels), those for text whole numbers (length,)',
-      choices=[f'model={FORM}', *(m for m in MODELS if MODELS[m].tokens)],
-      cause='the field was left out, or `inputs` are numbers and no tokens: '
-      'store those as floats',
+      got=f'{settings.model.name}, with {task.num_labels} outputs an example',
+      expected=f'{number}, the labels of an example: features [B, F] have one '
+      'output, [B, L, F] one for each token of [B, L]',
+      choices=[m for m in MODELS if MODELS[m].tokens and shape.labels],
     )
-
-
-def check_size(field: str, size: int, shape: Shape, are_images: bool) -> None:
-  """Refuse a size for inputs that are no images."""
-  kind = f'{shape.dtype} {tuple(shape.image_shape)}'
-  expected = f'0 for inputs of {kind}: images alone are scaled'
-  Rule(lambda size: are_images or not size, expected).check(field, size)
-
-
-def check_labels(task: Task, name: str, labels: tuple[int, ...]) -> None:
-  """Refuse a model with another number of outputs than examples have labels."""
-  if task.num_labels == math.prod(labels):
+  if number == 1:
     return
-  raise bad_input(
-    'model',
-    got=f'{name}, with {task.num_labels} outputs for an example',
-    expected=f'{math.prod(labels)}, the labels of an example',
-    choices=[m for m in MODELS if MODELS[m].tokens and labels],
-    cause='features [B, F] where each token of [B, L] has a label and so needs '
-    'its own, [B, L, F]; or the other way round',
-  )
+  method = settings.algorithm
+  if getattr(algorithms.load(method), 'ONE_LABEL', False):
+    raise bad_input(
+      'algorithm',
+      got=f'{method} for tokens with a label each',
+      expected='a method that asks for no class of an example',
+      choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'superfed'],
+    )
+  exact = 'exact: batches are of examples, and labels those of tokens'
+  one_of(['exact'], exact).check('scoring', scoring)

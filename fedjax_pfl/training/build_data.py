@@ -75,16 +75,13 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
   """Refuse a global model without tests, and batches that nobody can fill."""
   if settings.evaluation.eval_global_model and not len(dataset.test.y):
     choice = "the words 'test' in `split`, or a folder test/"
-    cause = 'own arrays, or a folder, tested on a part of the training images'
     if settings.data.test_partition == 'merged':
       choice = 'test_partition=split'
-      cause = 'test_partition=merged, which deals them to the clients'
     raise bad_input(
       'eval_global_model',
       got=True,
       expected='False: the data set has no test examples of its own',
       choices=['eval_global_model=False', choice],
-      cause=cause,
     )
   name = settings.model.name
   if not is_code(name) and MODELS[name].tokens:
@@ -97,7 +94,6 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
         got=f'inputs from {low} to {high}',
         expected=f'symbols that {name} knows: whole numbers from 0 to '
         f'{known - 1}',
-        cause='num_classes that is less than the size of the vocabulary',
       )
   size = len(dataset.train.y)
   largest = max(size, SMALL_BATCH)
@@ -123,5 +119,4 @@ def check_scoring(settings: Settings, test: ClientData) -> None:
       got=f'whole_batches with a client of {counts[few].min()} tests',
       expected=f'at least one whole batch, of {size} tests, for each client',
       choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
-      cause='a scoring that drops the last batch if it is not full',
     )

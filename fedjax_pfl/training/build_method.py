@@ -40,8 +40,6 @@ def peek_shape(data: DataSettings) -> Shape:
   """Return what is known of the examples, as the model sees them."""
   side = data.image_size or find_recipe(data.dataset, data.preprocessing).side
   shape = peek(data.dataset, data.data_dir, image_size=data.image_size)
-  are_images = shape.dtype == IMAGE
-  build_checks.check_size('image_size', data.image_size, shape, are_images)
   return scale_shape(shape, side)
 
 
@@ -57,11 +55,8 @@ def build_task(settings: Settings, shape: Shape) -> Task:
 
 def _task_of(settings: Settings, shape: Shape) -> Task:
   data, model, loss = settings.data, settings.model, settings.training.loss
-  build_checks.check_inputs(model.name, data.preprocessing, shape)
   name = data.dataset if shape.dtype == IMAGE else 'none'
   side, image_shape = model.model_image_size, shape.image_shape
-  are_images = len(image_shape) == 3
-  build_checks.check_size('model_image_size', side, shape, are_images)
   if model.name in PUBLIC and image_shape[2:] == (1,):
     image_shape = (*image_shape[:2], 3)
   transforms = make_transforms(name, image_shape, data.preprocessing)
@@ -98,7 +93,6 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     task = task._replace(sibling=lambda name: make_task(name, **plain))
   else:
     task = make_task(model.name, **parts)
-  build_checks.check_labels(task, model.name, shape.labels)
   return with_head(task, model.head_init, model.head_bias)
 
 
@@ -135,9 +129,6 @@ def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
   hp = module.HParams(train=train, finetune=settings.finetune, **settings.hp)
   if hasattr(module, 'check_start') and not task.others:
     module.check_start(hp, settings.init_from)
-  if task.num_labels > 1:
-    scoring = settings.evaluation.scoring
-    build_checks.check_tokens(settings.algorithm, module, scoring)
   if not task.others:
     return module.build(task, hp)
   return _mixed(settings, module, hp, (task, *task.others))

@@ -47,7 +47,7 @@ def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
 
 def _check(settings: Settings, task: Task) -> None:
   """Refuse what is not the same without the body, or with it frozen."""
-  model, method, cause = settings.model, settings.algorithm, ''
+  model, method = settings.model, settings.algorithm
   module = algorithms.load(method)
   expected = (
     'features of an image that are the same in every step: no augmentation, '
@@ -61,16 +61,17 @@ def _check(settings: Settings, task: Task) -> None:
   elif not task.batch_independent:
     got = f'{model.name} with norm_statistics={model.norm_statistics}'
     choices = ['norm_statistics=frozen']
-    if is_code(model.name):
-      choices, cause = [], 'a model of your own, of which this is not known'
+    choices *= not is_code(model.name)  # of which this is not known
   elif not is_exact(task):
     data = settings.data
     got = f'{data.dataset}, which preprocessing={data.preprocessing} augments'
     choices = ['preprocessing=imagenet', 'preprocessing=unit']
   else:
     return
-  more = {'choices': [*choices, 'frozen_features=False'], 'cause': cause}
-  raise bad_input('frozen_features', got=got, expected=expected, **more)
+  choices = [*choices, 'frozen_features=False']
+  raise bad_input(
+    'frozen_features', got=got, expected=expected, choices=choices
+  )
 
 
 def head_task(task: Task) -> Task:

@@ -127,7 +127,6 @@ def start_key(
       'init_from',
       got=f'{path}, which started from a model that came of it',
       expected='runs that start from earlier ones',
-      cause='a config.json that was edited by hand',
     )
   later |= {digest}
   if _trained(named, digest):
@@ -142,7 +141,6 @@ def start_key(
     got=f'{path}, which started from the final model of {named}',
     expected='that run, where it was or in the same folder as this one: it is '
     'a part of the training',
-    cause='it was moved, trained again, or not copied with this one',
   )
 
 

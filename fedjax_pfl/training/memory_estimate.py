@@ -95,8 +95,7 @@ def check_fits(memory: Memory, experiment: Experiment) -> None:
           'fewer clients',
           *['clients_placement=host'] * (not memory.host),
         ],
-        cause='clients side by side, or the states of all clients; '
-        '--forecast lists what takes how much',
+        cause='--forecast lists what takes how much',
       )
 
 

@@ -84,8 +84,6 @@ def connect(
           f'srun fedjax-pfl train .. --coordinator={AUTO}, in a job of SLURM',
           BY_HAND,
         ],
-        cause='a command that was typed, or one in an sbatch script without '
-        'srun before it',
       ) from error
     reason = str(error).partition('\n')[0][:200]
     raise bad_input(
@@ -124,7 +122,6 @@ def check_places(
         BY_HAND,
         f'--coordinator={AUTO}, where a batch system starts them',
       ],
-      cause='a missing flag, or process numbers that start with 1',
     )
 
 

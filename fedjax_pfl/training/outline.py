@@ -89,7 +89,9 @@ def sketch(settings: Settings) -> Outline:
   """Return the outline of settings of which no method was asked."""
   shape = build_method.peek_shape(settings.data)
   metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
+  build_checks.check_inputs(settings, shape)
   model = build_method.build_task(settings, shape)
+  build_checks.check_labels(settings, model, shape)
   task, inputs = frozen_features.head_of(settings, model, shape)
   stages = build_method.build_stages(settings, registry.outline(task))
   return Outline(settings, shape, model, task, inputs, stages, metrics)

@@ -70,8 +70,6 @@ class Start(NamedTuple):
         got=f'{self.path}, on the data {of_start}',
         expected=f'a run on the data of this one, {data.data_id}: the same '
         'images, with the same partition',
-        cause='another seed, partition, validation_fraction, number of clients '
-        'or of examples',
       )
     return f'{data.data_id}+{self.digest}'
 
@@ -111,8 +109,6 @@ def _of_run(
       'init_from',
       got=str(workdir),
       expected=f'a run with a global model, {run_dir.MODEL}',
-      cause='a method without one, a run whose views had no "initial", or a '
-      'copy without model/',
     )
   params, about = model_file.load_model(path)
   fields = ('model', 'num_classes', 'image_shape')
@@ -143,7 +139,6 @@ def _check_foreign(
       got=f'{path} with what {model} has not: {_first(foreign)}',
       expected=f'the tensors of {model} alone, by the names of torchvision or '
       'timm',
-      cause='a checkpoint of another network: a deeper one, or a variant',
     )
 
 
@@ -195,12 +190,11 @@ def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:
     if is_float and np.isfinite(used).all():
       continue
     got = f'{path} with {name} {leaf.dtype}{[*leaf.shape]}'
-    cause = 'quantised weights: convert them to floats first'
-    if is_float:
-      got += ', in which NaN or infinity stands'
-      cause = 'a training that diverged'
-    finite = 'finite floats in every leaf'
-    raise bad_input('init_from', got=got, expected=finite, cause=cause)
+    got += ', in which NaN or infinity stands' * is_float
+    finite = (
+      'finite floats in every leaf; quantised weights are converted first'
+    )
+    raise bad_input('init_from', got=got, expected=finite)
 
 
 def _holes(leaves: dict[str, Any], like: Params) -> Params:

@@ -14,8 +14,8 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.datasets import holders, load_dataset, peek
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import build_method
 from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.outline import sketch
 
 
 def save(file, x):
@@ -321,5 +321,5 @@ def test_the_clients_of_the_data_are_those_of_a_config(tmp_path):
     clients=[0, 0, 1, 1],
   )
   assert parse_config(inputs).data.num_clients == 2
-  message = refused(build_method.peek_shape, parse_config(inputs).data)
+  message = refused(sketch, parse_config(inputs))
   assert message.startswith('image_size: got 32, expected 0 for inputs')
