@@ -28,7 +28,7 @@ instead of Elias's; DRIVE rotates blocks, not the whole vector.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -40,13 +40,12 @@ from jax import lax
 
 from fedjax_pfl.around.exchange import exchanging
 from fedjax_pfl.core import norm_stats, trees
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.rules import Rule, interval, is_int, one_of
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.communication import Counted, messages
-from fedjax_pfl.federated.rounds import stage_shapes
 
 BUCKET, BLOCK = 512, 1024  # numbers that share a norm, and a rotation
 
@@ -144,18 +143,18 @@ def compressed(
 
 
 def check_uploads(
-  name: str, stages: tuple[Stage, ...], data: ClientData
+  name: str, shapes: Sequence[tuple[Stage, Server, Client]], data: ClientData
 ) -> None:
-  """Refuse a method of which no upload is smaller; traced on shapes."""
+  """Refuse a method of which no upload is smaller; traced on these shapes."""
 
   is_smaller = lambda leaf: isinstance(leaf, Packed | Counted)
-  for stage, *states in stage_shapes(stages, data):
+  for stage, *states in shapes:
     up = messages(stage, *states, data).up
     if any(map(is_smaller, jax.tree.leaves(up, is_leaf=is_smaller))):
       return
   raise bad_input(
     'compression',
-    got=f'{name} with {stages[-1].name}',
+    got=f'{name} with {stage.name}',
     expected='none with this method: no upload of it is a change of a model '
     'that both sides know, or none gets smaller',
     choices=[

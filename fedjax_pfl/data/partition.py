@@ -103,13 +103,14 @@ def partition(
   >>> [len(rows) for rows in train], len(np.unique(labels[train[0]])) <= 4
   ([40, 40, 40, 40, 40], True)
   """
-  kind = _find(name, settings)
-  TESTS.check('test_partition', test_partition)
+  numbers = {
+    'num_clients': num_clients,
+    'num_classes': num_classes,
+    'test_shards_per_client': test_shards_per_client,
+    'seed': seed,
+  }
+  _check_values(name, settings, numbers, test_partition, test_fraction)
   train_labels, test_labels = np.asarray(train_labels), np.asarray(test_labels)
-  WHOLE.check('num_clients', num_clients)
-  WHOLE.check('num_classes', num_classes)
-  WHOLE.check('test_shards_per_client', test_shards_per_client)
-  WHOLE.check('seed', seed)
   _check_labels(train_labels, test_labels, num_classes, test_partition)
   if clients is not None:
     _check_owners(clients, train_labels, test_labels)
@@ -122,7 +123,7 @@ def partition(
   rngs = map(np.random.default_rng, np.random.SeedSequence(seed).spawn(4))
   for_clients, for_train, for_test, for_test_classes = rngs
   class_counts = np.bincount(train_labels, minlength=num_classes)
-  deal_train, deal_test = kind(
+  deal_train, deal_test = _find(name, settings)(
     Sizes(num_clients, class_counts, seed, clients, test_partition), for_clients
   )
   train = deal_train(train_labels, for_train)
@@ -148,7 +149,6 @@ def split(
   indices: Sequence[np.ndarray], test_fraction: float, rng: Rng
 ) -> tuple[Indices, Indices]:
   """Return floor((1 - test_fraction) n) rows of every client, and the rest."""
-  SHARE.check('test_fraction', test_fraction)
   cuts = [int((1 - test_fraction) * len(rows) + ROUNDING) for rows in indices]
   parts = [
     np.split(rng.permutation(rows), [cut])
@@ -179,23 +179,32 @@ def _find(
 ) -> Callable[..., Deals]:
   """Return the partition of this name with these settings."""
   if callable(name):
-    if settings:
-      raise bad_input(
-        'partition',
-        got=f'a function with {", ".join(settings)}',
-        expected='no setting beside a function',
-        choices=['functools.partial(function, ...), which has them'],
-        cause='a setting of a partition that has a name',
-      )
     return functools.partial(own, function=name)
-  one_of(PARTITIONS, 'a known partition').check('partition', name)
-  known, of = settings_of(name), f'a setting of the partition {name}'
-  for setting in settings:
-    rule = one_of(known, of, 'a setting of another partition')
-    rule.check('partition', setting)
-    if isinstance(_load(name).__kwdefaults__[setting], int):
-      WHOLE.check(setting, settings[setting])
   return functools.partial(_load(name), **settings)
+
+
+def _check_values(name, settings, numbers, test_partition, share) -> None:
+  TESTS.check('test_partition', test_partition)
+  if test_partition in OF_OWN:
+    SHARE.check('test_fraction', share)
+  for field, value in numbers.items():
+    WHOLE.check(field, value)
+  if not callable(name):
+    one_of(PARTITIONS, 'a known partition').check('partition', name)
+    known, of = settings_of(name), f'a setting of the partition {name}'
+    rule = one_of(known, of, 'a setting of another partition')
+    for setting, value in settings.items():
+      rule.check('partition', setting)
+      if isinstance(_load(name).__kwdefaults__[setting], int):
+        WHOLE.check(setting, value)
+  elif settings:
+    raise bad_input(
+      'partition',
+      got=f'a function with {", ".join(settings)}',
+      expected='no setting beside a function',
+      choices=['functools.partial(function, ...), which has them'],
+      cause='a setting of a partition that has a name',
+    )
 
 
 def _check_clients(num_clients, train, test, test_partition) -> None:

@@ -34,6 +34,7 @@ from fedjax_pfl.runs import (
   checkpoint,
   identity,
   lock,
+  model_file,
   result_file,
   score_files,
   secret,
@@ -304,6 +305,22 @@ def model_digest(workdir: str | os.PathLike) -> str:
     with contextlib.suppress(BadInput):  # damaged: written again, from scratch
       return load_result(path).get('model', '')
   return ''
+
+
+def load_global_model(
+  workdir: str | os.PathLike,
+) -> tuple[PyTree, dict[str, Any], str]:
+  """Return the global model of a finished run, about it, and about its data."""
+  load_result(workdir)  # refuses a run that is not finished
+  path = Path(workdir) / MODEL
+  if not path.is_file():
+    raise bad_input(
+      'init_from',
+      got=str(workdir),
+      expected=f'a run with a global model, {MODEL}',
+    )
+  params, about = model_file.load_model(path)
+  return params, about, load_config(workdir)['data']
 
 
 def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:

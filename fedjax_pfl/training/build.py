@@ -36,10 +36,14 @@ class Experiment(NamedTuple):
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""
-    known = dict(
-      budget=self.privacy.budget, sampler=self.sampler, timing=self.timing
+    return build_method.build_stages(
+      settings,
+      self.task,
+      clients=self.outline.clients,
+      budget=self.privacy.budget,
+      sampler=self.sampler,
+      timing=self.timing,
     )
-    return build_method.build_stages(settings, self.task, **known)
 
   def with_settings(self, settings: Settings) -> 'Experiment':
     """Return the experiment of settings that differ in traced numbers alone."""
@@ -158,7 +162,8 @@ def build_experiment(
   >>> experiment.train.count.shape, experiment.rounds
   ((4,), 1)
   """
-  return load(outline(config, log), log)
+  known = outline(config, log)
+  return load(known, log)
 
 
 def load(outline: Outline, log: Log) -> Experiment:
@@ -182,7 +187,8 @@ def load(outline: Outline, log: Log) -> Experiment:
     data = data._replace(data_id=start.identify(settings.algorithm, data))
   if settings.model.frozen_features:
     data = frozen_features.with_features(settings, model, start, data, log)
-  return placed(completed(outline, model, data, log))
+  experiment = completed(outline, model, data, log)
+  return placed(experiment)
 
 
 def completed(

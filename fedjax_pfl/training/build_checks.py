@@ -47,11 +47,12 @@ def check_method(
   """Refuse what this method has not got; it is traced on shapes of data."""
   if is_code(settings.algorithm) or settings.training.around:
     check_own_method(settings, stages, task, data)
+  shapes = [*stage_shapes(stages, data)]
   if settings.compression:
     from fedjax_pfl.around import compression
 
-    compression.check_uploads(settings.compression.name, stages, data)
-  rounds = partial(_trace_rounds, stages, data)
+    compression.check_uploads(settings.compression.name, shapes, data)
+  rounds = partial(_trace_rounds, shapes, data)
   codes = {'aggregation': settings.aggregation.rule}
   for name, code in (codes | {'attack': settings.attack.name}).items():
     if is_code(code):
@@ -60,7 +61,7 @@ def check_method(
   is_mean = settings.aggregation.rule in MEANS
   if settings.server or settings.attack or not is_mean:
     rounds()  # they refuse in a round
-  *_, (last, *states) = stage_shapes(stages, data)
+  last, *states = shapes[-1]
   evaluation, method = settings.evaluation, settings.algorithm
   names = evaluate.view_names(last.algorithm, *states, data)
   for views in (final_views(settings), evaluation.eval_views):
@@ -195,8 +196,8 @@ def check_own_method(
   call(field, trace, of=code, cause=cause)
 
 
-def _trace_rounds(stages, data):
-  for stage, *states in stage_shapes(stages, data):
+def _trace_rounds(shapes, data):
+  for stage, *states in shapes:
     _trace_round(stage, stage.algorithm, states, data)
 
 

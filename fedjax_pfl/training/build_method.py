@@ -18,9 +18,8 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import FROZEN
 from fedjax_pfl.core.rules import is_int
-from fedjax_pfl.core.types import Task
+from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
-from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import find_recipe, make_transforms, scaled
@@ -100,6 +99,7 @@ def build_stages(
   settings: Settings,
   task: Task,
   *,
+  clients: ClientData | None = None,
   budget: Any = None,
   sampler: sampling.Sampler | None = None,
   timing: Any = None,
@@ -107,10 +107,11 @@ def build_stages(
   """Build the stages of a method, and put around them what is known.
 
   Numbers may be traced. An error of the user's own method is one sentence.
+  `clients` are shapes of the data, which several models need.
   """
 
   def run():
-    method = build(settings, task)
+    method = build(settings, task, clients)
     build_checks.check_stages(settings.algorithm, method)
     known = _around(settings, task, budget, sampler, timing)
     return around(method, known)
@@ -122,7 +123,9 @@ def build_stages(
   return call('algorithm', run, of=module, cause=cause)
 
 
-def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
+def build(
+  settings: Settings, task: Task, clients: ClientData | None
+) -> tuple[Stage, ...]:
   """Return the stages of the method alone."""
   module = algorithms.load(settings.algorithm)
   train = local_training_of(settings)
@@ -131,23 +134,27 @@ def build(settings: Settings, task: Task) -> tuple[Stage, ...]:
     module.check_start(hp, settings.init_from)
   if not task.others:
     return module.build(task, hp)
-  return _mixed(settings, module, hp, (task, *task.others))
+  return _mixed(settings, module, hp, (task, *task.others), clients)
 
 
 def _mixed(
-  settings: Settings, module: ModuleType, hp: Any, tasks: tuple[Task, ...]
+  settings: Settings,
+  module: ModuleType,
+  hp: Any,
+  tasks: tuple[Task, ...],
+  clients: ClientData,
 ) -> tuple[Stage, ...]:
   """Return the stages of the method for clients of several models."""
-  groups, clients = settings.architectures, settings.data.num_seen_clients
-  data = shapes_of_clients(peek_shape(settings.data), clients)
+  groups, number = settings.architectures, settings.data.num_seen_clients
   quick = [module.build(outline(task), hp) for task in tasks]
   names = [*map(user_code.without_digest, groups.models)]
+  works = algorithms.across_models()
   forms = [
-    architectures.message_forms(stages, names, data, algorithms.across_models())
+    architectures.message_forms(stages, names, clients, works)
     for stages in zip(*quick, strict=True)
   ]
   built = [module.build(task, hp) for task in tasks]
-  of_client, built = groups.of_clients(clients), zip(*built, strict=True)
+  of_client, built = groups.of_clients(number), zip(*built, strict=True)
   return tuple(
     architectures.mixed(stages, of_client, form)
     for stages, form in zip(built, forms, strict=True)

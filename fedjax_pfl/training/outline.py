@@ -37,16 +37,12 @@ class Outline(NamedTuple):
   model: Task
   task: Task  # what the method trains: the model, or its head alone
   inputs: Shape  # of an example, as the method has it
+  clients: ClientData  # shapes, of one example for each
   # The method with what is known to go around it, of a model of the same leaves
   # whose outputs are 0: to trace a deep one takes seconds.
   stages: tuple[Stage, ...]
   metrics: Metrics  # the user's own
   privacy: Open = Open()  # or `Private`: what may be told of the run
-
-  @property
-  def clients(self) -> ClientData:
-    """Return the shapes of the clients' examples, of one for each."""
-    return shapes_of_clients(self.inputs, self.settings.data.num_seen_clients)
 
   @property
   def views(self) -> tuple[str, ...]:
@@ -74,27 +70,28 @@ def outline(
   run = sketch(settings)
   part_mask(run.task, settings.finetune.trainable, 'finetune.trainable')
   build_checks.check_method(settings, run.stages, run.task, run.clients)
-  if settings.dp:
-    from fedjax_pfl.training import privacy_budget
-
-    known = settings, run.task, run.stages, run.clients
-    budget = privacy_budget.make_budget(*known, log)
-    run = run._replace(privacy=Private(budget))
   if idle := idle_failures(settings, run.stages):
     log(idle)
-  return run
+  if not settings.dp:
+    return run
+  from fedjax_pfl.training.privacy_budget import make_budget
+
+  budget = make_budget(settings, run.task, run.stages, run.clients, log)
+  return run._replace(privacy=Private(budget))
 
 
 def sketch(settings: Settings) -> Outline:
   """Return the outline of settings of which no method was asked."""
   shape = build_method.peek_shape(settings.data)
-  metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
   build_checks.check_inputs(settings, shape)
   model = build_method.build_task(settings, shape)
   build_checks.check_labels(settings, model, shape)
   task, inputs = frozen_features.head_of(settings, model, shape)
-  stages = build_method.build_stages(settings, registry.outline(task))
-  return Outline(settings, shape, model, task, inputs, stages, metrics)
+  clients = shapes_of_clients(inputs, settings.data.num_seen_clients)
+  quick = registry.outline(task)
+  stages = build_method.build_stages(settings, quick, clients=clients)
+  metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
+  return Outline(settings, shape, model, task, inputs, clients, stages, metrics)
 
 
 def check_devices(system: SystemSettings) -> None:

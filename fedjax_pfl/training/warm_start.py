@@ -7,7 +7,6 @@ the first blocks of a deeper network would fit.
 """
 
 import math
-import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -83,49 +82,49 @@ def load_start(
 ) -> Start:
   """Return the model at this path, for a model and its task."""
   like = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
-  digest = run_dir.model_digest(path)
+  shapes, is_public = _shapes(like), model in checkpoint_names.PUBLIC
+  digest, of_run, data_id = run_dir.model_digest(path), None, ''
   if path.endswith(model_file.SUFFIX):
-    shapes, rename = _shapes(like), checkpoint_names.renaming(model)
+    rename = checkpoint_names.renaming(model)
     leaves = model_file.load_safetensors(path, shapes, rename)
-    if model in checkpoint_names.PUBLIC:
+    if is_public:
       leaves = checkpoint_names.fitted(leaves, shapes)
-      _check_foreign(path, model, leaves, shapes)
-    leaves, data_id = _without_misfits(path, leaves, shapes, log), ''
   else:
-    leaves = _of_run(path, model, image_shape, task.num_classes, like)
-    data_id = run_dir.load_config(path)['data']
+    params, of_run, data_id = run_dir.load_global_model(path)
+    leaves = trees.named(params)
+  if of_run is not None:
+    about = model, task.num_classes, image_shape
+    _check_run(path, leaves, of_run, about, shapes)
+  else:
+    if is_public:
+      _check_foreign(path, model, leaves, shapes)
+    leaves = _without_misfits(path, leaves, shapes, log)
   _check_numbers(path, leaves)
   return Start(path, _holes(leaves, like), data_id, digest)
 
 
-def _of_run(
-  workdir: str, model: str, image_shape: tuple, num_classes: int, like: Params
-) -> dict[str, Any]:
-  """Return the leaves of the final global model of a run."""
-  run_dir.load_result(workdir)  # refuses a run that is not finished
-  path = pathlib.Path(workdir) / run_dir.MODEL
-  if not path.is_file():
-    raise bad_input(
-      'init_from',
-      got=str(workdir),
-      expected=f'a run with a global model, {run_dir.MODEL}',
-    )
-  params, about = model_file.load_model(path)
+def _check_run(
+  path: str,
+  leaves: Mapping[str, Any],
+  of_run: Mapping[str, Any],
+  about: tuple[str, int, tuple],
+  shapes: Mapping[str, tuple],
+) -> None:
+  """Refuse the model of a run that is another one, or of other data."""
   fields = ('model', 'num_classes', 'image_shape')
-  if not {*fields} <= {*about}:
-    got, names = f'{path}, described as {about}', ', '.join(fields)
+  if not {*fields} <= {*of_run}:
+    got, names = f'{path}, described as {of_run}', ', '.join(fields)
     raise bad_input('init_from', got=got, expected=f'a model with its {names}')
-  leaves = trees.named(params)
   wanted = {
     name: shape
-    for name, shape in _shapes(like).items()
+    for name, shape in shapes.items()
     if name in leaves or not _is_adapter(name)
   }
-  got = _describe(*(about[name] for name in fields), _shapes(params))
-  want = _describe(model, num_classes, image_shape, wanted)
-  if got != want or _shapes(params) != wanted:
-    raise bad_input('init_from', got=f'{workdir}, {got}', expected=want)
-  return leaves
+  there = {name: leaf.shape for name, leaf in leaves.items()}
+  got = _describe(*(of_run[name] for name in fields), there)
+  want = _describe(*about, wanted)
+  if got != want or there != wanted:
+    raise bad_input('init_from', got=f'{path}, {got}', expected=want)
 
 
 def _check_foreign(

@@ -47,8 +47,8 @@ def check(settings):
   if settings.architectures.models:
     shape = build_method.peek_shape(settings.data)
     task = build_method.build_task(settings, shape)
-  stages = build_method.build_stages(settings, outline(task))
   data = shapes_of_clients(shape, 2, EXAMPLES)
+  stages = build_method.build_stages(settings, outline(task), clients=data)
   *_, (last, *states) = stage_shapes(stages, data)
   names = view_names(last.algorithm, *states, data)
   check_views(wanted_views(settings), names)

@@ -11,10 +11,11 @@ from fedjax_pfl.analysis.export import choose
 from fedjax_pfl.settings import flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.training.build import build_experiment
+from fedjax_pfl.training.outline import outline
 
 BANDED = {'sampling': 'cyclic', 'dp__bands': 5, 'dp__clip': 1.0}
 BANDED |= {'dp__noise_multiplier': 1.0, 'dp__delta': 1e-3}
-# Found in the config, by tracing the method on shapes: before any data.
+# Found by the outline: in the config, by tracing the method on shapes.
 NO_DATA_NEEDED = [
   ({'finetune__trainable': 'haed'}, '(did you mean head?)'),
   ({'model': 'convnet4'}, 'got (8, 8, 1), expected at least 16x16 pixels'),
@@ -28,7 +29,6 @@ NO_DATA_NEEDED = [
     {'algorithm': 'lg_fedavg', 'hp__protocol': 'released', 'eval_views': ()},
     'eval_views: got (), expected initial among them',
   ),
-  ({'init_from': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
   ({'hp__trainable': 1}, "of the kind of its default, 'body'"),
   (
     {'finetune__trainable': 'conv1+bn4'},
@@ -138,8 +138,9 @@ NO_DATA_NEEDED = [
   ),
   ({'devices': 2, 'debug': True}, "got '2 devices or processes, with debug"),
 ]
-# Found in the labels alone; more of them are in data/partition_test.py.
-PARTITIONS = [
+# Found in the start, and in labels alone: more are in data/partition_test.py.
+BEFORE_COMPILING = [
+  ({'init_from': 'nowhere'}, "run: got 'nowhere', expected a run directory"),
   (
     {'num_clients': 15, 'shards_per_client': 3},
     'shards_per_client: got 3, expected a positive multiple of 2: 15 clients',
@@ -156,13 +157,17 @@ PARTITIONS = [
 ]
 
 
-@pytest.mark.parametrize(('changes', 'words'), NO_DATA_NEEDED + PARTITIONS)
+@pytest.mark.parametrize(
+  ('build', 'changes', 'words'),
+  [(outline, *case) for case in NO_DATA_NEEDED]
+  + [(build_experiment, *case) for case in BEFORE_COMPILING],
+)
 def test_the_config_is_refused_before_anything_is_compiled(
-  compiled, changes, words
+  compiled, build, changes, words
 ):
   said = []
   settings = settings_of(**changes)
-  assert words in refused(build_experiment, settings, said.append)
+  assert words in refused(build, settings, said.append)
   assert not said and not compiled
 
 

@@ -16,6 +16,7 @@ from norm_task import norm_task
 from configs import digits
 from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core.user_code import UserCode
+from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import parse_config, replace
@@ -63,7 +64,9 @@ def make_experiment(**changes) -> Experiment:
   has_averages = settings.model.norm_statistics != 'batch'
   task = norm_task((8, 8, 1), 10) if has_averages else TASK
   shape, stages = peek_shape(settings.data), build_stages(settings, task)
-  sketch = Outline(settings, shape, task, task, shape, stages, metrics={})
+  clients = shapes_of_clients(shape, settings.data.num_seen_clients)
+  known = settings, shape, task, task, shape, clients, stages
+  sketch = Outline(*known, metrics={})
   if settings.dp:
     budget = make_budget(settings, task, stages, sketch.clients, print)
     sketch = sketch._replace(privacy=Private(budget))
