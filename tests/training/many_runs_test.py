@@ -4,8 +4,6 @@ Each has the bits that it has alone, but where Python computes with a number
 (1 - hp.beta, Adam's momentum): there it is equal up to rounding.
 """
 
-import shutil
-
 import jax
 import numpy as np
 import pytest
@@ -14,8 +12,6 @@ from small_runs import (
   SETTINGS,
   assert_same_run,
   make_experiment,
-  snapshot,
-  unfinish,
 )
 
 from configs import digits
@@ -30,7 +26,6 @@ from fedjax_pfl.training.many_runs import share_programs, train_many
 from fedjax_pfl.training.program import Program
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-RAGGED = {'partition': 'dirichlet', 'dirichlet_beta': 0.5}
 CHEAP = {'views': ('initial',), 'eval_views': ()}
 
 
@@ -92,63 +87,22 @@ def test_a_setting_has_the_bits_that_it_has_alone(swept, alone, tmp_path):
   assert len({line['loss'] for line in lines}) == 4
 
 
-def test_runs_that_were_killed_end_with_the_same_bits(
-  swept, alone, tmp_path, capsys
-):
-  """Whichever of the two functions began them, and goes on."""
-  experiments, folder, _ = swept
-  paths = directories(tmp_path, 4)
-  for place in (0, 2, 3):  # and one did not begin
-    shutil.copytree(folder / str(place), paths[place])
-  train(experiments[3], unfinish(paths[3]), alone)
-  unfinish(paths[2])
-  before = snapshot(paths[0]) | snapshot(paths[3])
-  capsys.readouterr()
-  results = train_many(experiments, paths)
-  assert snapshot(paths[0]) | snapshot(paths[3]) == before
-  for path, result, whole in zip(
-    paths, results, directories(folder, 4), strict=True
-  ):
-    assert_same_run(path, whole)
-    assert result == run_dir.load_result(path)
-  output = capsys.readouterr().out.splitlines()
-  for path in (paths[0], paths[3]):
-    assert f'{path} is finished: nothing to do.' in output
-  assert output.count('Continuing after round 1 of 2.') == 1
-
-
 @pytest.mark.long
-@pytest.mark.parametrize(
-  ('changes', 'others'),
-  [
-    # Clients who fail and who come later know the numbers.
-    (
-      {'algorithm': 'ditto', 'views': ('personal',)}
-      | {'unseen_clients': 2, 'dropout_rate': 0.5, 'save_clients': (0,)},
-      ({'hp__lam': 0.5}, {'hp__lam': 20.0}),
-    ),
-    # The draw of the server's examples is part of the program.
-    (
-      {'algorithm': 'fedavg', 'server_data_fraction': 0.3, **RAGGED}
-      | {'server_optimizer': 'sgd'},
-      ({'seed': 0}, {'seed': 1}),
-    ),
-    (
-      {'algorithm': 'fedper', 'clients_placement': 'host', **RAGGED},
-      ({'seed': 0}, {'seed': 1}),
-    ),
-  ],
-  ids=['lost and late', 'server', 'host'],
-)
-def test_the_second_has_the_bits_that_it_has_alone(changes, others, tmp_path):
-  changes = {'rounds': 1, **changes}
-  experiments = [
-    make(**changes, **own) if 'seed' in own else vary(make(**changes), **own)
-    for own in others
-  ]
+def test_the_second_has_the_bits_that_it_has_alone(tmp_path):
+  """Clients who fail and who come later know the numbers."""
+  changes = {'algorithm': 'ditto', 'views': ('personal',), 'rounds': 1}
+  changes |= {'unseen_clients': 2, 'dropout_rate': 0.5, 'save_clients': (0,)}
+  experiments = [vary(make(**changes), hp__lam=lam) for lam in (0.5, 20.0)]
   train_many(experiments, directories(tmp_path))
   train(experiments[1], tmp_path / 'alone')
   assert_same_run(tmp_path / '1', tmp_path / 'alone')
+
+
+def test_runs_whose_functions_hold_the_seed_share_nothing():
+  """The draw of the server's examples is part of the program."""
+  changes = {'server_data_fraction': 0.3, 'server_optimizer': 'sgd'}
+  seeds = [make(algorithm='fedavg', **changes, seed=seed) for seed in (0, 1)]
+  assert divide(seeds) == [[0], [1]]
 
 
 def test_predictions_have_the_numbers_of_their_setting(tmp_path):
