@@ -61,4 +61,4 @@ def test_runs_that_started_from_another(tmp_path, fields):
   results.add_run(second)
   starts = [one.training.start for one in results.evaluations()]
   assert starts == ['', *[keys.run_key(tmp_path / 'away')] * 2]
-  assert 'trained again, or not copied' in refused(Results, tmp_path)
+  assert 'where it was or in the same folder' in refused(Results, tmp_path)
