@@ -24,7 +24,6 @@ from fedjax_pfl.training import program
 from fedjax_pfl.training.blank import load_blank
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.outline import outline
-from fedjax_pfl.training.views import final_views
 
 Arguments = dict[str, PyTree]  # shapes by name
 Devices = Sequence[Any]  # of jax, or of a topology
@@ -87,7 +86,7 @@ def _evaluation(
 ) -> Program:
   """Return the last evaluation of all clients, a block of them in a call."""
   run, scoring = program.Program(plan), plan.settings.evaluation.scoring
-  which = len(plan.stages) - 1, final_views(plan.settings)
+  which = len(plan.stages) - 1, plan.settings.final_views
   evaluate = run.evaluation(*which, scoring=scoring, keep_models=True)
   train, test = map(chunking.shapes_of, plan.eval_data)
   ids = jax.ShapeDtypeStruct((run.block,), 'int32')

@@ -42,8 +42,8 @@ from fedjax_pfl.settings import (
   to_config,
 )
 from fedjax_pfl.training import keys
+from fedjax_pfl.training.best_models import evaluate_finished
 from fedjax_pfl.training.build import Experiment, build_experiment
-from fedjax_pfl.training.kept_models import evaluate_finished
 from fedjax_pfl.training.program import Evaluator
 from fedjax_pfl.training.state import random_streams, state_shapes
 

@@ -39,7 +39,6 @@ from fedjax_pfl.results.tables.text_table import align, mean_and_std
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams
-from fedjax_pfl.training.views import final_views
 
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 BLOCK = 10  # clients evaluated between two updates of the progress bar
@@ -130,7 +129,7 @@ def measure(
   train, test = first(experiment.train), first(experiment.test)
   few = experiment.with_data(train=train, test=test)
   states = trees.gather(states, np.arange(number))
-  known, result = final_views(run.settings), run_dir.load_result(run.path)
+  known, result = run.settings.final_views, run_dir.load_result(run.path)
   compared = first_and_after(known, result if 'select' in result else {})
   if compared[1] not in known:  # with other views than the run's
     compared = first_and_after(known, {})

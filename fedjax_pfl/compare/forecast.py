@@ -23,6 +23,7 @@ from fedjax_pfl.compare.speed import speed_of
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.dealing import divide
+from fedjax_pfl.evaluation.choices import FINETUNED
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sharding import choose_devices
 from fedjax_pfl.settings import DataSettings, Settings
@@ -32,7 +33,6 @@ from fedjax_pfl.training.blank import images_of
 from fedjax_pfl.training.loop import cadence
 from fedjax_pfl.training.outline import Outline, sketch
 from fedjax_pfl.training.round_numbers import num_images
-from fedjax_pfl.training.views import FINETUNED, candidate_views, final_views
 
 Log = Callable[[str], None]
 OF_A_STEP = 1 / 3  # what a prediction takes
@@ -134,7 +134,7 @@ def _cost(
     images += stage.rounds * cohort * each
     turn = speed.client + steps.mean() * speed.step
     seconds += stage.rounds * cohort / at_once * turn
-  evaluations = {final_views(settings): 1}
+  evaluations = {settings.final_views: 1}
   if views := _views_on_the_way(settings):
     last = stages[-1].rounds
     times = last // cadence(settings, last).evaluate
@@ -152,7 +152,7 @@ def _cost(
 def _views_on_the_way(settings: Settings) -> tuple[str, ...]:
   evaluation = settings.evaluation
   if evaluation.select == 'validation':
-    return *evaluation.eval_views, *candidate_views(settings)
+    return *evaluation.eval_views, *settings.candidate_views
   return evaluation.eval_views
 
 

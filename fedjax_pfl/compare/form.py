@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 from fedjax_pfl.compare.plan import Planned, with_seeds
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.evaluation.choices import families
+from fedjax_pfl.evaluation.choices import FINETUNED, families
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training.outline import Outline, sketch
-from fedjax_pfl.training.views import FINETUNED
 
 # What a candidate's learning_rate replaces: fine-tuning has the same one.
 RATE = ('learning_rate', 'finetune.learning_rate')

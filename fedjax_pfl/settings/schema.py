@@ -26,7 +26,7 @@ from fedjax_pfl.around.server_training import ServerTraining
 from fedjax_pfl.around.sim_time import Speeds
 from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
-from fedjax_pfl.client.personalization import Finetuning
+from fedjax_pfl.client.personalization import Finetuning, names_of
 from fedjax_pfl.core import records, rules, user_code
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
 from fedjax_pfl.core.records import EVALUATES, NOTHING, field, or_code, record
@@ -34,6 +34,7 @@ from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.fields import DataSettings
 from fedjax_pfl.data.held_out import ADAPT_ON
+from fedjax_pfl.evaluation.choices import FINETUNED, families, main_view
 from fedjax_pfl.evaluation.metrics import SCORINGS
 from fedjax_pfl.federated.chunking import CHUNKS
 from fedjax_pfl.federated.sampling import (
@@ -317,6 +318,36 @@ class Settings:
     """Return the rounds: given, or floor(total_epochs / local_epochs)."""
     given, epochs = self.training.rounds, self.training.total_epochs
     return epochs // self.train.epochs if given is None else given
+
+  @property
+  def final_views(self) -> tuple[str, ...]:
+    """Return the views that are evaluated at the end.
+
+    With `validation_fraction` also those among which it chooses.
+    """
+    views = self.evaluation.views
+    if not self.data.validation_fraction or FINETUNED not in views:
+      return views
+    first = views.index(FINETUNED)
+    more = self.candidate_views
+    return tuple(dict.fromkeys((*views[:first], *more, *views[first:])))
+
+  @property
+  def candidate_views(self) -> tuple[str, ...]:
+    """Return the views among which validation chooses, the preferred first.
+
+    The main one, which is 'finetuned' or else the last of `views`; with it the
+    shorter fine-tunings, of which 0 epochs are 'initial', or the others of its
+    family (mix_0.0 to mix_1.0).
+    """
+    views = self.evaluation.views
+    main = main_view(views)
+    if main == FINETUNED:  # of all epochs, the shortest first
+      epochs = {*self.finetune.epochs}
+      fewest = ['initial'] * (0 in epochs and 'initial' in views)
+      return (*fewest, *names_of(tuple(sorted(epochs - {0}))))
+    family = [names for names in families(views).values() if main in names]
+    return tuple(*family) or (main,)
 
 
 SECTIONS: dict[str, type] = {

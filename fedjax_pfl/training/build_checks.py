@@ -27,7 +27,6 @@ from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
-from fedjax_pfl.training.views import final_views
 
 VIEW = re.compile(r'(?!validation_|unseen)[\w.]+')  # a file, and arrays
 TAKEN = {  # of metrics, by the rounds and by lines of metrics.jsonl
@@ -64,7 +63,7 @@ def check_method(
   last, *states = shapes[-1]
   evaluation, method = settings.evaluation, settings.algorithm
   names = evaluate.view_names(last.algorithm, *states, data)
-  for views in (final_views(settings), evaluation.eval_views):
+  for views in (settings.final_views, evaluation.eval_views):
     evaluate.check_views(views, names)
   if last.keep_best and 'initial' not in evaluation.eval_views:
     raise bad_input(

@@ -22,11 +22,10 @@ from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings, hyperparameters
-from fedjax_pfl.training import best_models, kept_models, lies, multihost
+from fedjax_pfl.training import best_models, lies, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States
 from fedjax_pfl.training.state import Training, save_state
-from fedjax_pfl.training.views import candidate_views, final_views
 
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
 
@@ -48,7 +47,7 @@ def finalize(training: Training) -> None:
   select = experiment.settings.evaluation.select
   evaluated = _evaluate(training)
   result, last = evaluated[select], len(experiment.stages) - 1
-  finished = kept_models.evaluate_finished(evaluator, training.state.kept)
+  finished = best_models.evaluate_finished(evaluator, training.state.kept)
   of_server = evaluator.global_model(last, result.states[0])
   has_choice = len(evaluated) > 1
   validation = _validation(training, result) if has_choice else None
@@ -67,7 +66,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   """Return {select: the evaluation of that round}: the last, and the chosen."""
   experiment, evaluator = training.experiment, training.evaluator
   settings, chosen = experiment.settings, training.state.chosen
-  last, views = len(experiment.stages) - 1, final_views(settings)
+  last, views = len(experiment.stages) - 1, settings.final_views
 
   def evaluate(states, number, view):
     saved = settings.evaluation.save_clients
@@ -88,7 +87,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   number = int(chosen.round)
   about = {
     'round': number,
-    'view': candidate_views(settings)[int(chosen.view)],
+    'view': settings.candidate_views[int(chosen.view)],
     'validation_accuracy': float(chosen.accuracy),
   }
   best = evaluated['last']
@@ -104,7 +103,7 @@ def _validation(training: Training, result: Evaluated) -> Scores:
   if number == training.done and training.validation:
     return training.validation[f'validation/{view}']
   experiment = training.experiment
-  last, views = len(experiment.stages) - 1, candidate_views(experiment.settings)
+  last, views = len(experiment.stages) - 1, experiment.settings.candidate_views
   return training.evaluator.validation(last, result.states, views)[view]
 
 

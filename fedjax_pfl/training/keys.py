@@ -33,7 +33,6 @@ from fedjax_pfl.runs.model_file import SUFFIX
 from fedjax_pfl.settings import FIELDS, DataSettings, Settings, changing
 from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.validate import flat_config, parse_config
-from fedjax_pfl.training.views import candidate_views, final_views
 
 # The number of rounds stands for total_epochs, the key of a run for its path.
 TRAINED = {*changing(TRAINING)} - {'total_epochs', 'init_from'}
@@ -57,7 +56,7 @@ def training_key(settings: Settings, data: str, start_key: str = '') -> str:
   if settings.data.validation_fraction:  # it chooses a round on the way
     finetune = {name for name in FIELDS if name.startswith('finetune.')}
     fields |= _differing(settings, finetune)
-    fields['candidate_views'] = candidate_views(settings)
+    fields['candidate_views'] = settings.candidate_views
   return _hash([fields, data.partition('+')[0], start_key])
 
 
@@ -69,7 +68,7 @@ def evaluation_key(settings: Settings) -> str:
 def result_key(settings: Settings, data: str, start_key: str = '') -> str:
   """Return the key of a run's result, 16 hexadecimal digits."""
   training = training_key(settings, data, start_key)
-  return _hash([training, evaluation_key(settings), final_views(settings)])
+  return _hash([training, evaluation_key(settings), settings.final_views])
 
 
 def row_key(training: str, evaluation: str, of_run: str) -> str:

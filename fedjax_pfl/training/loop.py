@@ -22,15 +22,14 @@ from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.runs.score_files import name_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import (
+  best_models,
   compile_cache,
   divergence,
-  kept_models,
   lies,
   memory_estimate,
   multihost,
   round_numbers,
 )
-from fedjax_pfl.training.best_models import choose
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
@@ -121,7 +120,6 @@ def run_rounds(training: Training) -> Training:
   experiment, done = training.experiment, training.done
   program, rounds = training.program, experiment.rounds
   every = cadence(experiment.settings, rounds)
-  numbers_of_program = program.numbers_of(experiment.settings)
   if devices := describe(experiment.placement.mesh):
     progress.log(devices)
   if 0 < done < rounds:
@@ -140,7 +138,7 @@ def run_rounds(training: Training) -> Training:
         began, cohorts = times(), cohorts_of(training, phase, stop)
         rounds_fn = program.rounds(phase.number, training.state.server)
         *states, metrics = rounds_fn(
-          numbers_of_program,
+          training.evaluator.numbers,
           *training.states,
           cohorts,
           training.data,
@@ -273,7 +271,7 @@ def record(
 
 def save_start(training: Training, phase: Phase) -> Training:
   """Return a run of no round, saved: exports and analyses read checkpoints."""
-  chosen, scores, _ = choose(
+  chosen, scores, _ = best_models.choose(
     training.evaluator,
     training.state.chosen,
     phase.number,
@@ -288,8 +286,9 @@ def save_start(training: Training, phase: Phase) -> Training:
 
 def evaluate_start(training: Training, phase: Phase) -> Training:
   """Return the run after an evaluation of the models that clients may keep."""
-  began, state, views = time.perf_counter(), training.state, [kept_models.VIEW]
-  scores, kept = kept_models.evaluate(
+  began, state = time.perf_counter(), training.state
+  views = [best_models.KEPT_VIEW]
+  scores, kept = best_models.evaluate(
     training.evaluator, phase.number, training.states, views, state.kept
   )
   training.run.write_scores(name_of(training.done, phase.first), scores)
@@ -310,7 +309,7 @@ def evaluate(
   if stage is not experiment.stages[-1]:
     names = view_names(stage.algorithm, *training.states, experiment.train)
     views = [view for view in views if view in names]
-  scores, kept = kept_models.evaluate(
+  scores, kept = best_models.evaluate(
     evaluator, number, training.states, views, state.kept
   )
   numbers: dict[str, Any] = experiment.privacy.spent(training.done)
@@ -322,7 +321,7 @@ def evaluate(
   of_server = evaluator.global_model(number, state.server)
   of_server.pop('count', None)
   numbers |= {f'global/{name}': value for name, value in of_server.items()}
-  chosen, validation, means = choose(
+  chosen, validation, means = best_models.choose(
     evaluator, state.chosen, number, training.states, training.done
   )
   name = name_of(training.done, phase.first)

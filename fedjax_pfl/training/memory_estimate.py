@@ -26,10 +26,9 @@ from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.training import best_models, kept_models
+from fedjax_pfl.training import best_models
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States, block_size, make_evaluation
-from fedjax_pfl.training.views import final_views
 
 
 class Memory(NamedTuple):
@@ -139,11 +138,9 @@ def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
   rows = trees.num_bytes([(clients.index, clients.count) for clients in splits])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
-  best = sum(
-    module.COPIES
-    * trees.num_bytes(module.nothing_yet(experiment, stage, states))
-    for module in (best_models, kept_models)
-  )
+  kept, choice = best_models.nothing_yet(experiment, stage, states)
+  best = best_models.COPIES_KEPT * trees.num_bytes(kept)
+  best += best_models.COPIES * trees.num_bytes(choice)
   if placement.on_host:
     share = experiment.sampler_of(stage).size / num_clients
     here, host = int(share * clients), clients + rows
@@ -189,7 +186,7 @@ def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
 def _evaluation(experiment: Experiment, stage: Stage, states: States) -> int:
   """Return the work of an evaluation: of a block of clients."""
   settings, last = experiment.settings, stage is experiment.stages[-1]
-  views = final_views(settings)
+  views = settings.final_views
   if not last:
     names = view_names(stage.algorithm, *states, experiment.train)
     views = [view for view in settings.evaluation.eval_views if view in names]

@@ -210,7 +210,7 @@ class Evaluator:
   ):
     self.experiment, self.key = experiment, key
     self._program = program or Program(experiment)
-    self._numbers = self._program.numbers_of(experiment.settings)
+    self.numbers = self._program.numbers_of(experiment.settings)
     self._tests: ClientData | None = None  # the whole test set
 
   def validation(
@@ -277,7 +277,7 @@ class Evaluator:
       return evaluate_clients(
         evaluate_fn,
         views,
-        (server, self._numbers),
+        (server, self.numbers),
         clients,
         *data,
         self.key if key is None else key,
@@ -296,7 +296,7 @@ class Evaluator:
     if self._tests is None:  # on the device, at the first evaluation
       self._tests = as_one_client(experiment.dataset.test)
     evaluate_fn = self._program.global_evaluation(stage_number)
-    scores = evaluate_fn(self._numbers, server, self._tests)
+    scores = evaluate_fn(self.numbers, server, self._tests)
     count = int(scores.count)
     return {
       'accuracy': 100 * int(scores.correct) / max(count, 1),

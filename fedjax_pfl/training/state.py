@@ -16,7 +16,7 @@ from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
-from fedjax_pfl.training import best_models, kept_models
+from fedjax_pfl.training import best_models
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, Program, States
 
@@ -30,7 +30,7 @@ class State(NamedTuple):
   server: Server
   clients: Client
   seconds: np.ndarray  # of work so far, in this and in earlier processes
-  kept: kept_models.Kept | tuple[()] = ()  # by the clients of this stage
+  kept: best_models.Kept | tuple[()] = ()  # by the clients of this stage
   chosen: best_models.Choice = ()  # by validation
   sim_seconds: np.ndarray | tuple[()] = ()  # simulated; () without speeds
 
@@ -89,15 +89,15 @@ def start_training(
   keys = random_streams(experiment.settings.seed)
   keys |= experiment.privacy.streams(run)
   placement = experiment.placement
+  evaluator = Evaluator(experiment, keys['evaluation'], program)
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
     state = state._replace(clients=placement.from_host(state.clients))
   else:
     # Its stage: what is compiled here serves all runs that share the program.
-    first, *_ = program.stages(program.numbers_of(experiment.settings))
+    first, *_ = program.stages(evaluator.numbers)
     states = placement.begin(first, experiment.train, keys['states'])
     done, state = 0, _state_of(experiment, experiment.stages[0], states)
-  evaluator = Evaluator(experiment, keys['evaluation'], program)
   train = experiment.train
   return Training(
     experiment, run, program, keys, evaluator, state, done, train, validation={}
@@ -141,8 +141,7 @@ def _state_of(
   return State(
     *states,
     before.seconds if before else np.zeros(()),
-    kept_models.nothing_yet(experiment, stage, states),
-    best_models.nothing_yet(experiment, stage, states),
+    *best_models.nothing_yet(experiment, stage, states),
     before.sim_seconds if before else no_time,
   )
 

@@ -10,7 +10,6 @@ from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.chunking import client_bytes
 from fedjax_pfl.training.blank import stand_in
-from fedjax_pfl.training.views import final_views
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
@@ -61,7 +60,7 @@ def test_the_last_evaluation_is_that_of_a_run():
   arguments = evaluation.arguments.values()
   scores, _ = jax.eval_shape(evaluation.function, *arguments)
   # Validation chooses among all fine-tunings.
-  assert {*scores} == {*final_views(own.settings)}
+  assert {*scores} == {*own.settings.final_views}
   assert 'finetuned_1' in scores
 
 

@@ -13,7 +13,6 @@ from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
-from fedjax_pfl.training.views import candidate_views
 
 ROOT = Path(__file__).parents[2]
 DEMO = ROOT / 'results' / 'leaderboard' / 'demo_counts.csv'
@@ -95,7 +94,7 @@ def test_lite_draws_as_many_settings_for_each_method_apart_from_the_tests():
     )
     assert fedavg.views[0] == INITIAL
     settings = fedavg.settings({}, 0, fedavg.views)
-    assert candidate_views(settings)[0] == INITIAL  # no fine-tuning
+    assert settings.candidate_views[0] == INITIAL  # no fine-tuning
     settings = local.settings({}, 0, local.views)
     assert settings.finetune.epochs == (1, 5)
 

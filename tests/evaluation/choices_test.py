@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.evaluation.choices import best_rounds
-from fedjax_pfl.training.kept_models import Kept, later_if_better
+from fedjax_pfl.training.best_models import Kept, later_if_better
 
 # Correct predictions of each of three clients in rounds 0 to 3.
 ROUNDS = np.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]], 'i4')

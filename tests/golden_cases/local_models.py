@@ -14,7 +14,7 @@ import pytest
 from fedjax_pfl.algorithms import lg_fedavg
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core import trees
-from fedjax_pfl.training.kept_models import Kept, later_if_better
+from fedjax_pfl.training.best_models import Kept, later_if_better
 from golden_cases.inputs import (
   KEY,
   client_rows,
