@@ -56,14 +56,14 @@ def main(overrides):
     machine.divide_cpu(max(began, machine.num_cores()))
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
   with multihost.ending():
-    run_experiment(settings)
+    if result := run_experiment(settings):
+      show(result)
 
 
 def run_experiment(settings):
+  """Train a config, and without its attack; return the result, if any."""
   from fedjax_pfl.core import progress
-  from fedjax_pfl.results.runs.run import extremes
-  from fedjax_pfl.results.tables.result_table import table
-  from fedjax_pfl.training import compile_cache, multihost
+  from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.loop import train
 
@@ -72,10 +72,20 @@ def run_experiment(settings):
   experiment = build_experiment(settings, progress.log)
   if FORECAST.value:
     log_memory(experiment, progress.log)
-    return
+    return None
   result = train(experiment, WORKDIR.value)
   if CLEAN.value and 'honest' in result.get('lies', {}):
     result['lies']['clean'] = train_clean(experiment.settings, result['lies'])
+  return result
+
+
+def show(result):
+  """Print the result of a run, and where it is."""
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.results.runs.run import extremes
+  from fedjax_pfl.results.tables.result_table import table
+  from fedjax_pfl.training import multihost
+
   progress.log(table([result]))
   if multihost.is_first() and (named := extremes(WORKDIR.value)):
     progress.log(named)
