@@ -56,12 +56,16 @@ def main(overrides):
     machine.divide_cpu(max(began, machine.num_cores()))
   multihost.connect(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
   with multihost.ending():
-    if result := run_experiment(settings):
-      show(result)
+    result = run_experiment(settings, WORKDIR.value)
+    if FORECAST.value:
+      return
+    if CLEAN.value and 'honest' in result.get('lies', {}):
+      result['lies']['clean'] = train_clean(settings, result['lies'])
+    show(result)
 
 
-def run_experiment(settings):
-  """Train a config, and without its attack; return the result, if any."""
+def run_experiment(settings, workdir):
+  """Return the result of a run; with --forecast log its memory alone."""
   from fedjax_pfl.core import progress
   from fedjax_pfl.training import compile_cache
   from fedjax_pfl.training.build import build_experiment
@@ -71,12 +75,8 @@ def run_experiment(settings):
     compile_cache.cache_programs(progress.log)
   experiment = build_experiment(settings, progress.log)
   if FORECAST.value:
-    log_memory(experiment, progress.log)
-    return None
-  result = train(experiment, WORKDIR.value)
-  if CLEAN.value and 'honest' in result.get('lies', {}):
-    result['lies']['clean'] = train_clean(experiment.settings, result['lies'])
-  return result
+    return log_memory(experiment, progress.log)
+  return train(experiment, workdir)
 
 
 def show(result):
@@ -92,21 +92,21 @@ def show(result):
   progress.log(f'Everything about this run is in {WORKDIR.value}')
 
 
-def train_clean(settings, lies):
+def train_clean(config, lies):
   """Train the run without its attack; return the numbers of honest clients."""
   from fedjax_pfl.core import progress
   from fedjax_pfl.runs import run_dir
-  from fedjax_pfl.training.build import build_experiment
+  from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training.lies import of_honest
-  from fedjax_pfl.training.loop import train
 
-  path, rule = f'{WORKDIR.value}/clean', settings.aggregation
+  settings, path = parse_config(config), f'{WORKDIR.value}/clean'
+  rule = settings.aggregation
   progress.log(f'The same run without its attack, in {path}:')
   if rule.is_robust and not rule.bears:  # as many as with the attack
     clients = settings.data.num_seen_clients
     rule = rule._replace(bears=len(lies['attackers']) / clients)
-  clean = settings._replace(attack=type(settings.attack)(), aggregation=rule)
-  train(build_experiment(clean, progress.log), path)
+  attack = type(settings.attack)()
+  run_experiment(settings._replace(attack=attack, aggregation=rule), path)
   clients = run_dir.load_clients(path)
   return of_honest(clients.scores, clients.train_count, lies['attackers'])
 

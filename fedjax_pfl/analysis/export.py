@@ -37,7 +37,7 @@ from fedjax_pfl.settings import Settings, flat_config
 from fedjax_pfl.settings.hyperparameters import effective
 from fedjax_pfl.settings.schema import FIELDS
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.privacy_budget import no_budget
+from fedjax_pfl.training.privacy_budget import budget_of
 from fedjax_pfl.training.program import as_one_client
 from fedjax_pfl.training.state import random_streams
 
@@ -187,7 +187,7 @@ def export_model(
 
 def check_private(workdir: AnyPath, choice: Choice) -> None:
   """Refuse a model that no budget of the run, as it is stored, covers."""
-  cause = no_budget(workdir)
+  cause = budget_of(workdir).no_budget
   if choice.client is not None:
     cause = f'it is the model of {choice} which holds the data of a client'
   if cause:

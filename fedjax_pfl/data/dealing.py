@@ -12,10 +12,9 @@ from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import client_data, partition
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.fields import DataSettings
-from fedjax_pfl.data.first_examples import examples_of
 from fedjax_pfl.data.held_out import hold_out, order_clients
 from fedjax_pfl.data.images import Dataset, Images, scale_images
-from fedjax_pfl.data.transforms import find_recipe
+from fedjax_pfl.data.used_examples import examples_of
 
 Log = Callable[[str], None]
 # Whose the images are, by part: for each client an array of rows of the images.
@@ -45,9 +44,7 @@ def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
   )
   if dataset.note:
     log(dataset.note)
-  dataset = examples_of(data, dataset)
-  recipe = find_recipe(data.dataset, data.preprocessing)
-  return scale_images(dataset, data.image_size or recipe.side)
+  return scale_images(examples_of(data, dataset), data.side)
 
 
 def idle_fields(data: DataSettings) -> str:

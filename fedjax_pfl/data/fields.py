@@ -8,7 +8,7 @@ from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
 from fedjax_pfl.data.datasets import NAMES, holders
 from fedjax_pfl.data.partition import PARTITIONS, TEST_PARTITIONS
-from fedjax_pfl.data.transforms import PREPROCESSINGS
+from fedjax_pfl.data.transforms import PREPROCESSINGS, find_recipe
 
 PERCENT = 'a percentage, or a number of examples'
 FAMILIES = rules.tuple_of(
@@ -144,6 +144,11 @@ class DataSettings:
     later = self.unseen_clients
     number = len(later) if isinstance(later, tuple) else later
     return self.num_clients - number
+
+  @property
+  def side(self) -> int:
+    """Return the pixels a side to which images are scaled; 0: to none."""
+    return self.image_size or find_recipe(self.dataset, self.preprocessing).side
 
 
 def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -187,17 +187,17 @@ def _check_values(name, settings, numbers, test_partition, share) -> None:
   TESTS.check('test_partition', test_partition)
   if test_partition in OF_OWN:
     SHARE.check('test_fraction', share)
-  for field, value in numbers.items():
-    WHOLE.check(field, value)
   if not callable(name):
     one_of(PARTITIONS, 'a known partition').check('partition', name)
-    known, of = settings_of(name), f'a setting of the partition {name}'
+    known, of = _load(name).__kwdefaults__ or {}, f'a setting of {name}'
     rule = one_of(known, of, 'a setting of another partition')
     for setting, value in settings.items():
       rule.check('partition', setting)
-      if isinstance(_load(name).__kwdefaults__[setting], int):
-        WHOLE.check(setting, value)
-  elif settings:
+      if isinstance(known[setting], int):
+        numbers[setting] = value
+  for field, value in numbers.items():
+    WHOLE.check(field, value)
+  if callable(name) and settings:
     raise bad_input(
       'partition',
       got=f'a function with {", ".join(settings)}',

@@ -104,10 +104,8 @@ def make_task(
   >>> task.features(params, jnp.zeros((5, 8, 8, 1)), jnp.ones(5)).shape
   (5, 64)
   """
-  cause = 'a module of your own, for which there is task_from_module'
-  one_of(MODELS, 'a known model', cause).check('model', name)
+  _check(name, image_shape)
   model = MODELS[name]
-  _check_images(name, model, image_shape)
   options = {
     'image_shape': image_shape,
     'num_classes': num_classes,
@@ -154,9 +152,11 @@ def student_of(task: Task, name: str) -> Task:
   return task.sibling(name)
 
 
-def _check_images(name: str, model: Model, image_shape) -> None:
-  """Refuse images that the model cannot read."""
-  expected = None
+def _check(name: str, image_shape: tuple[int, ...]) -> None:
+  """Refuse an unknown model, and images that it cannot read."""
+  cause = 'a module of your own, for which there is task_from_module'
+  one_of(MODELS, 'a known model', cause).check('model', name)
+  model, expected = MODELS[name], None
   if model.tokens:
     if len(image_shape) != 1:
       expected = '(length,), of texts'

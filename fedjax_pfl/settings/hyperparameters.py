@@ -68,7 +68,7 @@ def check_method(settings: Settings) -> None:
   method, kind = settings.algorithm, settings.model.norm_statistics
   if is_code(method) and not isinstance(method, UserCode):
     return
-  module = algorithms.load(method)
+  module = settings.method
   if kind not in ('batch', FROZEN):  # frozen ones are the same everywhere
     one_of(
       getattr(module, 'NORM_STATISTICS', NORM_STATISTICS),

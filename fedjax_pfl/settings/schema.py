@@ -11,7 +11,7 @@ docs/settings.md, --help, and the keys by which runs are recognised.
 import dataclasses
 import os
 from collections.abc import Mapping
-from types import MappingProxyType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from fedjax_pfl import algorithms
@@ -306,6 +306,11 @@ class Settings:
   finetune: Finetuning = Finetuning()
   evaluation: EvaluationSettings = EvaluationSettings()
   system: SystemSettings = SystemSettings()
+
+  @property
+  def method(self) -> ModuleType:
+    """Return the file of the method; code of the user's own is loaded."""
+    return algorithms.load(self.algorithm)
 
   @property
   def num_drawn(self) -> int:

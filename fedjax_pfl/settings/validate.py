@@ -154,7 +154,7 @@ def traced_names(settings: Settings) -> tuple[str, ...]:
   Not where it is 0 or 1, by which Python may decide, and not where each setting
   has a program of its own: in a Python loop, and with clients on the host.
   """
-  system, method = settings.system, algorithms.load(settings.algorithm)
+  system, method = settings.system, settings.method
   if system.debug or system.clients_placement == 'host':
     return ()
   fields = flat_settings(settings)

@@ -9,9 +9,9 @@ import numpy as np
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.dealing import Log, load_images
-from fedjax_pfl.data.first_examples import examples_of
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
+from fedjax_pfl.data.used_examples import examples_of
 from fedjax_pfl.training.build import Experiment, completed
 from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.outline import Outline

@@ -31,6 +31,7 @@ class Experiment(NamedTuple):
   task: Task  # what the method trains
   stages: tuple[Stage, ...]  # the method, with all that goes around it
   sampler: sampling.Sampler  # where not all clients take part
+  everyone: sampling.Sampler  # where all do
   timing: Any = None  # a `Timing`, if time is simulated
   placement: OneDevice = OneDevice()  # where clients lie, and who works
 
@@ -106,9 +107,7 @@ class Experiment(NamedTuple):
 
   def sampler_of(self, stage: Stage) -> sampling.Sampler:
     """Return who takes part in the rounds of this stage."""
-    if stage.full_participation:
-      return sampling.everyone(self.settings.data.num_seen_clients)
-    return self.sampler
+    return self.everyone if stage.full_participation else self.sampler
 
   @property
   def clients_per_chunk(self) -> int | str:
@@ -184,7 +183,7 @@ def load(outline: Outline, log: Log) -> Experiment:
   for stage in outline.stages:
     stage.validate_clients(data.train)
   if start:
-    data = data._replace(data_id=start.identify(settings.algorithm, data))
+    data = data._replace(data_id=start.identify(settings.method, data))
   if settings.model.frozen_features:
     data = frozen_features.with_features(settings, model, start, data, log)
   experiment = completed(outline, model, data, log)
@@ -206,7 +205,8 @@ def completed(
   timing = build_timing(settings, outline.stages, train, log)
   if timing and timing.schedule:
     sampler = sampling.scheduled(timing.schedule.cohorts)
-  experiment = Experiment(outline, data, task, (), sampler, timing)
+  everyone = sampling.everyone(settings.data.num_seen_clients)
+  experiment = Experiment(outline, data, task, (), sampler, everyone, timing)
   return experiment._replace(stages=experiment.stages_of(settings))
 
 

@@ -2,12 +2,12 @@
 
 import math
 import re
+from collections.abc import Sequence
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl import algorithms
 from fedjax_pfl.around.aggregation import MEANS
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
@@ -17,16 +17,17 @@ from fedjax_pfl.core.algorithm import (
   Stage,
   private_names,
 )
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import ClientData, Task
-from fedjax_pfl.core.user_code import FORM, call, describe, is_code, value_of
+from fedjax_pfl.core.user_code import FORM, call, is_code, value_of
 from fedjax_pfl.data.images import IMAGE, Shape
 from fedjax_pfl.evaluation import evaluate
 from fedjax_pfl.federated.communication import messages
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
+from fedjax_pfl.training.build_method import call_method
 
 VIEW = re.compile(r'(?!validation_|unseen)[\w.]+')  # a file, and arrays
 TAKEN = {  # of metrics, by the rounds and by lines of metrics.jsonl
@@ -44,9 +45,16 @@ def check_method(
   settings: Settings, stages: tuple[Stage, ...], task: Task, data: ClientData
 ) -> None:
   """Refuse what this method has not got; it is traced on shapes of data."""
-  if is_code(settings.algorithm) or settings.training.around:
-    check_own_method(settings, stages, task, data)
-  shapes = [*stage_shapes(stages, data)]
+  method, evaluation = settings.algorithm, settings.evaluation
+  cause = 'a mistake in that file, or a state of another kind than before'
+  traced = lambda run: call_method(settings, run, cause)
+  shapes = traced(lambda: [*stage_shapes(stages, data)])
+  if is_code(method) or settings.training.around:
+    traced(lambda: check_own_method(settings, shapes, task, data))
+  last, server, clients = shapes[-1]
+  names = traced(
+    lambda: evaluate.view_names(last.algorithm, server, clients, data)
+  )
   if settings.compression:
     from fedjax_pfl.around import compression
 
@@ -60,56 +68,50 @@ def check_method(
   is_mean = settings.aggregation.rule in MEANS
   if settings.server or settings.attack or not is_mean:
     rounds()  # they refuse in a round
-  last, *states = shapes[-1]
-  evaluation, method = settings.evaluation, settings.algorithm
-  names = evaluate.view_names(last.algorithm, *states, data)
   for views in (settings.final_views, evaluation.eval_views):
     evaluate.check_views(views, names)
-  if last.keep_best and 'initial' not in evaluation.eval_views:
-    raise bad_input(
-      'eval_views',
-      got=evaluation.eval_views,
-      expected=f'initial among them: of it the clients of {method} keep the '
-      'models of their best rounds',
-      choices=[f'eval_views={",".join((*evaluation.eval_views, "initial"))}'],
-    )
-  if evaluation.eval_global_model and last.algorithm.global_model is None:
-    raise bad_input(
-      'eval_global_model',
-      got=True,
-      expected=f'False for {method}: its server holds no whole model that '
-      'could be evaluated on the whole test set',
-      choices=[
-        'eval_global_model=False, to evaluate the models of the clients alone',
-        "test_partition='whole', to evaluate each of them on all tests",
-      ],
-    )
-  server, clients = states
   client = jax.eval_shape(lambda rows: trees.gather(rows, 0), clients)
   down = jax.eval_shape(last.algorithm.download, server, client)
-  if settings.data.unseen_clients and not trees.num_bytes(down):
-    raise bad_input(
-      'unseen_clients',
-      got=settings.data.unseen_clients,
-      expected=f'0 for {method}: its server sends nothing, so that '
-      'a client who comes later would train alone, as all the others do',
-      choices=['unseen_clients=0', 'a method whose server sends a model'],
-    )
-
-
-def check_stages(name: str, stages: tuple[Stage, ...]) -> None:
-  """Refuse what a method of the user's own returns in the place of stages."""
-  if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
-    raise bad_input(
-      'algorithm',
-      got=f'{name} with build that returns {describe(stages)}',
-      expected='build(task, hp) -> (Stage, ...)',
-      cause='a stage alone: write (stage,), with a comma',
-    )
+  views, later = evaluation.eval_views, settings.data.unseen_clients
+  odd = [name for name in names if not VIEW.fullmatch(name)]
+  has_model = last.algorithm.global_model is not None
+  for is_wrong, field, got, expected, *choices in (
+    (
+      odd,
+      'around' if (wrapper := settings.training.around) else 'algorithm',
+      f'{wrapper or method} with a view named {", ".join(map(repr, odd))}',
+      'views with names that files and arrays can have, and have not yet',
+      'letters, digits, _ and .',
+    ),
+    (
+      last.keep_best and 'initial' not in views,
+      *('eval_views', views),
+      f'initial among them: of it the clients of {method} keep the models of '
+      'their best rounds',
+      f'eval_views={",".join((*views, "initial"))}',
+    ),
+    (
+      evaluation.eval_global_model and not has_model,
+      *('eval_global_model', True),
+      f'False for {method}: its server holds no whole model that could be '
+      'evaluated on the whole test set',
+      'eval_global_model=False, to evaluate the models of the clients alone',
+      "test_partition='whole', to evaluate each of them on all tests",
+    ),
+    (
+      later and not trees.num_bytes(down),
+      *('unseen_clients', later),
+      f'0 for {method}: its server sends nothing, so that a client who comes '
+      'later would train alone, as all the others do',
+      *('unseen_clients=0', 'a method whose server sends a model'),
+    ),
+  ):
+    if is_wrong:
+      raise bad_input(field, got=got, expected=expected, choices=choices)
 
 
 def check_own_method(
-  settings: Settings, stages: tuple[Stage, ...], task: Task, data: ClientData
+  settings: Settings, shapes: Sequence, task: Task, data: ClientData
 ) -> None:
   """Refuse functions of the user's own that do not fit together.
 
@@ -117,21 +119,7 @@ def check_own_method(
   stay of the same kind, and the clock goes on. What the file declares private
   is there, and the last stage does not upload it.
   """
-  method = code = algorithms.load(settings.algorithm)
-  field, name = 'algorithm', settings.algorithm
-  returned = 'build(task, hp) -> (Stage, ...)'
-  if settings.training.around:
-    field, name = 'around', settings.training.around
-    code, returned = value_of(field, name), 'a function stage -> Stage'
-
-  def refuse(problem, cause=''):
-    expected = (
-      f'{returned}, local_update -> (client, upload, metrics), rounds that '
-      'keep the shapes of server and clients, and metrics with loss and '
-      'num_steps'
-    )
-    got = f'{name} with {problem}'
-    raise bad_input(field, got=got, expected=expected, cause=cause)
+  refused = partial(_of_own, settings)
 
   def checked(algorithm):
     def local_update(*args):
@@ -139,60 +127,76 @@ def check_own_method(
       if not isinstance(sent, tuple) or len(sent) != 3:
         cause = 'a return without client, upload or metrics, in this order'
         what = f'{len(sent)} values' if isinstance(sent, tuple) else 'no tuple'
-        refuse(f'local_update that returns {what}', cause)
+        raise refused(f'local_update that returns {what}', cause)
       return sent
 
     def aggregate(server, up, senders):
       after = algorithm.aggregate(server, up, senders)
       if getattr(after, 'round', None) is server.round:
         cause = 'a copy of the server without round=server.round + 1'
-        refuse('aggregate that leaves server.round as it is', cause)
+        raise refused('aggregate that leaves server.round as it is', cause)
       return after
 
     return algorithm._replace(aggregate=aggregate, local_update=local_update)
 
-  def trace():
-    other = 'a function that returns something else than core/algorithm.py says'
-    for stage, *states in stage_shapes(stages, data):
-      if not hasattr(states[0], '_replace'):
-        kind = type(states[0]).__name__
-        refuse(f'a server that is a {kind}', 'a dataclass: write a NamedTuple')
-      algorithm, both = checked(stage.algorithm), ('server', 'client')
-      *after, metrics = _trace_round(stage, algorithm, states, data)
-      for who, new, old in zip(both, after, states, strict=True):
-        dtypes = [leaf.dtype for leaf in jax.tree.leaves(new)]
-        if any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in dtypes):
-          cause = 'jax.random.key_data(key) is kept, wrap_key_data gives a key'
-          refuse(f'a key of jax.random in the {who} of {stage.name}', cause)
-        if trees.kinds(new) != trees.kinds(old):
-          odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}
-          leaves = ', '.join(sorted(odd)) or 'of another shape, dtype or record'
-          refuse(
-            f'another {who} after a round of {stage.name}: {leaves}', other
-          )
-      if not {'loss', 'num_steps'} <= {*metrics}:
-        refuse(f'the metrics {", ".join(metrics)} in {stage.name}', other)
-      if taken := TAKEN & {*metrics}:
-        cause = 'a name that every line of metrics.jsonl has already'
-        refuse(f'a metric named {min(taken)} in {stage.name}', cause)
-    for view in evaluate.view_names(algorithm, *states, data):
-      if not VIEW.fullmatch(view):
-        cause = 'a name that files and arrays cannot have, or have already'
-        refuse(f'a view named {view!r}', cause)
-    sent = messages(stage, *states, data)
-    paths = lambda tree: f'/{"/ /".join(trees.leaf_names(tree))}/'
-    uploaded, kept = paths(sent.up), paths((sent.state, states[0]))
-    declared = getattr(method, 'PRIVATE_LEAVES', ())
-    if not isinstance(declared, tuple):
-      refuse(f'PRIVATE_LEAVES {declared!r}', 'a tuple without its comma')
-    for part in private_names(declared, task):
-      if f'/{part}/' in uploaded:
-        refuse(f'private leaves {part} in the upload', 'a mask the wrong way')
-      if f'/{part}/' not in kept:
-        refuse(f'private leaves {part}, which nobody has')
+  other = 'a function that returns something else than core/algorithm.py says'
+  for stage, *states in shapes:
+    if not hasattr(states[0], '_replace'):
+      kind = type(states[0]).__name__
+      raise refused(
+        f'a server that is a {kind}', 'a dataclass: write a NamedTuple'
+      )
+    algorithm, both = checked(stage.algorithm), ('server', 'client')
+    *after, metrics = _trace_round(stage, algorithm, states, data)
+    for who, new, old in zip(both, after, states, strict=True):
+      dtypes = [leaf.dtype for leaf in jax.tree.leaves(new)]
+      if any(jnp.issubdtype(dtype, jax.dtypes.extended) for dtype in dtypes):
+        cause = 'jax.random.key_data(key) is kept, wrap_key_data gives a key'
+        raise refused(
+          f'a key of jax.random in the {who} of {stage.name}', cause
+        )
+      if trees.kinds(new) != trees.kinds(old):
+        odd = {*trees.leaf_names(new)} ^ {*trees.leaf_names(old)}
+        leaves = ', '.join(sorted(odd)) or 'of another shape, dtype or record'
+        raise refused(
+          f'another {who} after a round of {stage.name}: {leaves}', other
+        )
+    if not {'loss', 'num_steps'} <= {*metrics}:
+      raise refused(f'the metrics {", ".join(metrics)} in {stage.name}', other)
+    if taken := TAKEN & {*metrics}:
+      cause = 'a name that every line of metrics.jsonl has already'
+      raise refused(f'a metric named {min(taken)} in {stage.name}', cause)
+  sent = messages(stage, *states, data)
+  paths = lambda tree: f'/{"/ /".join(trees.leaf_names(tree))}/'
+  uploaded, kept = paths(sent.up), paths((sent.state, states[0]))
+  declared = getattr(settings.method, 'PRIVATE_LEAVES', ())
+  if not isinstance(declared, tuple):
+    raise refused(f'PRIVATE_LEAVES {declared!r}', 'a tuple without its comma')
+  for part in private_names(declared, task):
+    if f'/{part}/' in uploaded:
+      raise refused(
+        f'private leaves {part} in the upload', 'a mask the wrong way'
+      )
+    if f'/{part}/' not in kept:
+      raise refused(f'private leaves {part}, which nobody has')
 
-  cause = 'a mistake in that file, or a state of another kind than before'
-  call(field, trace, of=code, cause=cause)
+
+def _of_own(settings: Settings, problem: str, cause: str = '') -> BadInput:
+  """Return the refusal of a method, or a wrapper, of the user's own."""
+  wrapper = settings.training.around
+  returned = (
+    'a function stage -> Stage'
+    if wrapper
+    else 'build(task, hp) -> (Stage, ...)'
+  )
+  return bad_input(
+    'around' if wrapper else 'algorithm',
+    got=f'{wrapper or settings.algorithm} with {problem}',
+    expected=f'{returned}, local_update -> (client, upload, metrics), rounds '
+    'that keep the shapes of server and clients, and metrics with loss and '
+    'num_steps',
+    cause=cause,
+  )
 
 
 def _trace_rounds(shapes, data):
@@ -254,11 +258,10 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
     )
   if number == 1:
     return
-  method = settings.algorithm
-  if getattr(algorithms.load(method), 'ONE_LABEL', False):
+  if getattr(settings.method, 'ONE_LABEL', False):
     raise bad_input(
       'algorithm',
-      got=f'{method} for tokens with a label each',
+      got=f'{settings.algorithm} for tokens with a label each',
       expected='a method that asks for no class of an example',
       choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'superfed'],
     )

@@ -22,7 +22,7 @@ from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
-from fedjax_pfl.data.transforms import find_recipe, make_transforms, scaled
+from fedjax_pfl.data.transforms import make_transforms, scaled
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.feature_width import with_width
@@ -30,16 +30,14 @@ from fedjax_pfl.models.head_init import with_head
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
-from fedjax_pfl.training import build_checks
 
 RUNNING = {'batch': False, FROZEN: FROZEN}  # statistics; True for the others
 
 
 def peek_shape(data: DataSettings) -> Shape:
   """Return what is known of the examples, as the model sees them."""
-  side = data.image_size or find_recipe(data.dataset, data.preprocessing).side
   shape = peek(data.dataset, data.data_dir, image_size=data.image_size)
-  return scale_shape(shape, side)
+  return scale_shape(shape, data.side)
 
 
 def build_task(settings: Settings, shape: Shape) -> Task:
@@ -109,25 +107,41 @@ def build_stages(
   Numbers may be traced. An error of the user's own method is one sentence.
   `clients` are shapes of the data, which several models need.
   """
+  name, cause = settings.algorithm, 'a mistake in its build(task, hp)'
 
   def run():
-    method = build(settings, task, clients)
-    build_checks.check_stages(settings.algorithm, method)
-    known = _around(settings, task, budget, sampler, timing)
-    return around(method, known)
+    stages = build(settings, task, clients)
+    if not isinstance(stages, tuple) or {*map(type, stages)} != {Stage}:
+      raise bad_input(
+        'algorithm',
+        got=f'{name} with build that returns {user_code.describe(stages)}',
+        expected='build(task, hp) -> (Stage, ...)',
+        cause='a stage alone: write (stage,), with a comma',
+      )
+    return around(stages, _around(settings, task, budget, sampler, timing))
 
-  if not is_code(settings.algorithm):
+  if not is_code(name):
     return run()
-  module = algorithms.load(settings.algorithm)
-  cause = 'a mistake in its build(task, hp)'
-  return call('algorithm', run, of=module, cause=cause)
+  return call('algorithm', run, of=settings.method, cause=cause)
+
+
+def call_method(
+  settings: Settings, run: Callable[[], Any], cause: str, field: str = ''
+) -> Any:
+  """Return run(); an error in a method of the user's own is one sentence."""
+  name, wrapper = settings.algorithm, settings.training.around
+  if not is_code(wrapper or name):
+    return run()
+  code = value_of('around', wrapper) if wrapper else settings.method
+  field = field or ('around' if wrapper else 'algorithm')
+  return call(field, run, of=code, cause=cause)
 
 
 def build(
   settings: Settings, task: Task, clients: ClientData | None
 ) -> tuple[Stage, ...]:
   """Return the stages of the method alone."""
-  module = algorithms.load(settings.algorithm)
+  module = settings.method
   train = local_training_of(settings)
   hp = module.HParams(train=train, finetune=settings.finetune, **settings.hp)
   if hasattr(module, 'check_start') and not task.others:

@@ -54,12 +54,18 @@ def finalize(training: Training) -> None:
   lying = lies.summary(experiment, evaluator, result.states, result.scores)
   if state := experiment.privacy.without_noise(training.state):
     save_state(training._replace(state=state), keep=1)  # in every process
-  if multihost.is_first():
-    with atomic_files.writing(training.run.path):
-      result.models.save(training, result.about['round'])
-    seconds = float(training.state.seconds) + time.perf_counter() - began
-    more = seconds, finished, of_server, validation, lying
-    write_result(training, evaluated, *more)
+  if not multihost.is_first():
+    return
+  summary = _summary(training, evaluated, finished, of_server, lying)
+  clients = _clients(experiment, result, validation)
+  run = training.run
+  with atomic_files.writing(run.path):
+    result.models.save(training, result.about['round'])
+  run.write_clients(result.scores, **clients)
+  if digest := model_digest(run.path):  # by which runs recognise their start
+    summary['model'] = digest
+  seconds = float(training.state.seconds) + time.perf_counter() - began
+  run.write_result(seconds=seconds, **summary)
 
 
 def _evaluate(training: Training) -> dict[str, Evaluated]:
@@ -156,38 +162,43 @@ class Models:
       save_model(path_of('global'), self.shared, about | {'view': 'initial'})
 
 
-def write_result(
-  training: Training,
-  evaluated: dict[str, Evaluated],
-  seconds: float,
-  finished: dict[str, Scores],
-  of_server: dict[str, Any],
-  validation: Scores | None,
-  lying: dict[str, Any],
-) -> None:
-  """Write clients.npz, then result.json: the run is finished.
-
-  `finished` are the scores of the best models, by view, where clients keep
-  them; `of_server` is the evaluation of the global model, {} without one.
-  """
-  experiment, run = training.experiment, training.run
-  data, select = experiment.settings.data, experiment.settings.evaluation.select
-  result, test = evaluated[select], experiment.eval_data[1]
-  num_classes = experiment.dataset.num_classes
+def _clients(
+  experiment: Experiment, result: Evaluated, validation: Scores | None
+) -> dict[str, Any]:
+  """Return what clients.npz says beside the scores."""
+  data, classes = experiment.settings.data, experiment.dataset.num_classes
   ids, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
-  train, more = experiment.train, {}
-  fields = _counts(num_classes, train, test) | {'validation': validation}
+  counts = _counts(classes, experiment.train, experiment.eval_data[1])
+  fields = {'ids': ids, **counts, 'validation': validation}
   if result.unseen:
     of_unseen = experiment.data.splits['unseen_train']
-    counts = _counts(num_classes, of_unseen, experiment.unseen_eval_data[1])
+    counts = _counts(classes, of_unseen, experiment.unseen_eval_data[1])
     fields['unseen'] = Clients(later, scores=result.unseen, **counts)
-  if classes := experiment.dataset.class_names:
-    fields['class_names'] = np.array(classes)
+  if names := experiment.dataset.class_names:
+    fields['class_names'] = np.array(names)
   if names := experiment.data.names:
     fields['names'], unseen = np.split(np.array(names), [len(ids)])
     if result.unseen:
       fields['unseen'] = fields['unseen']._replace(names=unseen)
-  run.write_clients(result.scores, ids, **fields)
+  return fields
+
+
+def _summary(
+  training: Training,
+  evaluated: dict[str, Evaluated],
+  finished: dict[str, Scores],
+  of_server: dict[str, Any],
+  lying: dict[str, Any],
+) -> dict[str, Any]:
+  """Return what result.json says, but for seconds and the model.
+
+  `finished` are the scores of the best models, by view, where clients keep
+  them; `of_server` is the evaluation of the global model, {} without one.
+  """
+  experiment, more = training.experiment, {}
+  settings = experiment.settings
+  select = settings.evaluation.select
+  result = evaluated[select]
   if len(evaluated) > 1:
     more['select'] = select
     for name, other in evaluated.items():
@@ -196,7 +207,7 @@ def write_result(
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
   if experiment.timing:
     more['sim_seconds'] = float(training.state.sim_seconds)
-  if families := best_views(result.scores, train.count):
+  if families := best_views(result.scores, experiment.train.count):
     more['test_best_view'] = families
   if lying:
     more['lies'] = lying
@@ -205,19 +216,16 @@ def write_result(
     more['batch_statistics'] = True
   if experiment.task.others:
     more['models'] = _by_model(experiment, result)
-  if digest := model_digest(run.path):
-    more['model'] = digest  # by which runs that start from it are recognised
   num_labels = next(iter(result.scores.values())).count  # of tokens, too
-  run.write_result(
-    algorithm=experiment.settings.algorithm,
-    hp=hyperparameters.effective(experiment.settings),
-    dataset=experiment.dataset.name,
-    rounds=experiment.rounds,
-    seconds=seconds,
+  return {
+    'algorithm': settings.algorithm,
+    'hp': hyperparameters.effective(settings),
+    'dataset': experiment.dataset.name,
+    'rounds': experiment.rounds,
     **_summaries(experiment, result),
-    test_best=_best_rounds(training, num_labels, finished),
+    'test_best': _best_rounds(training, num_labels, finished),
     **more,
-  )
+  }
 
 
 def _best_rounds(

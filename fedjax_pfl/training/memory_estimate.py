@@ -13,6 +13,7 @@ states of a cohort on their way between devices are on each of them, twice.
 """
 
 import os
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -62,15 +63,15 @@ class Memory(NamedTuple):
 def forecasts(experiment: Experiment) -> list[tuple[str, Memory]]:
   """Return the name and the memory of every stage."""
   return [
-    (stage.name, _with_work(experiment, stage, states))
-    for stage, *states in stage_shapes(experiment.stages, experiment.train)
+    (stage.name, _with_work(experiment, stage, states, known))
+    for stage, states, known in _known(experiment)
   ]
 
 
 def check_room(experiment: Experiment) -> None:
   """Refuse a run whose data and states exceed the memory; compile nothing."""
-  for stage, *states in stage_shapes(experiment.stages, experiment.train):
-    check_fits(_known(experiment, stage, states), experiment)
+  for *_, memory in _known(experiment):
+    check_fits(memory, experiment)
 
 
 def check_fits(memory: Memory, experiment: Experiment) -> None:
@@ -128,32 +129,36 @@ def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
   return lines
 
 
-def _known(experiment: Experiment, stage: Stage, states: States) -> Memory:
-  """Return the part that follows from shapes: without work and uploads."""
+def _known(
+  experiment: Experiment,
+) -> Iterator[tuple[Stage, States, Memory]]:
+  """Yield the stages with what follows from shapes: no work, no uploads."""
   train, test = experiment.train, experiment.test
   placement = experiment.placement
-  server, clients = map(trees.num_bytes, states)
   num_clients = experiment.settings.data.num_seen_clients
   splits = experiment.data.splits.values()
   rows = trees.num_bytes([(clients.index, clients.count) for clients in splits])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
-  kept, choice = best_models.nothing_yet(experiment, stage, states)
-  best = best_models.COPIES_KEPT * trees.num_bytes(kept)
-  best += best_models.COPIES * trees.num_bytes(choice)
-  if placement.on_host:
-    share = experiment.sampler_of(stage).size / num_clients
-    here, host = int(share * clients), clients + rows
-    rows = int(share * rows)
-  else:
-    share = -(-num_clients // placement.num_devices)
-    here, host = share * (clients // num_clients), 0
-  return Memory(images, rows, server, here, server + here, host, best)
+  for stage, *states in stage_shapes(experiment.stages, train):
+    server, clients = map(trees.num_bytes, states)
+    kept, choice = best_models.nothing_yet(experiment, stage, states)
+    best = best_models.COPIES_KEPT * trees.num_bytes(kept)
+    best += best_models.COPIES * trees.num_bytes(choice)
+    if placement.on_host:
+      share = experiment.sampler_of(stage).size / num_clients
+      here, host, sent = int(share * clients), clients + rows, int(share * rows)
+    else:
+      share = -(-num_clients // placement.num_devices)
+      here, host, sent = share * (clients // num_clients), 0, rows
+    known = Memory(images, sent, server, here, server + here, host, best)
+    yield stage, states, known
 
 
-def _with_work(experiment: Experiment, stage: Stage, states: States) -> Memory:
+def _with_work(
+  experiment: Experiment, stage: Stage, states: States, known: Memory
+) -> Memory:
   """Return the memory of a stage that starts with states of these shapes."""
-  known = _known(experiment, stage, states)
   size = experiment.sampler_of(stage).size
   settings, devices = experiment.settings, experiment.placement.num_devices
   key = jax.eval_shape(jax.random.key, 0)

@@ -8,18 +8,20 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedjax_pfl import algorithms
 from fedjax_pfl.around import accountant, privacy
 from fedjax_pfl.around.accountant import Plan, Rounds, neighbours
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import AnyPath, ClientData, PyTree, Task
-from fedjax_pfl.core.user_code import call, is_code, value_of
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.runs import run_dir, secret
 from fedjax_pfl.settings import Settings, parse_config, replace
-from fedjax_pfl.training.build_method import build_stages, make_sampler
+from fedjax_pfl.training.build_method import (
+  build_stages,
+  call_method,
+  make_sampler,
+)
 
 
 class Start(NamedTuple):
@@ -111,10 +113,10 @@ def spent_in(folder: AnyPath) -> str:
   )
 
 
-def no_budget(workdir: AnyPath) -> str:
-  """Return why no budget covers the last model of a run; '' if one does."""
+def budget_of(workdir: AnyPath) -> Start:
+  """Return what the last model of a run has spent, or why no budget has it."""
   settings = parse_config(run_dir.load_config(workdir)['config'])
-  result = run_dir.load_result(workdir)
+  result, digest = run_dir.load_result(workdir), run_dir.model_digest(workdir)
   spent, select = result.get('privacy', {}), settings.evaluation.select
   why = spent.get('start', {}).get('no_budget')
   is_old, is_open = 'plan' not in spent, 'epsilon' not in spent
@@ -127,11 +129,10 @@ def no_budget(workdir: AnyPath) -> str:
     'its secret is still there, which its own command erases': (
       Path(workdir, secret.NAME).exists()
     ),
-    'its model/ is not that of its result': (
-      run_dir.model_digest(workdir) != result.get('model', '')
-    ),
+    'its model/ is not that of its result': digest != result.get('model', ''),
   }
-  return next((cause for cause, is_so in causes.items() if is_so), '')
+  cause = next((cause for cause, is_so in causes.items() if is_so), '')
+  return Start(digest, () if cause else plan_of(spent), cause)
 
 
 def start_of(path: str) -> Start:
@@ -139,11 +140,10 @@ def start_of(path: str) -> Start:
   if not path:
     return Start()
   try:
-    cause = no_budget(path)
+    return budget_of(path)
   except BadInput:
     cause = 'no run tells what it was trained on'
-  plan = () if cause else plan_of(run_dir.load_result(path)['privacy'])
-  return Start(run_dir.model_digest(path), plan, cause)
+    return Start(run_dir.model_digest(path), no_budget=cause)
 
 
 def make_budget(
@@ -159,7 +159,7 @@ def make_budget(
   else of its outline, as `stages` are.
   """
   dp, name = settings.dp, settings.algorithm
-  quick, start = outline(task), start_of(settings.init_from)
+  start, quick = start_of(settings.init_from), outline(task)
   plan = _plan_of(settings, task, stages, shapes)
   how = dp.epsilon, dp.delta, (*start.plan, *plan)
   noise = dp.noise_multiplier or accountant.find_noise(*how)
@@ -174,11 +174,12 @@ def make_budget(
   alone = budget._replace(plan=independent)
   # By the names of a method's uploads; what arrives of them is the same.
   plain = replace(settings, compression='none')
-  unfit = getattr(algorithms.load(name), 'NOT_CLIPPED', '')
+  unfit = getattr(settings.method, 'NOT_CLIPPED', '')
   private = build_stages(plain, quick, budget=alone)
-  whole = _in_a_sentence(
-    settings, lambda: privacy.check(private, shapes, name, unfit)
-  )
+  cause = 'with dp.clip, x and y are the examples of the client, not those of '
+  cause += 'all, and are read as in data.x[data.index]'
+  check = lambda: privacy.check(private, shapes, name, unfit)
+  whole = call_method(settings, check, cause, 'dp.clip')
   for sentence in _sentences(budget, settings, whole):
     log(sentence)
   if dp.bands == 1:
@@ -187,17 +188,6 @@ def make_budget(
   private = build_stages(settings, quick, budget=alone)
   changes = privacy.changes_of(private, shapes)
   return budget._replace(changes=tuple(changes))
-
-
-def _in_a_sentence(settings: Settings, run: Callable[[], Any]) -> Any:
-  """Return run(); an error in code of the user's own is one sentence."""
-  name, around = settings.algorithm, settings.training.around
-  if not is_code(around or name):
-    return run()
-  code = value_of('around', around) if around else algorithms.load(name)
-  cause = 'with dp.clip, x and y are the examples of the client, not those of '
-  cause += 'all, and are read as in data.x[data.index]'
-  return call('dp.clip', run, of=code, cause=cause)
 
 
 def _check_count(budget: Budget) -> None:

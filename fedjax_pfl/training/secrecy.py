@@ -61,7 +61,8 @@ class Private(Open):
     run.write_note()
     dp = self.budget.dp
     if dp.noise_seed is None:
-      key = chacha.key_of(bytes.fromhex(run.secret(dp.bands > 1)))
+      secret = run.secret(dp.bands > 1)
+      key = chacha.key_of(bytes.fromhex(secret))
     else:
       key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
     cohorts, rounds = jax.random.split(key)

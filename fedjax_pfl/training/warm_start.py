@@ -8,13 +8,13 @@ the first blocks of a deeper network would fit.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl import algorithms
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
@@ -51,7 +51,7 @@ class Start(NamedTuple):
       return task._replace(init=lambda key: params)
     return task._replace(init=lambda key: trees.combine(params, task.init(key)))
 
-  def identify(self, algorithm: str, data: Any) -> str:
+  def identify(self, method: ModuleType, data: Any) -> str:
     """Return the fingerprint of the data and of the first parameters.
 
     Refuses another partition where a client would get the model of another one,
@@ -59,8 +59,7 @@ class Start(NamedTuple):
     on examples of clients who come later. What a file was trained on is not
     known.
     """
-    module = algorithms.load(algorithm)
-    is_bound = getattr(module, 'SAME_CLIENTS_AS_START', False)
+    is_bound = getattr(method, 'SAME_CLIENTS_AS_START', False)
     kept_apart = len(data.splits) > 2  # for choosing, or who come later
     of_start = self.data_id.partition('+')[0]
     if of_start and (is_bound or kept_apart) and of_start != data.data_id:

@@ -4,7 +4,7 @@ import numpy as np
 from helpers import refused
 
 from fedjax_pfl.data.images import Images, make_dataset
-from fedjax_pfl.data.long_tail import sizes, thinned
+from fedjax_pfl.data.used_examples import sizes, thinned
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build_data import build_data
 

@@ -22,7 +22,7 @@ def build(settings, log):
     return experiment
   task = small_runs.TASK
   start = load_start(settings.init_from, settings.model.name, (8, 8, 1), task)
-  data_id = start.identify(settings.algorithm, experiment.data)
+  data_id = start.identify(settings.method, experiment.data)
   data = experiment.data._replace(data_id=data_id)
   return experiment._replace(task=start.begin(task), data=data)
 

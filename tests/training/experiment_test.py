@@ -9,8 +9,8 @@ from small_runs import make_experiment, make_settings, settings_of
 
 from configs import fedbabu_cifar10
 from fedjax_pfl.algorithms import fedavg
-from fedjax_pfl.data.first_examples import first_examples
 from fedjax_pfl.data.images import Images, make_dataset
+from fedjax_pfl.data.used_examples import first_examples
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_data import build_data
