@@ -1,6 +1,7 @@
-"""Read image sets from folders of image files; image_layouts.py finds them.
+"""Read folders of images, or of sounds; image_layouts.py finds the files.
 
-image_size=s    every image is scaled to s x s, whatever its shape was
+image_size=s    every image is scaled to s x s, whatever its shape was; sounds
+                become images of that size (sounds.py)
 """
 
 import os
@@ -11,7 +12,7 @@ from concurrent import futures
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data import image_layouts, images
+from fedjax_pfl.data import image_layouts, images, sounds
 from fedjax_pfl.data.image_layouts import Listing
 from fedjax_pfl.data.images import Dataset, Shape, Where
 from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
@@ -43,8 +44,11 @@ def load(where: Where) -> Dataset:
   where.log_fn(f'Found in {listing.describe()}.')
 
   def build() -> Dataset:
-    where.log_fn(f'Reading images from {root}; later runs take a stored copy.')
-    x = read_files(listing.files, _shape(listing, side), side)
+    where.log_fn(f'Reading files from {root}; later runs take a stored copy.')
+    if listing.is_sound:
+      x = sounds.read_files(listing.files, side)
+    else:
+      x = read_files(listing.files, _shape(listing, side), side)
     splits = images.divide(x, listing.labels, listing.is_test)
     dataset = images.make_dataset('folder', *splits, len(listing.classes))
     if not listing.clients:
@@ -69,11 +73,13 @@ def load(where: Where) -> Dataset:
 
 
 def _shape(listing: Listing, side: int) -> tuple[int, ...]:
-  """Return the shape of the first training image.
+  """Return the shape of sounds, or of the first training image.
 
   It has three channels if the first training image of any client has: domains
   may be grey or in colour.
   """
+  if listing.is_sound:
+    return (side or sounds.SIDE,) * 2 + (1,)
   train = np.flatnonzero(~listing.is_test)
   firsts = train[np.unique(listing.owners[train], return_index=True)[1]]
   shapes = [_open(listing.files[row], side).shape for row in firsts]

@@ -22,6 +22,7 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.images import SPLITS, natural_key
 
 SUFFIXES = {'.png', '.jpg', '.jpeg', '.bmp', '.webp'}
+SOUNDS = {'.wav'}  # an example is a sound, if all of them are
 HIDDEN = ('.', '__')  # folders that programs leave behind
 TABLE = '.csv'
 Folder = pathlib.Path
@@ -40,6 +41,10 @@ class Listing(NamedTuple):
   clients: list[str]  # their names
   layout: str
 
+  @property
+  def is_sound(self) -> bool:
+    return self.files[0].suffix.lower() in SOUNDS
+
   def describe(self) -> str:
     """Return what was found: clients, classes, images and their split."""
     tests = int(self.is_test.sum())
@@ -50,7 +55,7 @@ class Listing(NamedTuple):
     split = f'{tests:,} for testing' if tests else 'none of them for testing'
     return (
       f'{self.layout}: {who}{len(self.classes):,} classes, '
-      f'{len(self.files):,} images, {split}'
+      f'{len(self.files):,} {"sounds" if self.is_sound else "images"}, {split}'
     )
 
 
@@ -62,7 +67,7 @@ def refuse(root: pathlib.Path, got: str) -> BadInput:
     expected='image files in train/CLASS/ and test/CLASS/, in CLIENT/CLASS/ or '
     'in CLIENT/train/CLASS/ and CLIENT/test/CLASS/; or a .csv with the columns '
     'path, label, and optionally client and split',
-    choices=sorted(SUFFIXES),
+    choices=sorted(SUFFIXES | SOUNDS),
     cause='a path one level too high or too low (--config.data_dir=...), or '
     'an archive that was unpacked in part',
   )
@@ -128,6 +133,8 @@ def _check_domains(root: Folder, rows: list[Row], is_split: bool) -> None:
 def _listing(root: pathlib.Path, rows: list[Row], layout: str) -> Listing:
   """Return the rows as arrays, checked; classes are numbered by their order."""
   files, labels, clients, splits = map(list, zip(*rows, strict=True))
+  if len({file.suffix.lower() in SOUNDS for file in files}) > 1:
+    raise refuse(root, 'with sounds beside images')
   is_test = np.array(splits) == 'test'
   # Folders as they always were; the numbers of a table in their own order.
   order = natural_key if is_table(root) else None
@@ -169,7 +176,8 @@ def _of_classes(folder: Folder, client: str, split: str = 'train') -> list[Row]:
     (file, child.name, client, split)
     for child in _folders(folder)
     for file in sorted(child.iterdir())
-    if file.suffix.lower() in SUFFIXES and not file.name.startswith(HIDDEN)
+    if file.suffix.lower() in SUFFIXES | SOUNDS
+    and not file.name.startswith(HIDDEN)
   ]
 
 
