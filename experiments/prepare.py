@@ -20,7 +20,16 @@ not: of another library, or of Debian's package dataset-fashion-mnist.
 The first takes the tiny Shakespeare from the network, or the play in
 --text=FILE. The second takes femnist, shakespeare or sent140 as LEAF's scripts
 have written it.
+
+  fedjax-pfl prepare wisdm --from=FOLDER --data_dir=DIR
+
+This takes a set whose clients exist (brca, wisdm, spoken_digits, pacs,
+office_caltech, landmine, amazon_reviews, reuters_c50, beijing_air, parkinsons)
+from the files of its release, and prints how runs read it. --dataset=wisdm
+says the same as wisdm.
 """
+
+import sys
 
 import commandline
 from absl import flags
@@ -35,15 +44,23 @@ LEAF = flags.DEFINE_string(
   'leaf', '', "a folder with LEAF's all_data*.json, or with its train and test"
 )
 TEXT = flags.DEFINE_string('text', '', 'the file of a play, for shakespeare')
+FOLDER = flags.DEFINE_string(
+  'from', '', 'a folder with the files of a set whose clients exist'
+)
 
 
 def main(names):
+  from experiments.natural import sets
   from fedjax_pfl.data.preparation.prepare import prepare
 
+  if FOLDER.value or {*sets.SETS} & {*names}:
+    sets.prepare(names, FOLDER.value, DATA_DIR.value)
+    return
   files = {'idx_files': IDX_FILES, 'leaf': LEAF, 'text': TEXT}
   files = {name: flag.value for name, flag in files.items()}
   prepare(names, DATA_DIR.value, **files)
 
 
 if __name__ == '__main__':
+  sys.argv = [word.removeprefix('--dataset=') for word in sys.argv]
   commandline.run(main, words='the names of image sets, such as cifar10')

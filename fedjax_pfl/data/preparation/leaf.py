@@ -29,8 +29,6 @@ from fedjax_pfl.data.images import SPLITS, Images
 from fedjax_pfl.data.preparation import texts
 from fedjax_pfl.data.prepared import PREPARED
 
-UNKNOWN = texts.SYMBOLS.index('\x0b')  # a vertical tab, for all the others
-
 
 def read_leaf(name: str, folder: pathlib.Path) -> texts.Owned:
   """Return (train, test, who holds their examples) of a folder of LEAF's."""
@@ -108,7 +106,7 @@ def _tweet(x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
   (length,) = PREPARED['sent140'].image_shape
   text = texts.known_or_none((x if isinstance(x, str) else x[4])[:length])
   padded = np.zeros(length, np.int32)
-  padded[: len(text)] = np.where(text < 0, UNKNOWN, text)
+  padded[: len(text)] = np.where(text < 0, texts.OTHER, text)
   return padded, _last_of(_label('sent140', y), max(len(text), 1), length)
 
 

@@ -31,6 +31,7 @@ LENGTH = PREPARED['shakespeare'].image_shape[0]
 LEAST = 800  # characters of a role
 TRAIN_SHARE = 0.8
 NONE = -1  # the label of what has none
+OTHER = SYMBOLS.index('\x0b')  # a vertical tab, for a symbol outside of ASCII
 # The number of a code point, or -1; the last one is of all from 128 on.
 _NUMBERS = np.full(129, -1, np.int32)
 _NUMBERS[[ord(symbol) for symbol in SYMBOLS]] = np.arange(len(SYMBOLS))
@@ -67,7 +68,7 @@ def read_play(files: list[pathlib.Path]) -> Owned:
       got=f'{file}, whose longest role has {longest} characters',
       cause=f'a play that is too short: a role needs {LEAST}',
     )
-  return owned([_sequences(encode(text, str(file))) for text in texts])
+  return owned([sequences(encode(text, str(file))) for text in texts])
 
 
 def encode(text: str, source: str) -> np.ndarray:
@@ -88,7 +89,7 @@ def known_or_none(text: str) -> np.ndarray:
   return _NUMBERS[np.minimum(points, len(_NUMBERS) - 1)]
 
 
-def _sequences(text: np.ndarray) -> Images:
+def sequences(text: np.ndarray) -> Images:
   """Return x and y [n, LENGTH] of a text, in its order."""
   number = -(-(len(text) - 1) // LENGTH)
   x = np.zeros((number, LENGTH), np.int32)

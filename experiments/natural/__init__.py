@@ -1,0 +1,1 @@
+"""Sets whose clients exist: where they come from, and their readers."""
