@@ -101,6 +101,19 @@ MEASURES = [
   Measure('ece', 'ECE', '', 3, MIN, 'expected calibration error'),
   Measure('mce', 'MCE', '', 3, MIN, 'maximum calibration error'),
   Measure('num_clients', 'Clients', '', 0, '', 'in these numbers'),
+  # Under an attack, and of a server with a robust rule.
+  Measure('honest', 'Honest', '%', 2, MAX, 'mean over honest clients'),
+  Measure('lowest_honest', 'Lowest honest', '%', 2, MAX, 'of these clients'),
+  Measure('backdoor', 'Backdoor', '%', 2, MIN, 'its success on their tests'),
+  Measure('left_out/share', 'Left out', '', 2, '', 'share of uploads'),
+  Measure(
+    *('left_out/precision', 'Left out, precision', '', 2, MAX),
+    'attackers among those left out',
+  ),
+  Measure(
+    *('left_out/recall', 'Left out, recall', '', 2, MAX),
+    'those left out among attackers',
+  ),
 ]
 
 

@@ -87,3 +87,22 @@ def test_an_older_run_has_what_follows_from_accuracies(tmp_path):
   measures.MEASURES.append(SPREAD)
   assert '>60.0<' in page.render([path])
   measures.MEASURES.remove(SPREAD)
+
+
+def test_a_page_has_what_an_attack_did_to_honest_clients(tmp_path):
+  lies = {
+    'honest': {'finetuned': {'mean': 71.25, 'lowest_client': 31.5}},
+    'backdoor': {'finetuned': {'mean': 12.75}},
+    'left_out': {'left_out/precision': 0.375, 'left_out/recall': None},
+  }
+  attacked = make_run(tmp_path / 'attacked', more={'lies': lies})
+  text = page.render([attacked])
+  for head, value in (
+    *(('Honest', '71.25'), ('Lowest honest', '31.50')),
+    ('Backdoor', '12.75'),
+    ('Left out, precision', '0.38'),
+  ):
+    assert text.count(f'>{head}<') == 1 and f'>{value}<' in text, head
+  assert '>Left out, recall<' not in text
+  clean = page.render([make_run(tmp_path / 'clean')])
+  assert '>Honest<' not in clean and '>Left out, precision<' not in clean

@@ -146,7 +146,8 @@ class Run:
     if part == 'views' and self.shared is not None:
       return summarise(scores, clients.train_count)
     accuracy = accuracies(scores, clients.train_count)
-    return {**known, **over_clients(accuracy, scores.count)}
+    lying = of_lies(self.result, view) if part == 'views' else {}
+    return {**known, **over_clients(accuracy, scores.count), **lying}
 
   @property
   def has_same_clients(self) -> bool:
@@ -300,6 +301,21 @@ def each_once(workdirs: Sequence[AnyPath]) -> list[Path]:
   for path in workdirs:
     paths.setdefault(os.path.realpath(path), Path(path))
   return list(paths.values())
+
+
+def of_lies(result: Result, view: str | None) -> dict[str, float]:
+  """Return the measures of an attack, and of whom a server left out."""
+  lies = result.get('lies', {})
+  honest, backdoor = (
+    lies.get(kind, {}).get(view, {}) for kind in ('honest', 'backdoor')
+  )
+  numbers = {
+    'honest': honest.get('mean'),
+    'lowest_honest': honest.get('lowest_client'),
+    'backdoor': backdoor.get('mean'),
+    **lies.get('left_out', {}),
+  }
+  return {name: x for name, x in numbers.items() if x is not None}
 
 
 # ---- which views are before and after personalisation
