@@ -70,8 +70,6 @@ def load_dataset(
   >>> dataset.train.x.shape, dataset.test.x.shape, dataset.num_classes
   ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
   """
-  cause = 'a misspelt name; own images go under the names `folder` and `npz`'
-  one_of(NAMES, 'a known image set', cause).check('dataset', name)
   source = _find(name)
   where = Where(name, data_dir, synthetic, log_fn, image_size)
   shape = source.peek(where)
@@ -120,4 +118,6 @@ def is_available(name: str, data_dir: str = '') -> bool:
 
 def _find(name: str) -> ModuleType:
   """Return the file that reads this set; it alone is imported."""
+  cause = 'a misspelt name; own images go under the names `folder` and `npz`'
+  one_of(NAMES, 'a known image set', cause).check('dataset', name)
   return importlib.import_module(f'fedjax_pfl.data.{SOURCES[name]}')
