@@ -127,6 +127,5 @@ def _check(name: str, method: Any) -> Any:
       expected='HParams, a NamedTuple whose fields have defaults, with train '
       'and finetune among them, and build(task, hp) -> (Stage, ...)',
       choices=['a copy of fedjax_pfl/algorithms/fedavg.py, to begin with'],
-      cause='a part that was left out, or another class of the file',
     )
   return method

@@ -35,7 +35,6 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       expected='BatchNorm, GroupNorm or LayerNorm with FedBN: without them it '
       'is FedAvg',
       choices=['model=convnet4', 'model=mobilenet', 'model=resnet18'],
-      cause='a model of another experiment',
     )
   shared = trees.invert(task.is_norm)
   algorithm = global_model.averaging_of_part(task, hp, shared)

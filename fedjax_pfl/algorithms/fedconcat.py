@@ -325,7 +325,6 @@ def check_clients(task: Task, hp: HParams, data: ClientData) -> None:
         got='inferred, with inputs that are whole numbers',
         expected='inputs of floats: the distributions are inferred from noise',
         choices=['hp.distributions=true'],
-        cause='tokens, of which noise is none',
       )
   else:
     shares = label_shares(label_counts_of_clients(data, task.num_classes))

@@ -134,7 +134,6 @@ def check_clients(data: ClientData) -> None:
       expected=f'at most {MOST_CLIENTS} with FedFomo: every client keeps a '
       'number for every other',
       choices=['algorithm=fedamp', 'fewer clients'],
-      cause='a method for federations of some hundred clients',
     )
   count = np.asarray(data.count)
   smallest = count[count > 0].min(initial=2)
@@ -145,7 +144,6 @@ def check_clients(data: ClientData) -> None:
       expected='at least two of every client with FedFomo: one to train on, '
       'and one on which models are compared',
       choices=['fewer clients', 'dirichlet_min_size=2'],
-      cause='a partition that leaves a client almost nothing',
     )
 
 

@@ -65,7 +65,6 @@ def _equal(number: int, start: str) -> BadInput:
     got=start,
     expected=f"'': the {number} models have to begin apart",
     choices=['a .safetensors file without a head, which is drawn for each'],
-    cause='a run of another method to go on with',
   )
 
 

@@ -70,7 +70,6 @@ def check_start(hp: HParams, start: str) -> None:
         'init_from=RUN and hp.train_fedavg=False',
         'hp.train_fedavg=True',
       ],
-      cause='LG-FedAvg without a FedAvg run, or with one more than it needs',
     )
 
 

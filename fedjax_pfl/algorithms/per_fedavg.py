@@ -180,7 +180,6 @@ def check_counts(data: ClientData, batch_size: int) -> None:
       expected='two batches or more for every client that has examples: '
       'Per-FedAvg steps on one and looks at the next',
       choices=choices,
-      cause='many clients, or a partition that leaves some with little',
     )
 
 

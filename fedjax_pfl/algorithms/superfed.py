@@ -114,7 +114,6 @@ def check_start(hp: HParams, start: str) -> None:
       got=start,
       expected="'': the two models of a client have to begin apart; where they "
       'are equal their cosine has no gradient',
-      cause='a run of another method to go on with',
     )
 
 

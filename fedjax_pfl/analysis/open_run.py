@@ -89,7 +89,6 @@ def read_run(
         got=value,
         expected=f'{before[name]}, with which {workdir} was trained',
         choices=['the file as it was'] if all(digests) else ['data_dir=..'],
-        cause='the file has changed since, or another setting was given',
       )
   return now, stored['data']
 
@@ -135,7 +134,6 @@ def load_states(
       'run',
       got=f'{workdir} with {saved}',
       expected=f'the checkpoint after its last round, {experiment.rounds}',
-      cause='a run that is not finished, or a copy without checkpoints/',
     )
   found = [restored[1][part] for part in parts]
   return chosen_states(experiment, *found) if is_chosen else tuple(found)

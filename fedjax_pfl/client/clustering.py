@@ -110,6 +110,5 @@ def check_cap(num_clients: int, number: int, factor: float) -> int:
       expected=f'room for all {num_clients} clients in {number} clusters, '
       f'instead of {cap} in each',
       choices=['1.2, as in the paper', 'None: no cap'],
-      cause='a factor below 1, or so near it that rounding leaves no room',
     )
   return cap

@@ -145,7 +145,6 @@ def made_whole(out: str | os.PathLike) -> Iterator[pathlib.Path]:
       'out',
       got=str(out),
       expected='a path where nothing is',
-      cause='what was written before',
     )
   with writing(out, 'out'):
     out.parent.mkdir(parents=True, exist_ok=True)

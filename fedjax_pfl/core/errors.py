@@ -73,8 +73,6 @@ def expand_home(field: str, name: str | os.PathLike) -> pathlib.Path:
       expected=f'{path.parts[0]} to be the home directory of a user of this '
       'machine',
       choices=['the whole path', f'./{path}, a folder of that name'],
-      cause='a name of another machine, or an account without a home, as in '
-      'many containers ($HOME is not set)',
     ) from error
 
 
@@ -109,7 +107,6 @@ def check_installed(
       got=f'{package}, which is not installed here',
       expected=f'the package {package}: {pip_line(package)}',
       choices=choices,
-      cause='it is optional, and this environment is without it',
     )
 
 

@@ -104,8 +104,6 @@ def check_loaded(config: Mapping[str, Any], every: bool = False) -> None:
       f'{" ".join(flags)} on a command line',
       'build_experiment(load_code(config)) in a program',
     ],
-    cause='a program that has not loaded its code, or a run that is opened '
-    'again: name its file once more, if you trust it',
   )
 
 
@@ -158,8 +156,6 @@ def _load(field: str, name: Any) -> Any:
       got=name,
       expected=f'{FORM}, with a name',
       choices=[f'{name}:NAME'],
-      cause='the name was left out: of what the file defines, or, of a method, '
-      'the label of its tables',
     )
   if isinstance(name, UserCode) or not is_code(name):
     return name
@@ -193,7 +189,6 @@ def _load(field: str, name: Any) -> Any:
       got=f'{path} with the digest {digest}',
       expected=f'the content that {name} names',
       choices=[f'{path}:{attribute}', 'the file as it was'],
-      cause='the file has changed since',
     )
   module = _run(field, file.resolve(), content, digest)
   full_name = f'{match["path"]}:{attribute}#{digest}'

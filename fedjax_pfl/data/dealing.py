@@ -166,8 +166,6 @@ def _check_training(data: DataSettings, train: list) -> None:
     f'none of {len(train)} clients keeps a training example',
     expected='clients with several examples, of which some stay for training',
     choices=['fewer clients', 'a smaller test_fraction'],
-    cause='clients of one example, or a share for training in the place of '
-    'that for testing',
   )
 
 
@@ -184,7 +182,6 @@ def _labels_of(
       got=f'{kind} for {dataset.name}, whose tokens have a label each',
       expected='a partition that asks for no class of an example',
       choices=[*WITHOUT_CLASSES, 'a function of your own'],
-      cause='the field was left out: its default deals images by class',
     )
   if tests == 'independent':
     raise bad_input(

@@ -83,8 +83,6 @@ def hold_out(
       expected='a share that leaves each client an example to train on, and '
       'a client with at least two',
       choices=['a smaller share, such as 0.1', '0: none', 'fewer clients'],
-      cause='the share for training in the place of that for validation, or '
-      'more clients than the data can fill',
     )
   rng = generator(seed, EXAMPLES)
   train, validation = [], []

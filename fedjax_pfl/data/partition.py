@@ -203,7 +203,6 @@ def _check_values(name, settings, numbers, test_partition, share) -> None:
       got=f'a function with {", ".join(settings)}',
       expected='no setting beside a function',
       choices=['functools.partial(function, ...), which has them'],
-      cause='a setting of a partition that has a name',
     )
 
 
@@ -254,8 +253,6 @@ def _check_labels(
       expected='split: the data set has no test examples, so that clients are '
       'tested on a part of their training examples',
       choices=['test_partition=split'],
-      cause='own arrays without `split`, or without the word test in it; or a '
-      'folder without test/',
     )
   labels = np.concatenate([train, test]) if len(test) else train
   if labels.min() < 0 or labels.max() >= num_classes:
@@ -264,5 +261,4 @@ def _check_labels(
       got=num_classes,
       expected='more than the largest label; labels go from '
       f'{labels.min()} to {labels.max()}',
-      cause='the number of classes of another data set',
     )

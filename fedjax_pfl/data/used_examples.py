@@ -132,7 +132,6 @@ def thinned(dataset: Dataset, factor: float) -> Dataset:
       'imbalance_factor',
       got=factor,
       expected=f'1 for {dataset.name}, whose tokens have a label each',
-      cause='the config of an image set',
     )
   counts = np.bincount(y, minlength=dataset.num_classes)
   kept = np.zeros(len(y), bool)

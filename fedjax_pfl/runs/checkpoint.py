@@ -128,7 +128,6 @@ def restore(
         'give another --workdir',
         'put back a copy of the checkpoints',
       ],
-      cause='files that were moved, linked or edited, or a full disk',
     )
   return None
 

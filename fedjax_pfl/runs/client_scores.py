@@ -110,7 +110,6 @@ def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
       got=f'{path} without {error}',
       expected='the scores of every client in every view',
       choices=named,
-      cause='a file of another program, or damage',
     ) from error
 
 

@@ -102,7 +102,6 @@ def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
         got=value,
         expected='a setting that JSON can hold',
         choices=['number', 'string', 'bool', 'None', 'list', 'dict'],
-        cause='an object was put into the config instead of its name',
       ) from error
   # An infinite setting (never, no limit) is valid, and must compare equal.
   return atomic_files.plain(config, nonfinite=str)
@@ -141,8 +140,6 @@ def _read(path: Path) -> dict[str, Any] | None:
     got=f'{path}, which holds {got}',
     expected=f'an empty or new directory, or a run with a readable {CONFIG}',
     choices=['another --workdir', *choices],
-    cause='the path of something else, or of the folder above the run; a full '
-    'disk, or a file edited by hand',
   )
 
 

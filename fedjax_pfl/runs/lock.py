@@ -71,8 +71,6 @@ def _open(path: Path, flag: str) -> int:
       got=f'{path}, a link to {os.readlink(path)}',
       expected='a directory whose lock is a file of its own',
       choices=['remove the link', f'another --{flag}'],
-      cause='a directory of somebody else: what the link names would be '
-      'overwritten',
     ) from error
 
 
@@ -91,7 +89,6 @@ def _open_locked(folder: Path, flag: str) -> int:
         got=f'{folder}, which {owner or "another process"} is writing',
         expected='a directory that no other process writes',
         choices=['wait until it is done', 'stop it', f'another --{flag}'],
-        cause='the same command was started twice',
       )
       raise Held(*message.args) from error
     except OSError as error:

@@ -79,7 +79,6 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
       got=str(path),
       expected='a file that save_model wrote',
       choices=sorted(map(str, path.parent.glob('*.npz'))),
-      cause='a mistyped path, or a run that is not finished',
     )
   arrays = atomic_files.read_npz(path)
   try:
@@ -95,7 +94,6 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
       'model',
       got=f'{path} with {", ".join(arrays) or "no arrays"}',
       expected=f'a file that save_model wrote, with an array {META!r}',
-      cause='an .npz file of another kind, such as clients.npz, or damage',
     ) from error
 
 
@@ -132,7 +130,6 @@ def load_safetensors(
       got=str(path),
       expected=f'a file {SUFFIX}',
       choices=sorted(map(str, Path(path).parent.glob(f'*{SUFFIX}'))),
-      cause='a mistyped path, or another directory',
     )
   try:
     tensors = load_file(path)
@@ -141,7 +138,6 @@ def load_safetensors(
       'init_from',
       got=f'{path}: {error}',
       expected='a file that safetensors wrote',
-      cause='another kind of file, or half a download',
     ) from error
   named = ((rename(name), array) for name, array in tensors.items())
   return dict(_leaf(name, array, shapes) for name, array in named)

@@ -74,7 +74,6 @@ def check_clients(workdir: str | os.PathLike) -> None:
       f'delete {RESULT} of this run: the same command ends it again, from its '
       'last checkpoint if that is there',
     ],
-    cause='a full disk, a damaged one, or a file edited by hand',
   )
 
 
@@ -93,7 +92,6 @@ def existing(workdir: str | os.PathLike, name: str) -> Path:
     got=str(workdir),
     expected=f'a run directory that holds {name}',
     choices=sorted(near),
-    cause='a mistyped path, or a run that has not got that far',
   )
 
 
@@ -111,7 +109,6 @@ def load_json(
       'file',
       got=f'{path}: {error}',
       expected='valid JSON, as it was written',
-      cause='it was cut short or edited by hand, or is of another program',
     ) from error
 
 

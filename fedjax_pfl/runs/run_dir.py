@@ -256,7 +256,6 @@ class Run:
         'view',
         got=name,
         expected='a name that a file can have',
-        cause='a method whose view has a slash in its name',
       )
     (self.path / 'model').mkdir(exist_ok=True)
     return self.path / 'model' / f'{name}.npz'
@@ -378,5 +377,4 @@ def _changed(name: str, path: Path, step: int, *more: str) -> BadInput:
     got=f'{path}, which was changed or cut short before round {step}',
     expected='what was there when that round was saved',
     choices=['put back a copy of it', *more],
-    cause='a full disk, a damaged one, or a file edited by hand',
   )

@@ -44,7 +44,6 @@ def lost(folder: Path) -> BadInput:
     got=f'{folder / NAME}, which is missing or holds something else',
     expected=f'{2 * chacha.SIZE} hexadecimal digits, as the run wrote them',
     choices=['put back a copy of it', 'another --workdir'],
-    cause='a file edited by hand, a copy without it, or a damaged disk',
   )
 
 

@@ -242,7 +242,6 @@ def own_wrapper(name: str) -> Callable[[Stage], Stage]:
       'around',
       got=f'{user_code.describe(wrapped)} from {name}',
       expected='a function that returns a stage: stage._replace(algorithm=..)',
-      cause='a function without its return, or the algorithm of the stage',
     )
 
   return wrap
@@ -279,7 +278,6 @@ def make_sampler(
       'sampling',
       got=f'{got} from {name}',
       expected=f'pfl.Sampler(draw, size) with a size from 1 to {clients}',
-      cause='the function that draws, in place of one that returns a Sampler',
     )
   checked = lambda: sampling.checked(sampler, clients, settings.num_rounds)
   return call('sampling', checked, of=code, cause=cause)

@@ -54,7 +54,7 @@ def test_other_content_of_the_same_size_is_other_code(file):
   assert before.value(logits, None) == 0 and after.value(logits, None) == 1
   assert load(str(after)) == after
   message = refused(load, str(before))
-  assert 'Likely cause: the file has changed since' in message
+  assert 'the file as it was' in message
 
 
 def test_all_names_that_are_not_loaded_are_named_at_once(file):
@@ -77,7 +77,7 @@ def test_only_loaded_code_has_a_value(file):
   for stored in ('own.py:loss', str.__str__(name)):
     message = refused(value_of, 'loss', stored)
     assert '--config.loss=own.py:loss' in message
-    assert 'a run that is opened again' in message
+    assert 'nothing that a run directory' in message
   assert isinstance(name, UserCode) and not isinstance(name + '', UserCode)
 
 

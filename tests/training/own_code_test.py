@@ -160,7 +160,7 @@ def test_a_question_about_the_models_is_given_the_file_once_more(folder):
   assert '--config.model=own.py:Reviews' in message
   (folder / 'own.py').write_text(CODE + '\n')
   message = refused(read_run, 'run', print, given)
-  assert 'the file has changed since' in message
+  assert 'the file as it was' in message
 
 
 REFUSED = {

@@ -59,7 +59,6 @@ def class_lists(
       expected=f'clients that hold every class: with seed {seed} and {each} '
       f'of {num_classes} classes a client none holds class {min(absent)}',
       choices=[f'{num_classes}, which suffice with every seed'],
-      cause='clients chosen for a data set of fewer classes',
     )
   return np.array(lists)
 

@@ -121,7 +121,6 @@ def draw_plan(sizes: Sizes, beta: float, least: int) -> Plan:
     got=least,
     expected=f'at most {most}, {why}: {sizes.num_clients} clients share '
     f'{sizes.num_train} examples',
-    cause='a small beta for so many clients, or fewer examples than before',
   )
 
 

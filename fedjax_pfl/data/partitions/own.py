@@ -46,7 +46,6 @@ def own(sizes: Sizes, rng: Rng, *, function: Divide) -> Deals:
       raise refuse(
         got=f'client {counts.index(0)} without a training example',
         expected='one or more for each client',
-        cause='shares that were rounded to 0, or clients that were left out',
       )
     return indices
 

@@ -59,7 +59,6 @@ def draw_counts(sizes: Sizes, each: int) -> np.ndarray:
         f'examples of class {label}',
         expected='at least 10 for each of them, and more than '
         f'{least / num_classes:g}',
-        cause='a data set that was shrunk without fewer clients',
       )
     drawn = legacy.randint(low, mean, len(clients) - 1)
     counts[label, clients] = [*drawn, size - drawn.sum()]

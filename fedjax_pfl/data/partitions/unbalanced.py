@@ -66,7 +66,6 @@ def deal_relative(
       got=assignment.shape[1],
       expected=f'at most {int(sizes.max())}, the examples of the largest '
       'client: every client would get floor(n / shards) = 0',
-      cause='shards for larger clients, or too few examples',
     )
   requested = np.broadcast_to(each[:, None], assignment.shape)
   parts = np.empty(assignment.shape, object)
