@@ -51,8 +51,8 @@ def curves(
   parts += svg.levels(y, marks, LEFT, WIDTH - RIGHT)
   for tick in svg.ticks(x.low, x.high, 6):
     if x.low <= tick <= x.high:
-      words = f'{tick:,g}'
-      parts.append(svg.text(x(tick), HEIGHT - BOTTOM + 20, words, 'middle'))
+      number = f'{tick:,g}'
+      parts.append(svg.text(x(tick), HEIGHT - BOTTOM + 20, number, 'middle'))
   parts.append(svg.text(WIDTH - RIGHT, HEIGHT - 4, x_label, 'end', 'label'))
   for curve in series:
     if curve.low is not None:
@@ -76,18 +76,20 @@ def _key(series: Series) -> svg.Key:
 
 
 def plot_before_others(
-  curves: Sequence[tuple[np.ndarray, np.ndarray]], place: int, css: str
+  curves: Sequence[tuple[np.ndarray, np.ndarray]], chosen: int, css: str
 ) -> Markup:
   """Draw one of the curves (x [T], y [T]) before the others, in grey."""
   left, right, bottom = 34, SMALL - 8, LOW - 26
   last = max(float(x.max()) for x, _ in curves)
   x = svg.Scale(0.0, last or 1.0, left, right)
-  y, marks = svg.enclosing([one for _, one in curves], bottom, 10, count=4)
+  y, marks = svg.enclosing(
+    [heights for _, heights in curves], bottom, 10, count=4
+  )
   parts = svg.levels(y, marks, left, right, gap=6)
   parts.append(svg.text(right, LOW - 8, f'round {last:,g}', 'end'))
-  for other in [*(at for at in range(len(curves)) if at != place), place]:
+  for other in [*(at for at in range(len(curves)) if at != chosen), chosen]:
     rounds, values = curves[other]
-    kind = 'line' if other == place else 'other'
+    kind = 'line' if other == chosen else 'other'
     path = svg.path_through(x(rounds), y(values))
     parts.append(svg.tag('path', d=path, class_=kind))
   label = 'accuracy of one setting over rounds, before the others'
@@ -95,8 +97,8 @@ def plot_before_others(
 
 
 def _stroke(data: str, dash: Sequence[float]) -> Markup:
-  words = ' '.join(svg.short(LINE_WIDTH * length) for length in dash)
-  return svg.tag('path', d=data, class_='line', stroke_dasharray=words or None)
+  dashes = ' '.join(svg.short(LINE_WIDTH * length) for length in dash)
+  return svg.tag('path', d=data, class_='line', stroke_dasharray=dashes or None)
 
 
 def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
@@ -106,10 +108,10 @@ def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   # Counted from the end, so that the last value has a mark.
   for at in range(len(across) - 1, -1, -step):
     if math.isfinite(series.y[at]):
-      words = f'{series.label}, {series.x[at]:,g}: {svg.plain(series.y[at])}'
+      title = f'{series.label}, {series.x[at]:,g}: {svg.plain(series.y[at])}'
       if series.low is not None:
         ends = svg.plain(series.low[at]), svg.plain(series.high[at])
-        words += f' ({ends[0]} to {ends[1]})'
-      place = across[at], heights[at], 4
-      parts.append(svg.marker(series.marker, *place, 'mark', words))
+        title += f' ({ends[0]} to {ends[1]})'
+      centre = across[at], heights[at], 4
+      parts.append(svg.marker(series.marker, *centre, 'mark', title))
   return svg.tag('g', *parts, class_=series.css)

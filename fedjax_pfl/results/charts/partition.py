@@ -32,7 +32,7 @@ def partition(
   """
   sizes, largest, is_wide = counts.sum(1), counts.max(), len(counts) > 2 * FEW
   ends = np.unique([sizes.min(), sizes.max()])
-  note = ' to '.join(f'{one:,}' for one in ends) + ' examples a client'
+  note = ' to '.join(f'{size:,}' for size in ends) + ' examples a client'
   if none := int((sizes == 0).sum()):
     note += f' ({none:,} have none)'
   note += f'. Largest dot: {largest:,}.'
@@ -58,7 +58,7 @@ def _plot(
   up = float(np.clip(300 / num_classes, 4, LARGEST))
   bottom = TOP + up * num_classes
   # Longer names make the margin wider, and labels of clients fewer.
-  longest = [max(len(f'{one}') for one in own) for own in (classes, ids)]
+  longest = [max(len(f'{name}') for name in names) for names in (classes, ids)]
   left = max(LEFT, 14 + LETTER * longest[0])
   across = (width - left - RIGHT) / len(shown)
   x = left + across * (np.arange(len(shown)) + 0.5)
@@ -75,8 +75,8 @@ def _plot(
   parts.append(svg.text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
   for column, client in zip(x, shown, strict=True):
     held, labels = counts[client], np.flatnonzero(counts[client])
-    words = f'{held.sum():,} examples of {len(labels)} classes'
-    title = f'client {ids[client]}: {words}'
+    summary = f'{held.sum():,} examples of {len(labels)} classes'
+    title = f'client {ids[client]}: {summary}'
     if not len(labels):
       parts.append(svg.marker('^', column, bottom + 6, 4, 'empty', title))
       continue

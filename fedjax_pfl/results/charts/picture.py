@@ -34,7 +34,7 @@ Style = Mapping[str, str]  # of CSS
 Piece = tuple[float, float, str]  # x, y and SVG
 
 
-class Place(NamedTuple):
+class Context(NamedTuple):
   """Where an element is drawn, and what it has from the elements around it."""
 
   axis: Any  # of matplotlib
@@ -58,8 +58,8 @@ def draw(
   for at in range(0, len(panels), COLUMNS):
     x, height = GAP, 0.0
     for panel in panels[at : at + COLUMNS]:
-      own, wide, high = _pieces(panel)
-      pieces += [(x + left, y + top, svg) for left, top, svg in own]
+      parts, wide, high = _pieces(panel)
+      pieces += [(x + left, y + top, svg) for left, top, svg in parts]
       x, height = x + wide + GAP, max(height, high)
     y, width = y + height + GAP, max(width, x)
   for note in notes:
@@ -75,8 +75,8 @@ def draw(
   axis.set(xlim=(0, width), ylim=(y, 0))
   axis.text(width / 2, 34, title, size=12, weight='bold', ha='center')
   for left, top, svg in pieces:
-    place = Place(axis, np.array([left, top]), colours)
-    _draw(fromstring(svg), place)
+    context = Context(axis, np.array([left, top]), colours)
+    _draw(fromstring(svg), context)
   return figure
 
 
@@ -87,47 +87,47 @@ def _pieces(panel: Panel) -> tuple[list[Piece], float, float]:
   """
   box = re.search(r'viewBox="0 0 (\S+) (\S+)"', panel.svg)
   width, height = float(box[1]), float(box[2])
-  words = [text(0, 12, panel.title, 'name')] if panel.title else []
+  lines = [text(0, 12, panel.title, 'name')] if panel.title else []
   for line in _wrapped(panel.note, width):
-    words.append(text(0, LINE * len(words) + 12, line))
-  y = LINE * len(words) + 6
-  pieces = [(0, 0, drawing(width, y, '', *words)), (0, y, panel.svg)]
+    lines.append(text(0, LINE * len(lines) + 12, line))
+  y = LINE * len(lines) + 6
+  pieces = [(0, 0, drawing(width, y, '', *lines)), (0, y, panel.svg)]
   return pieces, width, y + height + 8
 
 
-def _wrapped(words: str, width: float) -> list[str]:
-  return textwrap.wrap(words, max(20, int(width / CHARACTER)))
+def _wrapped(note: str, width: float) -> list[str]:
+  return textwrap.wrap(note, max(20, int(width / CHARACTER)))
 
 
-def _draw(element: Element, place: Place) -> None:
+def _draw(element: Element, context: Context) -> None:
   """Draw an element with all that is in it."""
-  own = element.get('class', '').split()
-  colours = [place.colours[one] for one in own if one in place.colours]
-  colour = colours[0] if colours else place.colour
-  place = place._replace(classes=place.classes | {*own}, colour=colour)
-  style = _style({element.tag, *own}, place)
+  names = element.get('class', '').split()
+  colours = [context.colours[name] for name in names if name in context.colours]
+  colour = colours[0] if colours else context.colour
+  context = context._replace(classes=context.classes | {*names}, colour=colour)
+  style = _style({element.tag, *names}, context)
   for name in ('opacity', 'stroke-width'):
     style[name] = element.get(name, style.get(name))
   if element.tag == 'text':
-    _draw_text(element, style, place)
-  elif 'dots' in own:
-    _draw_dots(element.get('d'), style, place)
+    _draw_text(element, style, context)
+  elif 'dots' in names:
+    _draw_dots(element.get('d'), style, context)
   elif element.tag == 'path':
-    _draw_path(element.get('d'), style, place)
+    _draw_path(element.get('d'), style, context)
   elif element.tag == 'rect':
     x, y, w, h = (float(element.get(name)) for name in BOX)
     data = f'M{x} {y}L{x + w} {y}L{x + w} {y + h}L{x} {y + h}z'
-    _draw_path(data, style, place)
+    _draw_path(data, style, context)
   for child in element:
     if child.tag != 'title':  # a tooltip
-      _draw(child, place)
+      _draw(child, context)
 
 
-def _draw_text(element: Element, style: Style, place: Place) -> None:
+def _draw_text(element: Element, style: Style, context: Context) -> None:
   from matplotlib import patheffects
 
-  at = place.corner + [float(element.get('x')), float(element.get('y'))]
-  drawn = place.axis.text(
+  at = context.corner + [float(element.get('x')), float(element.get('y'))]
+  drawn = context.axis.text(
     *at,
     element.text or '',
     color=style['fill'],
@@ -142,10 +142,10 @@ def _draw_text(element: Element, style: Style, place: Place) -> None:
     drawn.set_path_effects([ground])
 
 
-def _draw_dots(data: str, style: Style, place: Place) -> None:
+def _draw_dots(data: str, style: Style, context: Context) -> None:
   points = np.array(re.findall(r'M(\S+) (\S+?)h0', data), float).reshape(-1, 2)
-  place.axis.scatter(
-    *(points + place.corner).T,
+  context.axis.scatter(
+    *(points + context.corner).T,
     s=(float(style['stroke-width']) * POINTS) ** 2,
     color=style['stroke'],
     alpha=float(style['opacity'] or 1),
@@ -154,13 +154,13 @@ def _draw_dots(data: str, style: Style, place: Place) -> None:
   )
 
 
-def _draw_path(data: str, style: Style, place: Place) -> None:
+def _draw_path(data: str, style: Style, context: Context) -> None:
   from matplotlib.patches import PathPatch
   from matplotlib.path import Path
 
   points, codes = np.zeros((1, 2)), []
-  for command, words in COMMAND.findall(data):
-    numbers = [float(word) for word in words.split()]
+  for command, digits in COMMAND.findall(data):
+    numbers = [float(word) for word in digits.split()]
     added = points[-1:]
     if command in 'ML':
       added = [numbers]
@@ -177,7 +177,7 @@ def _draw_path(data: str, style: Style, place: Place) -> None:
   stroke = style.get('stroke', 'none')
   width = float(style['stroke-width'] or 1) if stroke != 'none' else 0
   patch = PathPatch(
-    Path(points[1:] + place.corner, codes),
+    Path(points[1:] + context.corner, codes),
     facecolor=style.get('fill', 'black'),
     edgecolor=stroke,
     linewidth=width * POINTS,
@@ -185,22 +185,22 @@ def _draw_path(data: str, style: Style, place: Place) -> None:
     capstyle='butt',
     zorder=2,
   )
-  place.axis.add_patch(patch)
+  context.axis.add_patch(patch)
 
 
-def _style(names: set[str], place: Place) -> dict[str, str]:
+def _style(names: set[str], context: Context) -> dict[str, str]:
   """Return the style by the style sheet of an element with these names."""
   rules, variables = _rules()
   variables = {**variables, **PAPER}
-  if place.colour:
-    variables['--c'] = place.colour
+  if context.colour:
+    variables['--c'] = context.colour
   style: dict[str, str] = {}
   for (*above, last), values in rules:
-    if last in names and {*above} <= place.classes | {'svg'}:
+    if last in names and {*above} <= context.classes | {'svg'}:
       style |= values
 
-  def known(found: re.Match) -> str:
-    return variables.get(found[1], found[2] or 'none')
+  def known(match: re.Match) -> str:
+    return variables.get(match[1], match[2] or 'none')
 
   # Twice: a variable may have another one as its default.
   return {

@@ -73,17 +73,17 @@ def plot_gains(
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
     across = x([places[0], *(places + 0.5), len(order)])
     data = svg.path_through(across, [y(0), *y(gains[order[places]]), y(0)])
-    words = f'{len(order):,} clients'
-    parts.append(svg.tag('path', title=words, d=f'{data}z', class_='bar'))
+    title = f'{len(order):,} clients'
+    parts.append(svg.tag('path', title=title, d=f'{data}z', class_='bar'))
     order = order[:0]
   gap = min(1.5, 0.2 * (x(1) - x(0)))
-  for place, at in enumerate(order):
+  for rank, at in enumerate(order):
     before, after = svg.plain(change.before[at]), svg.plain(change.after[at])
-    words = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
+    title = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
     top, height = min(y(0), y(gains[at])), max(abs(y(gains[at]) - y(0)), 0.5)
-    box = {'x': x(place), 'y': top, 'width': x(1) - x(0) - gap}
+    box = {'x': x(rank), 'y': top, 'width': x(1) - x(0) - gap}
     kind = 'bar' if gains[at] >= 0 else 'bar lost'
-    box |= {'height': height, 'class_': kind, 'title': words}
+    box |= {'height': height, 'class_': kind, 'title': title}
     parts.append(svg.tag('rect', **box))
   label = f'{change.label}: gain of every client'
   chart = svg.tag('g', *parts, class_=change.css)
@@ -98,12 +98,12 @@ def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
   low, middle, high = np.percentile(values, [25, 50, 75])
   numbers = values.mean(), middle, low, high, values[0], values[-1]
   mean, median, first, last, least, most = map(svg.plain, numbers)
-  words = (
+  title = (
     f'{values.size:,} clients {kind}: mean {mean}, median {median}, middle '
     f'half {first} to {last}, all {least} to {most}'
   )
-  place = {'x': x(low), 'y': y - 7, 'width': max(x(high) - x(low), 1.0)}
-  box = svg.tag('rect', **place, height=14, rx=2, class_='box')
+  frame = {'x': x(low), 'y': y - 7, 'width': max(x(high) - x(low), 1.0)}
+  box = svg.tag('rect', **frame, height=14, rx=2, class_='box')
   mean = svg.line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
   if values.size > MAX_DOTS:
     counts, edges = np.histogram(values, bins=50, range=(0, 100))
@@ -112,7 +112,7 @@ def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
     points = svg.tag('path', d=data, class_='density')
   else:
     points = svg.cloud(x(values), y - 9, 18)
-  return svg.tag('g', points, box, mean, class_=kind, title=words)
+  return svg.tag('g', points, box, mean, class_=kind, title=title)
 
 
 # ---- marks and intervals
@@ -166,8 +166,8 @@ def plot_intervals(
   bottom = height * len(rows) + 6
   parts = svg.columns(x, marks, 0, bottom, signed=not axis)
   parts.append(svg.text(right, bottom + 38, label, 'end', 'label'))
-  for place, row in enumerate(rows):
-    parts.append(_row(x, height * place + height / 2 + 3, row))
+  for number, row in enumerate(rows):
+    parts.append(_row(x, height * number + height / 2 + 3, row))
   return svg.drawing(width, bottom + 44, label, *parts)
 
 
@@ -186,15 +186,15 @@ def _row(x: svg.Scale, y: float, row: Row) -> Markup:
     places = np.linspace(0, values.size - 1, min(values.size, MOST_DOTS))
     values = values[places.astype(int)]
     parts.append(svg.cloud(x(values), y + 9, 22))
-  for one in row.marks:
-    if not math.isfinite(one.value):
+  for mark in row.marks:
+    if not math.isfinite(mark.value):
       continue
-    at, drawn = y + one.shift, []
-    if math.isfinite(one.low) and math.isfinite(one.high):
-      drawn.append(svg.line(x(one.low), at, x(one.high), at, 'link'))
-    place = x(one.value), at, one.size
-    drawn.append(svg.marker(one.marker, *place, one.kind))
-    parts += [svg.tag('g', *drawn, class_=one.css)] if one.css else drawn
-  for number, words in enumerate(row.words):
-    parts.append(svg.text(x.end + 12, y + 4 + 15 * number, words))
+    at, drawn = y + mark.shift, []
+    if math.isfinite(mark.low) and math.isfinite(mark.high):
+      drawn.append(svg.line(x(mark.low), at, x(mark.high), at, 'link'))
+    centre = x(mark.value), at, mark.size
+    drawn.append(svg.marker(mark.marker, *centre, mark.kind))
+    parts += [svg.tag('g', *drawn, class_=mark.css)] if mark.css else drawn
+  for number, line in enumerate(row.words):
+    parts.append(svg.text(x.end + 12, y + 4 + 15 * number, line))
   return svg.tag('g', *parts, class_=row.css or None, title=row.title)

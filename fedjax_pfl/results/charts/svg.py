@@ -93,13 +93,13 @@ def tag(name: str, *children: Any, title: str = '', **attributes) -> Markup:
   """
   if title:
     children = tag('title', title), *children
-  words = ''.join(
+  fields = ''.join(
     f' {key.rstrip("_").replace("_", "-")}="{escape(short(value))}"'
     for key, value in attributes.items()
     if value is not None
   )
   inner = ''.join(escape(child) for child in children)
-  return Markup(f'<{name}{words}>{inner}</{name}>')
+  return Markup(f'<{name}{fields}>{inner}</{name}>')
 
 
 def drawing(width: float, height: float, label: str, *children: Any) -> Markup:
@@ -108,9 +108,9 @@ def drawing(width: float, height: float, label: str, *children: Any) -> Markup:
   return tag('svg', *children, viewBox=box, role='img', aria_label=label)
 
 
-def text(x: float, y: float, words: str, *classes: str) -> Markup:
+def text(x: float, y: float, content: str, *classes: str) -> Markup:
   """Return text on the base line y; classes place it: 'middle', 'end'."""
-  return tag('text', words, x=x, y=y, class_=' '.join(classes) or None)
+  return tag('text', content, x=x, y=y, class_=' '.join(classes) or None)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
@@ -121,10 +121,10 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
 def path_through(x: Sequence[float], y: Sequence[float]) -> str:
   """Return the data of a path through points; it is broken where y is NaN."""
   parts, pen = [], 'M'
-  for one, other in zip(x, y, strict=True):
-    if math.isfinite(other):
-      parts.append(f'{pen}{_at(one, other)}')
-    pen = 'L' if math.isfinite(other) else 'M'
+  for across, height in zip(x, y, strict=True):
+    if math.isfinite(height):
+      parts.append(f'{pen}{_at(across, height)}')
+    pen = 'L' if math.isfinite(height) else 'M'
   return ''.join(parts)
 
 
@@ -174,9 +174,9 @@ def levels(
   """Return a horizontal line for every tick of y, and its number."""
   parts = []
   for mark in marks:
-    kind, words = _tick(mark, signed)
+    kind, label = _tick(mark, signed)
     parts.append(line(left, y(mark), right, y(mark), kind))
-    parts.append(text(left - gap, y(mark) + 4, words, 'end'))
+    parts.append(text(left - gap, y(mark) + 4, label, 'end'))
   return parts
 
 
@@ -186,9 +186,9 @@ def columns(
   """Return a vertical line for every tick of x, and its number below."""
   parts = []
   for mark in marks:
-    kind, words = _tick(mark, signed)
+    kind, label = _tick(mark, signed)
     parts.append(line(x(mark), top, x(mark), bottom, kind))
-    parts.append(text(x(mark), bottom + 18, words, 'middle'))
+    parts.append(text(x(mark), bottom + 18, label, 'middle'))
   return parts
 
 
@@ -213,7 +213,9 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
   wide = (high - low) or abs(high) or 1.0
   rough = wide / count
   power = 10.0 ** math.floor(math.log10(rough))
-  step = power * min((1, 2, 5, 10), key=lambda one: abs(one * power - rough))
+  step = power * min(
+    (1, 2, 5, 10), key=lambda factor: abs(factor * power - rough)
+  )
   first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
   last = max(last, first + 1)
   return [round(step * number, 10) for number in range(first, last + 1)]
@@ -227,8 +229,8 @@ def plain(value: float, digits: int = 1) -> str:
 def short(value: Any) -> str:
   """Return a float with at most one decimal; other values as text."""
   if isinstance(value, float | np.floating):
-    words = f'{value:.1f}'.removesuffix('.0')
-    return '0' if words == '-0' else words
+    digits = f'{value:.1f}'.removesuffix('.0')
+    return '0' if digits == '-0' else digits
   return str(value)
 
 

@@ -29,8 +29,8 @@ TEMPLATE = 'board.html.jinja'
 
 def render(about: About, boards: Sequence[Board]) -> str:
   """Return the page."""
-  css = {method: f'c{place}' for place, method in enumerate(about.methods)}
-  firsts = [f'{one.partition}: {sentences(one)[0]}' for one in boards]
+  css = {method: f'c{number}' for number, method in enumerate(about.methods)}
+  firsts = [f'{board.partition}: {sentences(board)[0]}' for board in boards]
   shown = [
     {
       'title': board.partition,
@@ -68,7 +68,7 @@ def plot(baseline: str, rows: Sequence[Row], css: Mapping[str, str]) -> Markup:
     title = f'{name}: {mean:+.2f} points, {low:+.2f} to {high:+.2f}: {verdict}'
     kind = 'mark' if verdict in (ABOVE, BELOW) else 'hollow'
     mark = charts.Mark(*ends, kind=kind)
-    words = (f'{round(mean, 1) + 0.0:+.1f}',)
-    lines.append(charts.Row(name, [mark], words, css[row['method']], title))
+    values = (f'{round(mean, 1) + 0.0:+.1f}',)
+    lines.append(charts.Row(name, [mark], values, css[row['method']], title))
   label = 'difference after personalisation, points'
   return charts.plot_intervals(lines, label)

@@ -56,7 +56,7 @@ def sorted_groups(workdirs: Sequence[AnyPath]) -> list[Group]:
   """Return runs by method; those without a finite mean come last."""
   groups = make_groups(read_comparable(workdirs))
   means = [-group.mean(group.after, 'mean') for group in groups]
-  return [groups[place] for place in np.argsort(means, kind='stable')]
+  return [groups[at] for at in np.argsort(means, kind='stable')]
 
 
 def draw(groups: Sequence[Group]):

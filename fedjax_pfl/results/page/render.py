@@ -61,7 +61,7 @@ def render(
   groups = make_groups(read_comparable(workdirs))
   common, sweep = common_settings(groups), sweep_section.find_sweep(groups)
   is_chosen = sweep and sweep.on_validation
-  known = {Path(path): one for path, one in (published or {}).items()}
+  known = {Path(path): views for path, views in (published or {}).items()}
   printed = [  # those of the first run of a line
     next((known[run.path] for run in group.runs if run.path in known), {})
     for group in groups
@@ -124,8 +124,8 @@ def _facts(
   yield 'unseen clients', ', '.join(later) if isinstance(later, list) else later
   way = common.get('partition')
   detail, form = DETAILS.get(way, ('', ''))
-  words = f', {form.format(common[detail])}' if detail in common else ''
-  yield 'partition', way and f'{without_digest(way)}{words}'
+  more = f', {form.format(common[detail])}' if detail in common else ''
+  yield 'partition', way and f'{without_digest(way)}{more}'
   for name in ('client_fraction', 'dropout_rate', 'deadline', 'local_epochs'):
     yield name.replace('_', ' '), common.get(name)
   rounds = {run.result['rounds'] for group in groups for run in group.runs}

@@ -46,18 +46,18 @@ def learning(groups: Sequence[Group]) -> Section:
   evaluated = {group.label: _evaluated(group) for group in groups}
   evaluated = {label: names for label, names in evaluated.items() if names}
   if not evaluated:
-    words = 'These runs were not evaluated during their rounds.'
-    return Section('Learning', words, [])
+    text = 'These runs were not evaluated during their rounds.'
+    return Section('Learning', text, [])
   firsts = {label: names[0] for label, names in evaluated.items()}
   shown = _numbers(groups, firsts)
   panels = _over_rounds(shown) + _over_bytes(shown) + _over_time(shown)
   for name in dict.fromkeys(itertools.chain(*evaluated.values())):
     others = {k: name for k, names in evaluated.items() if name in names[1:]}
     panels += _over_rounds(_numbers(groups, others))
-  words = 'Test accuracy while the server learns.'
+  text = 'Test accuracy while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
-    words += f' {SEEDS}'
-  return Section('Learning', words, panels)
+    text += f' {SEEDS}'
+  return Section('Learning', text, panels)
 
 
 def _evaluated(group: Group) -> list[str]:
@@ -81,27 +81,27 @@ def _over_rounds(shown: Sequence[Line]) -> list[Panel]:
 
 def _over_bytes(shown: Sequence[Line]) -> list[Panel]:
   """Draw lines over the bytes that all clients have sent and received."""
-  found = []
+  drawn = []
   for group, name, rounds, accuracy in shown:
     sent = group.total('bytes_down', rounds) + group.total('bytes_up', rounds)
     if (sent > 0).any():  # NaN: not recorded
-      found.append((group, name, sent, accuracy))
-  largest = max((float(sent.max()) for *_, sent, _ in found), default=0)
+      drawn.append((group, name, sent, accuracy))
+  largest = max((float(sent.max()) for *_, sent, _ in drawn), default=0)
   unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
-  found = [(*line, sent / unit, accuracy) for *line, sent, accuracy in found]
-  return _curves(shown, found, 'bytes', f'{word} sent, down and up')
+  drawn = [(*line, sent / unit, accuracy) for *line, sent, accuracy in drawn]
+  return _curves(shown, drawn, 'bytes', f'{word} sent, down and up')
 
 
 def _over_time(shown: Sequence[Line]) -> list[Panel]:
   """Draw lines over simulated time, the mean over seeds."""
-  found = []
+  drawn = []
   for group, name, rounds, accuracy in shown:
     at, seconds = group.curve('sim_seconds')
     if len(at):
       totals = np.array([0.0, *seconds.mean(0)])
       passed = totals[np.searchsorted(at, rounds, side='right')]
-      found.append((group, name, passed, accuracy))
-  return _curves(shown, found, 'simulated time', 'simulated seconds')
+      drawn.append((group, name, passed, accuracy))
+  return _curves(shown, drawn, 'simulated time', 'simulated seconds')
 
 
 def _curves(
@@ -137,25 +137,25 @@ def _series(
 def finetuning(groups: Sequence[Group]) -> Section | None:
   """Return accuracy against epochs of fine-tuning; None for a single epoch."""
   stops = [(group, _stops(group)) for group in groups]
-  stops = [(group, one) for group, one in stops if len(one) > 2]
+  stops = [(group, views) for group, views in stops if len(views) > 2]
   if not stops:
     return None
   panels = []
-  for title, quantity, words in (
+  for title, quantity, text in (
     ('Mean over clients', 'mean', MEAN),
     ('Worst tenth', 'worst_decile', 'mean accuracy of the worst tenth, %'),
   ):
     drawn = []
-    for group, one in stops:
-      values = [group.numbers(view, quantity) for view in one.values()]
-      x = np.array(list(one), float)
+    for group, views in stops:
+      values = [group.numbers(view, quantity) for view in views.values()]
+      x = np.array(list(views), float)
       drawn.append(_series(group, group.label, x, np.stack(values, 1)))
-    panels += lines.curves(title, drawn, 'epochs of fine-tuning', words)
-  words = (
+    panels += lines.curves(title, drawn, 'epochs of fine-tuning', text)
+  text = (
     'Test accuracy after so many epochs on the own training data; 0: the '
     'global model itself.'
   )
-  return Section('Fine-tuning', words, panels)
+  return Section('Fine-tuning', text, panels)
 
 
 def _stops(group: Group) -> dict[int, str]:
@@ -191,8 +191,8 @@ def spread(groups: Sequence[Group]) -> Section:
       levels_in_words(groups),
     ),
   ]
-  words = f'The views compared: {views_in_words(groups)}.'
-  return Section('Before and after personalisation', words, panels)
+  text = f'The views compared: {views_in_words(groups)}.'
+  return Section('Before and after personalisation', text, panels)
 
 
 def plot_levels(groups: Sequence[Group], width: float) -> Markup:
@@ -200,14 +200,14 @@ def plot_levels(groups: Sequence[Group], width: float) -> Markup:
   levels = []
   for group in groups:
     before, after = (group.mean(x, 'mean') for x in (group.before, group.after))
-    first, found = rows.Mark(before, kind='hollow'), interval_of(group)
-    last = rows.Mark(after, found.low, np.minimum(found.high, 100))
-    if not found.has_interval:
+    first, interval = rows.Mark(before, kind='hollow'), interval_of(group)
+    last = rows.Mark(after, interval.low, np.minimum(interval.high, 100))
+    if not interval.has_interval:
       first = first._replace(low=before, high=after)
     worst = rows.Mark(group.mean(group.after, 'worst_decile'), marker='X')
     marks = first, last, worst
-    words = (plain(after),)
-    levels.append(rows.Row(group.label, marks, words, css_of(group)))
+    texts = (plain(after),)
+    levels.append(rows.Row(group.label, marks, texts, css_of(group)))
   longest = max(len(group.label) for group in groups)
   left = min(max(rows.LEFT, CHARACTER * longest + 20), width / 2)
   form = {'height': rows.ROW, 'margins': (left, 44), 'axis': rows.PERCENT}
@@ -222,10 +222,10 @@ def interval_of(group: Group) -> Difference:
 
 
 def levels_in_words(groups: Sequence[Group]) -> str:
-  words = [LEVELS]
+  text = [LEVELS]
   if max(len(group.runs) for group in groups) >= MIN_SEEDS:
-    words.append(SEVERAL)
-  return ' '.join([*words, *[CROSS] * has_worst_tenth(groups)])
+    text.append(SEVERAL)
+  return ' '.join([*text, *[CROSS] * has_worst_tenth(groups)])
 
 
 def gains(groups: Sequence[Group]) -> Section | None:
@@ -244,37 +244,37 @@ def gains(groups: Sequence[Group]) -> Section | None:
       note = f'{won:,} of {values.size:,} clients gained, {lost:,} lost; '
       note += f'median {np.median(values):+.1f}.'
     panels.append(Panel(group.label, svg, note, css=css_of(group)))
-  words = (
+  text = (
     'One bar for each client, from the largest gain to the largest loss; all '
     'charts share one axis.'
   )
-  return Section('What each client gained or lost', words, panels)
+  return Section('What each client gained or lost', text, panels)
 
 
 def examples(groups: Sequence[Group]) -> Section:
   """Return the examples of the clients: a chart for each partition."""
-  found, unknown = {}, []
+  held_by, unknown = {}, []
   for group in groups:
     run = group.first
     if run.clients.train_classes is None:
       unknown.append(group.label)
     else:
-      found.setdefault(run.data, (run, []))[1].append(group.label)
-  panels, words = [], []
-  for run, labels in found.values():
-    suffix = f' ({"; ".join(labels)})' if len(found) > 1 else ''
+      held_by.setdefault(run.data, (run, []))[1].append(group.label)
+  panels, sentences = [], []
+  for run, labels in held_by.values():
+    suffix = f' ({"; ".join(labels)})' if len(held_by) > 1 else ''
     held = run.clients
     names = held.labels, held.class_names
     panels.append(partition(f'Training{suffix}', held.train_classes, *names))
     panels.append(partition(f'Testing{suffix}', held.test_classes, *names))
-  if found:
-    words.append(AREA)
+  if held_by:
+    sentences.append(AREA)
     if any(len(group.runs) > 1 for group in groups):
-      words.append('Of several seeds, the first is drawn.')
+      sentences.append('Of several seeds, the first is drawn.')
   if unknown:
     labels = '; '.join(unknown)
-    words.append(f'Not recorded by runs of an earlier version: {labels}.')
-  return Section('Examples of the clients', ' '.join(words), panels)
+    sentences.append(f'Not recorded by runs of an earlier version: {labels}.')
+  return Section('Examples of the clients', ' '.join(sentences), panels)
 
 
 IN_ORDER = learning, spread, gains, finetuning, examples  # on the page

@@ -74,7 +74,7 @@ def style_of(algorithm: str) -> Style:
     return first._replace(name=f'{first.name} ({rest}')
   name = without_digest(algorithm).rpartition('.py:')[2]
   others = UNLISTED.split()
-  others += [one for one in available() if one not in {*STYLES, *others}]
+  others += [new for new in available() if new not in {*STYLES, *others}]
   listed, marker = list(STYLES.values()), 'X'
   if name in others:  # no two methods have one colour and one marker
     number = turn = others.index(name)
@@ -93,7 +93,8 @@ def style_of_group(group: Group) -> Style:
   style = style_of(group.first.method)
   if not group.setting_number:
     return style
-  spare = [one for one in (*SPARE_DASHES, SOLID, DASHED) if one != style.dash]
+  dashes = *SPARE_DASHES, SOLID, DASHED
+  spare = [dash for dash in dashes if dash != style.dash]
   return style._replace(dash=spare[(group.setting_number - 1) % len(spare)])
 
 

@@ -79,14 +79,14 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   on_validation = all(run.clients.validation is not None for run in runs)
   on_validation &= EXAMPLES.isdisjoint(shown)
   settings = []
-  for place, group in enumerate(groups):
-    own = {field: values[place] for field, values in shown.items()}
-    settings.append(Setting(group, own, *_accuracy(group, on_validation)))
+  for number, group in enumerate(groups):
+    named = {field: values[number] for field, values in shown.items()}
+    settings.append(Setting(group, named, *_accuracy(group, on_validation)))
   most = max(len(group.runs) for group in groups)
 
-  def order(one: Setting) -> tuple[bool, float]:
-    is_known = len(one.accuracy) == most and np.isfinite(one.mean)
-    return not is_known, -np.nan_to_num(one.mean, nan=-np.inf)
+  def order(setting: Setting) -> tuple[bool, float]:
+    is_known = len(setting.accuracy) == most and np.isfinite(setting.mean)
+    return not is_known, -np.nan_to_num(setting.mean, nan=-np.inf)
 
   settings.sort(key=order)
   if order(settings[0])[0]:
@@ -96,12 +96,12 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
 
 def make_sections(sweep: Sweep) -> list[Section]:
   where = 'validation examples' if sweep.on_validation else 'the tests'
-  words = f'Accuracy on {where}, %, mean over clients and seeds.'
+  text = f'Accuracy on {where}, %, mean over clients and seeds.'
   if not sweep.on_validation:
-    words += ' To choose a setting by it would be to choose by the tests.'
-  if len({len(one.accuracy) for one in sweep.settings}) > 1:
-    words += ' Settings with fewer seeds than others come after them.'
-  return [Section('Sweep', words, _overview(sweep)), *_curves(sweep)]
+    text += ' To choose a setting by it would be to choose by the tests.'
+  if len({len(setting.accuracy) for setting in sweep.settings}) > 1:
+    text += ' Settings with fewer seeds than others come after them.'
+  return [Section('Sweep', text, _overview(sweep)), *_curves(sweep)]
 
 
 def lead(sweep: Sweep) -> str:
@@ -130,11 +130,11 @@ def _overview(sweep: Sweep) -> list[Panel]:
   css = css_of(settings[0].group)
   axes = {}  # values in order: numbers by size, others as met
   for field in fields:
-    values = [one.values[field] for one in settings]
+    values = [setting.values[field] for setting in settings]
     if all(type(value) in (int, float) for value in values):
       values.sort()
     axes[field] = list(dict.fromkeys(map(str, values)))
-  means = {tuple(map(str, one.values.values())): one.mean for one in settings}
+  means = {tuple(map(str, s.values.values())): s.mean for s in settings}
   if len(fields) == 2 and len(means) == len(settings):
     best = next(iter(means))
     chart = plot_heat_map(means, [*axes.values()], fields, css, best)
@@ -152,23 +152,25 @@ def _overview(sweep: Sweep) -> list[Panel]:
 def _curves(sweep: Sweep) -> list[Section]:
   """Return the curve of every setting, the best first, before the others."""
   settings, curves, names = [], [], []
-  for one in sweep.settings:
-    metrics = _metrics(one, sweep.on_validation)
-    rounds, accuracy = one.group.curve(metrics) if metrics else ((), ())
+  for setting in sweep.settings:
+    metrics = _metrics(setting, sweep.on_validation)
+    rounds, accuracy = setting.group.curve(metrics) if metrics else ((), ())
     if len(rounds):  # none if no number was finite
-      settings.append(one)
+      settings.append(setting)
       curves.append((rounds, accuracy.mean(0)))
       names += metrics
   panels = []
-  for place, one in enumerate(settings[:MOST_CURVES]):
-    title = ', '.join(f'{name}={value}' for name, value in one.values.items())
-    chart = plot_before_others(curves, place, css_of(one.group))
-    panels.append(Panel(title, chart, svg.plain(one.mean, 2), is_small=True))
-  words = (
+  for number, setting in enumerate(settings[:MOST_CURVES]):
+    pairs = setting.values.items()
+    title = ', '.join(f'{name}={value}' for name, value in pairs)
+    chart = plot_before_others(curves, number, css_of(setting.group))
+    note = svg.plain(setting.mean, 2)
+    panels.append(Panel(title, chart, note, is_small=True))
+  text = (
     f'{either(names)} over rounds, mean over seeds; the best setting first, '
     'the others in grey. Number: that of the sweep.'
   )
-  return [Section('Curve of every setting', words, panels)] * bool(panels)
+  return [Section('Curve of every setting', text, panels)] * bool(panels)
 
 
 def _metrics(setting: Setting, on_validation: bool) -> Sequence[str]:
@@ -212,8 +214,8 @@ def plot_heat_map(
   ]
   for at, column in enumerate(columns):
     parts.append(svg.text(left + (at + 0.5) * width, top - 6, column, 'middle'))
-  for place, row in enumerate(rows):
-    y = top + place * CELL
+  for number, row in enumerate(rows):
+    y = top + number * CELL
     parts.append(svg.text(left - 8, y + CELL / 2 + 4, row, 'end', 'row'))
     for at, column in enumerate(columns):
       x, value = left + at * width, cells.get((row, column), np.nan)
@@ -235,21 +237,22 @@ def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
 
   Settings with a seed without a finite accuracy have no dot.
   """
-  shown = [one for one in sweep.settings if np.isfinite(one.mean)]
-  every = np.concatenate([one.accuracy for one in shown])
+  shown = [setting for setting in sweep.settings if np.isfinite(setting.mean)]
+  every = np.concatenate([setting.accuracy for setting in shown])
   rows, most = [], 1
   for value in axis:
-    here = [one for one in shown if str(one.values[field]) == value]
+    here = [setting for setting in shown if str(setting.values[field]) == value]
     most = max(most, len(here))
     marks = [
       Mark(
-        *(one.mean, one.accuracy.min(), one.accuracy.max()),
+        *(setting.mean, setting.accuracy.min(), setting.accuracy.max()),
         shift=STEP * (at - (len(here) - 1) / 2),
       )
-      for at, one in enumerate(here)
+      for at, setting in enumerate(here)
     ]
-    words = (svg.plain(max((one.mean for one in here), default=np.nan)),)
-    rows.append(Row(value, marks, words, css_of(sweep.settings[0].group)))
+    best = max((setting.mean for setting in here), default=np.nan)
+    css = css_of(sweep.settings[0].group)
+    rows.append(Row(value, marks, (svg.plain(best),), css))
   form = {
     'height': max(22, STEP * (most + 1)),
     'axis': svg.ticks(every.min(), every.max()),

@@ -81,11 +81,11 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   # The views are in the head of a column, or below its cells.
   firsts = {group.before or '' for group in groups}
   lasts = {either(group.after) for group in groups}
-  first, last = (max(one) if len(one) == 1 else '' for one in (firsts, lasts))
+  first, last = (max(v) if len(v) == 1 else '' for v in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
-  behind = {place.name: place for place in rank(groups)}
+  behind = {ranked.name: ranked for ranked in rank(groups)}
   has_before = any(group.before for group in groups)
-  is_decided = any(place.verdict for place in behind.values())
+  is_decided = any(ranked.verdict for ranked in behind.values())
   labels = [g.label for g in groups if g.first.method == standing.ALONE]
   alone = standing.worse_than_alone(accuracies_of(groups), labels)
   measures = compared_measures(groups)
@@ -99,25 +99,24 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
         cell = _accuracy(group, view, known, name_view=not head)
         row[Column(name, head)] = cell
     if is_decided:
-      place = behind.get(group.label)
+      ranked = behind.get(group.label)
       column = list(row)[-1]
-      row[column] = row[column]._replace(is_best=bool(place and place.is_open))
-      row[Column('Behind', 'the highest, points')] = _behind(place)
+      is_open = bool(ranked and ranked.is_open)
+      row[column] = row[column]._replace(is_best=is_open)
+      row[Column('Behind', 'the highest, points')] = _behind(ranked)
     if has_before:
       row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
     for measure in measures:
       value = group.mean(after, measure.name)
-      words = f'{measure.head}: {measure.help}.'
-      column = Column(measure.head, 'after', help=words)
-      row[column] = number_of(measure, value)
+      note = f'{measure.head}: {measure.help}.'
+      row[Column(measure.head, 'after', help=note)] = number_of(measure, value)
     if has_before:
       row[LOST] = _lost(group)
     if alone:
-      cell = number(alone.get(group.label), '{:.0f} %')
-      row[WORSE] = cell
+      row[WORSE] = number(alone.get(group.label), '{:.0f} %')
     if has_server:
-      found = [run.result.get('global') or {} for run in group.runs]
-      accuracy = np.array([one.get('accuracy') for one in found], float)
+      servers = [run.result.get('global') or {} for run in group.runs]
+      accuracy = np.array([server.get('accuracy') for server in servers], float)
       row[Column('Server', 'whole test set')] = mean(accuracy)
     rows.append(row)
   notes = [SPREAD, *_notes(groups, printed)]
@@ -131,15 +130,15 @@ def group_cell(group: Group) -> Cell:
   return Cell(group.label, group.label, css=css_of(group))
 
 
-def _behind(place: Place | None) -> Cell:
+def _behind(ranked: Place | None) -> Cell:
   """Return the points below the highest, and the interval."""
-  if place is None or place.is_best:
+  if ranked is None or ranked.is_best:
     return Cell(NONE)
   below = []
-  if place.verdict:
-    gap = place.verdict.gap
-    below = [f'{gap.low:.2f} to {gap.high:.2f}', place.words]
-  return number(place.below, '{:.2f}', tuple(filter(None, below)))
+  if ranked.verdict:
+    gap = ranked.verdict.gap
+    below = [f'{gap.low:.2f} to {gap.high:.2f}', ranked.words]
+  return number(ranked.below, '{:.2f}', tuple(filter(None, below)))
 
 
 def rank(groups: Sequence[Group]) -> list[Place]:
@@ -156,7 +155,7 @@ def choices(groups: Sequence[Group]) -> Table | None:
   """Return the rounds that may be chosen, of groups that can choose."""
   shown = _that_have('validation', groups)
   return result_table.choices(
-    [(group_cell(one), [run.result for run in one.runs]) for one in shown]
+    [(group_cell(group), [run.result for run in group.runs]) for group in shown]
   )
 
 
@@ -186,38 +185,38 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
 
 def all_views(groups: Sequence[Group]) -> Table:
   """Return a row for every view of every group, with all metrics."""
-  found = [(group, view) for group in groups for view in group.first.views]
-  scores = [run.clients.scores[view] for g, view in found for run in g.runs]
-  users = dict.fromkeys(name for one in scores for name in one.own or ())
-  known = {one.name: one for one in MEASURES}
+  pairs = [(group, view) for group in groups for view in group.first.views]
+  scores = [run.clients.scores[view] for g, view in pairs for run in g.runs]
+  users = dict.fromkeys(name for score in scores for name in score.own or ())
+  known = {measure.name: measure for measure in MEASURES}
   users = [name for name in users if name not in known]
   hidden = ['top5'] * has_few_classes(groups)
-  shown = [one for one in MEASURES if one.name not in hidden]
+  shown = [measure for measure in MEASURES if measure.name not in hidden]
   measures = [
     measure
     for measure in (*shown, *map(measure_of, users))
-    if any(np.isfinite(g.numbers(v, measure.name)).any() for g, v in found)
+    if any(np.isfinite(g.numbers(v, measure.name)).any() for g, v in pairs)
     or measure.name in users
   ]
   rows = []
-  for group, view in found:
+  for group, view in pairs:
     row = {METHOD: group_cell(group)}
     row[Column('View', is_number=False)] = word(view)
     for measure in measures:
       hint = measure.unit.replace('%', '')
-      words = f'{measure.head}: {measure.help}.' * bool(measure.help)
+      note = f'{measure.head}: {measure.help}.' * bool(measure.help)
       value = group.mean(view, measure.name)
-      row[Column(measure.head, hint, help=words)] = number_of(measure, value)
+      row[Column(measure.head, hint, help=note)] = number_of(measure, value)
     row[INTERVAL] = _interval(group, view)
     rows.append(row)
-  own = "Metrics by other names are the user's: means over clients."
-  return table_of('Every view', rows, [own] * bool(users))
+  note = "Metrics by other names are the user's: means over clients."
+  return table_of('Every view', rows, [note] * bool(users))
 
 
 def has_few_classes(groups: Sequence[Group]) -> bool:
   """Return whether each of the classes is among the five first."""
   held = [group.first.clients.train_classes for group in groups]
-  return all(one is not None and one.shape[1] <= FIVE for one in held)
+  return all(counts is not None and counts.shape[1] <= FIVE for counts in held)
 
 
 def _that_have(part: str, groups: Sequence[Group]) -> list[Group]:
@@ -237,8 +236,8 @@ def _accuracy(
   value = float(np.mean(means))
   if view in printed:
     theirs, std, *_ = printed[view]
-    words = f'{theirs:.2f}' if std is None else f'{theirs:.2f} ± {std:.2f}'
-    below.append(f'published {words} ({value - theirs:+.2f})')
+    text = f'{theirs:.2f}' if std is None else f'{theirs:.2f} ± {std:.2f}'
+    below.append(f'published {text} ({value - theirs:+.2f})')
   form = f'{{:.2f}} ± {group.mean(views, "std"):.2f}'
   return number(value, form, tuple(below))
 
@@ -281,7 +280,7 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   left_out = collections.defaultdict(list)
   for label, runs in by_label.items():
     views = [view for run in runs for view in run.result['views'].values()]
-    left_out[max(one.get('num_left_out') or 0 for one in views)].append(label)
+    left_out[max(view.get('num_left_out') or 0 for view in views)].append(label)
   notes += [
     f'Clients left out of the means, for want of training or test examples: '
     f'{most:,} ({", ".join(labels)}).'
@@ -299,8 +298,8 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
       for note in footnotes:
         concerns[note].append(f'{group.label}, {view}')
   if tables:
-    words = '; '.join(tables)
-    notes.append(f'Published: {words}; in brackets, ours less theirs.')
+    names = '; '.join(tables)
+    notes.append(f'Published: {names}; in brackets, ours less theirs.')
   return notes + [
     note if len(places) == number else f'{"; ".join(places)}: {note}'
     for note, places in concerns.items()
