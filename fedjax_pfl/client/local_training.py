@@ -53,6 +53,8 @@ class LocalTraining:
   Args:
     rounds: T, of the whole method.
     epochs: tau, passes over a client's data in one round
+    steps: of every client in one round, instead of epochs: batches of one pass
+      after another; 0: epochs count
     batch_size: B, examples of a step
     learning_rate: round [] -> eta [].
     momentum: of SGD, and beta_1 of Adam; buffers start anew in every round
@@ -74,6 +76,7 @@ class LocalTraining:
 
   rounds: int = 32
   epochs: int = field(10, rules.count('epochs'), name='local_epochs')
+  steps: int = field(0, rules.count('steps', smallest=0), name='local_steps')
   batch_size: int = field(50, rules.count('examples'))
   learning_rate: optax.Schedule = field(
     optax.constant_schedule(0.1), SCHEDULE, in_config=False
@@ -89,7 +92,10 @@ class LocalTraining:
 
   def batching(self, task: Task) -> Batching:
     """Return the batches of one round, augmented as the task has it."""
-    return Batching(self.batch_size, self.epochs, task.augment, self.shuffle)
+    batching = Batching(self.batch_size, self.epochs, task.augment)
+    if self.steps:
+      batching = batching._replace(epochs=1, steps=lambda batches: self.steps)
+    return batching._replace(shuffle=self.shuffle)
 
   def sgd(self, clock: Array) -> optax.GradientTransformation:
     """Return the optimiser of a round, by default SGD; its state starts anew.

@@ -3,6 +3,7 @@
   fixed     C = max(floor(K f), 1) clients, uniform without replacement
   poisson   each client joins with probability f, independently
   cyclic    b groups of equal size take turns; each of a group joins with b f
+  in_turn   C clients after C others in a random order of all, then a new order
   everyone  all K clients
   scheduled as a simulation of buffers has found (around/buffers.py)
 
@@ -86,8 +87,30 @@ def poisson(num_clients: int, fraction: float, groups: int = 1) -> Sampler:
   return Sampler(draw, size, expected, rate, kind, by_rounds=True)
 
 
+def in_turn(num_clients: int, fraction: float, groups: int = 1) -> Sampler:
+  """Return the sampler of clients who come again after all others.
+
+  K mod C clients of each order, its last ones, are left out.
+  """
+  size = cohort_size(num_clients, fraction)
+  turns = num_clients // size
+
+  def cohort(key, number):
+    key = jax.random.fold_in(key, number // turns)
+    order = jax.random.permutation(key, num_clients)
+    return lax.dynamic_slice_in_dim(order, number % turns * size, size)
+
+  def draw(key, first, rounds):
+    return jax.vmap(partial(cohort, key))(first + jnp.arange(rounds))
+
+  return Sampler(draw, size)
+
+
 # Of (num_clients, fraction, groups): groups are those of `cyclic` alone.
-SAMPLINGS = {'fixed': fixed, 'poisson': poisson, 'cyclic': poisson}
+SAMPLINGS = {
+  **{'fixed': fixed, 'poisson': poisson, 'cyclic': poisson},
+  'in_turn': in_turn,
+}
 DEFAULT, TURNS = 'fixed', 'cyclic'
 
 

@@ -67,6 +67,9 @@ BESIDE = (
   ('models', 'norm_statistics=running_local', OF_ONE),
   ('models', 'frozen_features', OF_ONE),
 )
+# Methods whose rounds are one fit of as many steps as `local_steps` says.
+WITH_STEPS = ('centralized', 'fedavg', 'feddyn', 'fednova', 'fedopt', 'fedprox')
+WITH_STEPS += ('local_only', 'scaffold')
 # A field that is on, what it needs, and why.
 NEEDS = (
   ('deadline', 'client_speeds=lognormal', 'no time passes'),
@@ -167,6 +170,12 @@ def _of_numbers(settings: Settings) -> list[tuple]:
       settings.train.epochs > MAX_EPOCHS,
       'local_epochs',
       f'at most {MAX_EPOCHS}',
+    ),
+    (
+      settings.train.steps and not (method in WITH_STEPS or is_code(method)),
+      'local_steps',
+      f'0 with {method}, whose rounds are epochs',
+      *('local_epochs', *WITH_STEPS),
     ),
     (
       max(settings.finetune.epochs) > MAX_EPOCHS,

@@ -126,7 +126,8 @@ class TrainingSettings:
       do not count
     sampling: fixed: as many clients in each round; poisson: each joins with
       probability client_fraction; cyclic: dp.bands groups of clients take
-      turns, each joins with dp.bands times that; or a sampler of your own
+      turns, each joins with dp.bands times that; in_turn: after all others;
+      or a sampler of your own
     total_epochs: over a client's data: rounds = floor(total_epochs /
       local_epochs)
     rounds: given: total_epochs is not used; 0 with init_from: only evaluate

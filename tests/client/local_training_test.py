@@ -75,6 +75,21 @@ def test_fit_is_a_plain_loop_over_batches():
 
 
 @pytest.mark.usefixtures('float64')
+def test_every_client_does_as_many_steps():
+  train = TRAIN._replace(steps=7, shuffle=False, epochs=3)
+  tx = optax.sgd(0.1)
+  for k in (1, 4):
+    data = client_of(DATA, k)
+    tree, info = fit(QUIET, data, 1, tx, batching=train.batching(QUIET))
+    batches = -(-int(data.count) // BATCH)
+    assert int(info.num_steps) == 7 > batches
+    whole, losses = by_python(data, -(-7 // batches), tx)
+    assert_close(info.losses, jnp.array(losses[:7]))
+    if 7 % batches == 0:
+      assert_close(tree, whole)
+
+
+@pytest.mark.usefixtures('float64')
 def test_a_snapshot_is_the_fit_that_ends_there():
   data, tx = client_of(DATA, 4), optax.sgd(0.1, 0.9)
   last, info = fit(TASK, data, 9, tx, shuffle=True, stops=(1, 5, 2))

@@ -114,3 +114,15 @@ def test_a_draw_that_does_not_ask_for_the_round_is_refused():
   assert 'fold_in(key, round)' in refused(sampling.checked, one, 5, 1)
   known = sampling.Sampler(lambda key, first, rounds: jnp.array([[0, 4]]), 2)
   assert sampling.checked(known, 5, 1).draw(key, 0, 1).tolist() == [[0, 4]]
+
+
+@pytest.mark.parametrize(('fraction', 'size'), [(0.25, 1), (0.5, 2), (0.8, 3)])
+def test_clients_in_turn_come_again_after_all_others(fraction, size):
+  sampler = sampling.checked(sampling.in_turn(4, fraction), 4, 8)
+  turns = 4 // size
+  cohorts = np.array(sampler.draw(jax.random.key(0), 0, 40 * turns)).reshape(
+    40, -1
+  )
+  assert all(len({*order}) == turns * size for order in cohorts.tolist())
+  assert len({*map(tuple, cohorts.tolist())}) > 3
+  assert sampler.accounting is None

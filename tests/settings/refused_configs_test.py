@@ -42,6 +42,10 @@ NO_DATA_NEEDED = [
   ),
   ({'algorithm': 'fedprox', 'hp__mu': math.nan}, 'hp.mu: got nan, expected'),
   ({'algorithm': 'pfedme', 'hp__inner_steps': 10**7}, 'up to 1000000'),
+  (
+    {'algorithm': 'ditto', 'local_steps': 3},
+    'local_steps: got 3, expected 0 with ditto, whose rounds are epochs',
+  ),
   ({'algorithm': 'ditto', 'hp__lam': -1.0}, 'hp.lam: got -1.0, expected'),
   (
     {'algorithm': 'fedper', 'eval_global_model': True},
