@@ -11,7 +11,8 @@
                                                               (Hu et al. 2022)
 
 Differs from FedMGDA+: r, with which a step has the size of FedAvg's; its eta_g
-is `server_learning_rate` of server_optimizer=sgd.
+is `server_learning_rate` of server_optimizer=sgd. From the code of TERM: it
+divides by a mean over rounds, not that of this one, and by n once more.
 """
 
 from typing import NamedTuple
@@ -29,7 +30,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 
-STEPS = 200  # of the descent to l of fedmgda
+STEPS = 3  # of the descent to l of fedmgda
 STRENGTH = {'qffl': 1.0, 'afl': 0.1, 'term': 1.0, 'fedmgda': 0.1}
 
 

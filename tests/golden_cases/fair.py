@@ -1,4 +1,4 @@
-"""Fair objectives against the public code of q-FFL and AFL."""
+"""Fair objectives against public code: of their authors, of FedMGDA+ flgo."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -27,4 +27,17 @@ def check(case):
   case.check('afl/gradients', np.stack(means))
 
 
-CHECKS = {'fair objectives': check}
+def check_weights(case):
+  changes, losses = case.given('changes', 'losses')
+  number, there = len(changes), jnp.ones(len(changes), bool)
+  known = Known(jnp.asarray(changes @ changes.T), there, 0, there)
+  for key in [key for key in case.arrays if '/' in key]:
+    rule, _, strength = key.partition('/')
+    fair = Fair(rule, float(strength), 0.1, None, 1, number)
+    change = weights_of(fair, known, jnp.asarray(losses), 0) @ changes
+    # Their steps: of a sum of changes of norm 1, and divided by n once more.
+    units = {'fedmgda': known.norms.mean(), 'term': number}
+    case.check(key, change / units[rule])
+
+
+CHECKS = {'fair objectives': check, 'fair weights': check_weights}
