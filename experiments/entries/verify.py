@@ -103,7 +103,7 @@ def _holds(
   gaps = entry.after.accuracy - again.after.accuracy
   gap = over_seeds(np.nanmean(gaps, 1), error_of_clients(gaps))
   progress.log(
-    f'{entry.method}, trained again: {again.after.means.mean():.2f} %. The '
+    f'{entry.method}, trained again: {again.after.means().mean():.2f} %. The '
     f'entry has {gap.mean:+.2f} points ({gap.low:+.2f} to {gap.high:+.2f}).'
   )
   return gap.low <= 0 <= gap.high

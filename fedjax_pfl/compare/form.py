@@ -7,6 +7,8 @@ from fedjax_pfl.compare.plan import Planned, with_seeds
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.evaluation.choices import FINETUNED, families
+from fedjax_pfl.evaluation.measures import ACCURACY, MEASURES, Measure
+from fedjax_pfl.evaluation.own_metrics import measures_of
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
 from fedjax_pfl.settings import Settings, parse_config
@@ -45,6 +47,12 @@ class Form(NamedTuple):
     known = one_of([*self.partitions], f'a partition of the form {self.name}')
     known.check('partition', partition)
     return self._replace(partitions={partition: self.partitions[partition]})
+
+  @property
+  def measures(self) -> list[Measure]:
+    """Return what is compared: accuracy, and the user's metrics."""
+    others = [one for one in MEASURES if one.compared and one.of_client]
+    return [ACCURACY, *others, *measures_of(self.base.get('metrics', ()))]
 
   @property
   def trainings(self) -> int:

@@ -47,6 +47,7 @@ def about(form: Form) -> About:
     version=made['version'],
     commit=made['commit'] or '',
     same_clients=same_clients,
+    measures=tuple((one.name, one.better) for one in form.measures),
   )
 
 
@@ -58,6 +59,8 @@ def _protocol(form: Form) -> list[str]:
     f'{name} {", ".join(dict.fromkeys(str(fields[name]) for fields in first))}'
     for name in first[0]
   )
+  others = [f'{one.head} ({one.direction})' for one in form.measures[1:]]
+  beside = f'Beside it: {", ".join(others)}; of clients for whom it is defined.'
   epochs = ' or '.join(map(str, base.get('finetune', {}).get('epochs', ())))
   return [
     'Every method has the same rounds, cohorts and local epochs'
@@ -72,6 +75,7 @@ def _protocol(form: Form) -> list[str]:
     'fine-tuning and of mixtures. No test reaches a choice, and nothing is '
     'trained again with these examples. All are compared after '
     'personalisation: FedAvg after the epochs that validation chose.',
+    *[beside] * bool(others),
   ]
 
 

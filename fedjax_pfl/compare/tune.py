@@ -43,12 +43,13 @@ def train_unit(unit: Unit, folder: Path) -> Entry:
     ends = f'; at an end of the grid: {", ".join(choice.ends)}'
     progress.log(
       f'Chosen: {settings_in_words(choice.fields)}, view {choice.view}: '
-      f'{choice.accuracy:.1f} % on validation{ends * bool(choice.ends)}'
+      f'{choice.value:.1f} % on validation{ends * bool(choice.ends)}'
     )
     plan = unit.plan([choice.fields], form.seeds)
     final = train(plan, in_folder(folder), progress.log)
   whole = [
     stage.name for stage in unit.outline.stages if stage.full_participation
   ]
-  kind = unit.kind
-  return read_entry(unit.method, kind, choice, form.seeds, final, whole)
+  measures = [one.name for one in form.measures]
+  known = unit.method, unit.kind, choice, form.seeds, final, whole, measures
+  return read_entry(*known)

@@ -36,6 +36,15 @@ class Measure(NamedTuple):
   compared: bool = False  # comparisons and summaries have a column of it
 
   @property
+  def sign(self) -> int:
+    """Return 1 where higher is better, or -1."""
+    return -1 if self.better == MIN else 1
+
+  @property
+  def direction(self) -> str:
+    return f'{"higher" if self.sign > 0 else "lower"} is better'
+
+  @property
   def column(self) -> str:
     """Return the end of its columns in a CSV: 'worst_tenth'."""
     return self.head.lower().replace(' ', '_')
@@ -51,6 +60,23 @@ class Measure(NamedTuple):
     """Return the same for a narrow table: one digit of a percentage."""
     digits = 1 if self.unit == '%' else self.digits
     return self._replace(digits=digits).text(value)
+
+  def said(self, value: float) -> str:
+    """Return the same with its unit, for a sentence."""
+    return self.short(value) + f'\u00a0{self.unit}' * bool(self.unit)
+
+  def signed(self, value: float, short: bool = False) -> str:
+    """Return a difference with its sign: '+4.12', or '+4.1'."""
+    text = (self.short if short else self.text)(abs(value))
+    return f'{"-" if value < 0 and text.strip("0.") else "+"}{text}'
+
+  def gap(self, value: float) -> str:
+    """Return the size of a difference: '4.1 points'."""
+    return f'{self.short(abs(value))} {self.unit_of_gap}'.rstrip()
+
+  @property
+  def unit_of_gap(self) -> str:
+    return 'points' if self.unit == '%' else self.unit
 
 
 def worst_decile(accuracy: np.ndarray, count: Any) -> float:
@@ -78,6 +104,8 @@ def lowest_client(accuracy: np.ndarray, count: Any = None) -> float:
   return float(used.min()) if used.size else math.nan
 
 
+# Of each client; its mean is an entry below.
+ACCURACY = Measure('accuracy', 'Accuracy', '%', 2, MAX, 'right answers')
 MEASURES = [
   Measure('mean', 'Mean', '%', 2, MAX, 'unweighted over clients'),
   Measure('std', 'Std', '%', 2, '', 'deviation over clients (ddof 0)'),
@@ -117,10 +145,10 @@ MEASURES = [
 ]
 
 
-def measure_of(name: str) -> Measure:
+def measure_of(name: str, better: str = '') -> Measure:
   """Return the entry of a measure; of a metric of the user's own, a new one."""
-  known = {one.name: one for one in MEASURES}
-  return known.get(name) or Measure(name, name, digits=None)
+  known = {one.name: one for one in (ACCURACY, *MEASURES)}
+  return known.get(name) or Measure(name, name, digits=None, better=better)
 
 
 def over_clients(accuracy: np.ndarray, count: np.ndarray) -> dict[str, float]:

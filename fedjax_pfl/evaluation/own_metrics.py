@@ -5,7 +5,7 @@ clients for which the value is finite: NaN says that it is not defined for a
 client, such as the recall of a class that it has not got.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +13,17 @@ from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import float_dtype
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores
 from fedjax_pfl.core.user_code import NAME, call, describe, value_of
 from fedjax_pfl.data.batching import of_labels, rows_in_order
-from fedjax_pfl.evaluation.measures import MEASURES
+from fedjax_pfl.evaluation.measures import (
+  MAX,
+  MEASURES,
+  MIN,
+  Measure,
+  measure_of,
+)
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, Predict
 
 # (logits [N, Y], labels [N], mask [N]) -> one number, by name.
@@ -41,6 +48,17 @@ def metrics_of(names: tuple[str, ...], num_classes: int) -> Metrics:
   check_metrics(metrics, num_classes)
   of_package = {one.name: one.of_client for one in MEASURES if one.of_client}
   return of_package | metrics
+
+
+def measures_of(metrics: Iterable[str]) -> list[Measure]:
+  """Return the user's metrics as measures; higher is better, or `f.better`."""
+  return [
+    measure_of(
+      NAME.fullmatch(name)['name'],
+      getattr(value_of('metrics', name), 'better', MAX),
+    )
+    for name in metrics
+  ]
 
 
 def with_metrics(
@@ -96,6 +114,7 @@ def check_metrics(metrics: Metrics, num_classes: int) -> None:
         cause='a number that every evaluation has: leave it out, or give the '
         'function another name',
       )
+    one_of((MAX, MIN)).check(f'{name}.better', getattr(metric, 'better', MAX))
     if callable(metric):
       out = call(
         'metrics',

@@ -44,6 +44,26 @@ def other_measures(scores: Scores) -> dict[str, np.ndarray]:
   return measures
 
 
+def values_by_name(
+  scores: Scores, train_count: Any = None
+) -> dict[str, np.ndarray]:
+  """Return each measure of the clients [K], 'accuracy' first.
+
+  NaN for a client that `accuracies` leaves out, and where a metric of the
+  user's own is not finite.
+  """
+  accuracy = accuracies(scores, train_count)
+  own = {
+    name: np.where(np.isfinite(values), values, np.nan)
+    for name, values in (scores.own or {}).items()
+  }
+  others = other_measures(scores) | own
+  is_used = ~np.isnan(accuracy)
+  return {'accuracy': accuracy} | {
+    name: np.where(is_used, values, np.nan) for name, values in others.items()
+  }
+
+
 def own_measures(scores: Scores, is_used: np.ndarray) -> dict[str, float]:
   """Return the means of the user's metrics over clients with finite values."""
   means = {}

@@ -291,3 +291,50 @@ def test_no_verdict_on_one_method_or_of_one_seed(about, number):
   assert 'Highest' not in first and 'FedAvg, 80.4' in first
   table = tables.as_latex([make_board(own, 's=2', entries)], [])
   assert r'\textbf' not in table
+
+
+def metric(method, mean, sign=1):
+  """Return an entry with a metric that two of twenty clients have not."""
+  entry = make_entry(method, 80 + sign * 10 * mean)
+  values = np.tile(np.linspace(-0.1, 0.1, K), (S, 1))
+  values[:, [3, 16]] = np.nan
+  values += mean + np.array([[-0.01], [0.0], [0.01]])
+  after = entry.after._replace(others={'brier': values})
+  return entry._replace(after=after)
+
+
+@pytest.mark.parametrize(('better', 'best'), [('max', 0.4), ('min', 0.2)])
+def test_a_metric_of_the_user_is_compared_by_the_same_rule(
+  about, tmp_path, better, best
+):
+  own = about._replace(
+    methods=('fedavg', 'local_only', 'ditto'),
+    baselines=('fedavg',),
+    measures=(('accuracy', 'max'), ('brier', better)),
+  )
+  values = {'fedavg': 0.4, 'local_only': 0.3, 'ditto': 0.2}
+  found = {'s=2': [metric(name, mean) for name, mean in values.items()]}
+  path = tmp_path / 'a' / 'own.html'
+  board_files.write(found, own, path)
+  board = make_board(own, 's=2', found['s=2'])
+  (name,) = (name for name, mean in values.items() if mean == best)
+  assert board.best(own.measured[1]) == {name}
+  assert board.rows[0]['method'] == 'fedavg'  # by accuracy
+  text = f'{best:g} ± 0.01'
+  assert f'{text} *' in tables.tables_of(board)[0].as_text()
+  assert f'**{text}**' in path.with_suffix('.md').read_text()
+  assert (
+    rf'\textbf{{{best:g} $\pm$ 0.01}}' in path.with_suffix('.tex').read_text()
+  )
+  assert f'{text}</' in path.read_text() and '>brier<' in path.read_text()
+  gap = {row['method']: row for row in read_rows(path.with_suffix('.csv'))}
+  assert float(gap['ditto']['vs_fedavg_brier_mean']) == pytest.approx(-0.2)
+  assert gap['ditto']['vs_fedavg_brier_verdict'] == 'below'
+  (line,) = (one for one in sentences(board) if one.startswith('brier. '))
+  end = {'max': 'Highest: FedAvg, 0.4', 'min': 'Lowest: Ditto, 0.2'}[better]
+  assert f'brier. {end} on average' in line and line.endswith('defined: 2.')
+  counts = path.with_name('own_counts.csv')
+  again = tmp_path / 'b' / 'own.html'
+  board_files.write(*stored_counts.read([counts])[::-1], again)
+  for file in path.parent.iterdir():
+    assert file.read_bytes() == (again.parent / file.name).read_bytes()

@@ -36,7 +36,7 @@ def test_the_rule_by_hand():
   pair = 'a', 'b'
   found = compare({'a': ours, 'b': theirs}, [pair, ('a', 'lost')])
   half = 12.7062 * 3  # Student's t: the means of the seeds are 7 and 1
-  gap, p, p_within = found.pop(pair)
+  gap, p, p_within, _ = found.pop(pair)
   assert not found  # of a pair without numbers there is no verdict
   assert gap[:3] == pytest.approx((4, 4 - half, 4 + half), rel=1e-5)
   # It counts in the family: M is 2.

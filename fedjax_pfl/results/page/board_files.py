@@ -38,7 +38,8 @@ def write(found: Found, about: About, path: Path) -> None:
     return
   for shown in boards:
     sentences = board.sentences(shown)
-    progress.log('\n'.join([f'{shown.partition}:', *sentences]))
+    table = board_tables.tables_of(shown)[0].as_text()
+    progress.log('\n'.join([f'{shown.partition}:', *sentences, table]))
   missing = board.not_finished(about, boards)
   for sentence in missing:
     progress.log(sentence)
@@ -72,7 +73,7 @@ def save_figure(
   for drawn in boards:
     for base in drawn.baselines:
       title = f'{drawn.partition}: minus {display_name(base)}'
-      panels.append(Panel(title, board_page.plot(base, drawn.rows, css)))
+      panels.append(Panel(title, board_page.plot(base, drawn, css)))
   colours = {css[method]: style_of(method).colour for method in about.methods}
   notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']
   figure = picture.draw('', panels, colours, notes)

@@ -15,7 +15,6 @@ from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.results.statistics.board import (
   Board,
-  Row,
   compared_with,
   not_finished,
   sentences,
@@ -37,7 +36,7 @@ def render(about: About, boards: Sequence[Board]) -> str:
       'sentences': sentences(board),
       'tables': tables_of(board, css),
       'charts': [
-        Panel(f'Minus {paper_name(base)}', plot(base, board.rows, css))
+        Panel(f'Minus {paper_name(base)}', plot(base, board, css))
         for base in about.baselines
       ],
     }
@@ -53,22 +52,23 @@ def render(about: About, boards: Sequence[Board]) -> str:
   )
 
 
-def plot(baseline: str, rows: Sequence[Row], css: Mapping[str, str]) -> Markup:
+def plot(baseline: str, board: Board, css: Mapping[str, str]) -> Markup:
   """Draw a point and an interval for each method, the highest on top.
 
   A filled point is distinguishable from 0, a hollow one is not. `css` has the
   class of the colour of each method.
   """
-  lines = []
-  for row in compared_with(baseline, rows):
+  lines, main = [], board.about.main
+  unit = main.unit_of_gap or main.head
+  for row in compared_with(baseline, board.rows):
     name = paper_name(row['method'])
     ends = [row[f'vs_{baseline}_{part}'] for part in ('mean', 'low', 'high')]
-    mean, low, high = ends
     verdict = row[f'vs_{baseline}_verdict']
-    title = f'{name}: {mean:+.2f} points, {low:+.2f} to {high:+.2f}: {verdict}'
+    said, *limits = map(main.signed, ends)
+    title = f'{name}: {said} {unit}, {" to ".join(limits)}: {verdict}'
     kind = 'mark' if verdict in (ABOVE, BELOW) else 'hollow'
     mark = charts.Mark(*ends, kind=kind)
-    values = (f'{round(mean, 1) + 0.0:+.1f}',)
+    values = (main.signed(ends[0], short=True),)
     lines.append(charts.Row(name, [mark], values, css[row['method']], title))
-  label = 'difference after personalisation, points'
+  label = f'difference after personalisation, {unit}'
   return charts.plot_intervals(lines, label)

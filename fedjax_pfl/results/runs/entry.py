@@ -1,11 +1,13 @@
 """What a method did in a partition: its choice, its clients, its costs."""
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.types import AnyPath
+from fedjax_pfl.evaluation.choices import mean_of_clients
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.results.runs.run import INITIAL, Run, read
 from fedjax_pfl.settings import parse_config
@@ -21,7 +23,7 @@ class Tuned(NamedTuple):
 
   fields: Fields  # of the candidate
   view: str  # among the numbers of epochs, or SuPerFed's mixtures
-  accuracy: float  # on validation examples, in percent
+  value: float  # of what is tuned by, on validation examples
   ends: tuple[str, ...]  # fields with the lowest or highest value tried
 
 
@@ -39,6 +41,13 @@ class Counts(NamedTuple):
 
   correct: np.ndarray
   total: np.ndarray
+  others: Mapping[str, np.ndarray] = MappingProxyType({})  # measures by name
+
+  def of(self, measure: str) -> np.ndarray:
+    """Return a measure of the clients [S, K]; NaN of those without one."""
+    unknown = np.full(self.total.shape, np.nan)
+    known = {'accuracy': self.accuracy, **self.others}
+    return known.get(measure, unknown)
 
   @property
   def accuracy(self) -> np.ndarray:
@@ -46,10 +55,9 @@ class Counts(NamedTuple):
     share = 100 * self.correct / np.maximum(self.total, 1)
     return np.where(self.total > 0, share, np.nan)
 
-  @property
-  def means(self) -> np.ndarray:
-    """Return the means over clients with tests, [S]."""
-    return np.nanmean(self.accuracy, axis=1)
+  def means(self, measure: str = 'accuracy') -> np.ndarray:
+    """Return the means over clients that have a number, [S]."""
+    return np.array([*map(mean_of_clients, self.of(measure))])
 
 
 class Entry(NamedTuple):
@@ -72,8 +80,12 @@ def read_entry(
   seeds: Sequence[int],
   paths: Paths,
   whole: Sequence[str],
+  measures: Sequence[str] = (),
 ) -> Entry:
-  """Return the entry of a method from a run for every seed."""
+  """Return the entry of a method from a run for every seed.
+
+  With these measures beside accuracy, of a view that has them.
+  """
   entry = Entry(method, kind, choice)
   if choice is None:
     return entry._replace(obstacle='diverged with every setting that was tried')
@@ -83,21 +95,28 @@ def read_entry(
     )
     return entry._replace(obstacle=words)
   runs = [read(path) for path in paths]
+  has_before = INITIAL in runs[0].views
   return entry._replace(
     seeds=tuple(seeds),
-    before=_counts(runs, INITIAL) if INITIAL in runs[0].views else None,
-    after=_counts(runs, choice.view),
+    before=_counts(runs, INITIAL, measures) if has_before else None,
+    after=_counts(runs, choice.view, measures),
     costs=tuple(costs_of(run, whole) for run in runs),
   )
 
 
-def _counts(runs: Sequence[Run], view: str) -> Counts:
+def _counts(runs: Sequence[Run], view: str, measures: Sequence[str]) -> Counts:
   """Return the counts of a view; clients without training data have none."""
   scores = [run.clients.scores[view] for run in runs]
   has_data = np.stack([run.clients.train_count for run in runs]) > 0
   total = np.where(has_data, np.stack([one.count for one in scores]), 0)
   correct = np.where(has_data, np.stack([one.correct for one in scores]), 0)
-  return Counts(correct.astype(int), total.astype(int))
+  values = [run.measured(view) for run in runs]
+  others = {
+    name: np.stack([own[name] for own in values])
+    for name in measures
+    if name != 'accuracy' and all(name in own for own in values)
+  }
+  return Counts(correct.astype(int), total.astype(int), others)
 
 
 def costs_of(run: Run, whole: Sequence[str]) -> Costs:

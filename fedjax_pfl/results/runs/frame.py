@@ -7,7 +7,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.types import AnyPath, Scores
-from fedjax_pfl.evaluation.summary import accuracies, other_measures
+from fedjax_pfl.evaluation.summary import values_by_name
 from fedjax_pfl.results.runs.folder import Evaluation, read_folder
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import flat_config
@@ -140,21 +140,16 @@ def _origin(one: Evaluation) -> dict[str, str]:
 
 def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
   """Return the scores of every client, [K] each."""
-  accuracy = accuracies(scores, clients.train_count)
-  unknown = np.full(len(accuracy), np.nan)
-  measures = dict.fromkeys(MEASURES, unknown) | other_measures(scores)
-  measures |= scores.own or {}
+  unknown = np.full(len(clients.ids), np.nan)
+  names = 'accuracy', *MEASURES
   return {
     'client': clients.ids,
     **({} if clients.names is None else {'client_name': clients.names}),
     'train_count': clients.train_count,
     'test_count': scores.count,
     'correct': scores.correct,
-    'accuracy': accuracy,
-    **{
-      name: np.where(np.isnan(accuracy), np.nan, values)
-      for name, values in measures.items()
-    },
+    **dict.fromkeys(names, unknown),
+    **values_by_name(scores, clients.train_count),
   }
 
 

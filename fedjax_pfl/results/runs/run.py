@@ -19,7 +19,7 @@ from fedjax_pfl.data.held_out import order_clients
 from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
 from fedjax_pfl.evaluation.measures import over_clients
-from fedjax_pfl.evaluation.summary import accuracies, summarise
+from fedjax_pfl.evaluation.summary import accuracies, summarise, values_by_name
 from fedjax_pfl.runs import client_scores, run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import FIELDS, Settings, defaults, parse_config
@@ -131,6 +131,10 @@ class Run:
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
     return accuracies(self.clients.scores[view], self.clients.train_count)
+
+  def measured(self, view: str) -> dict[str, np.ndarray]:
+    """Return each measure of the clients by name, [K]."""
+    return values_by_name(self.clients.scores[view], self.clients.train_count)
 
   def summary(self, view: str | None, part: str = 'views') -> dict[str, Any]:
     """Return the numbers of a view; {} without it.

@@ -1,8 +1,9 @@
 """The file from which a table is computed again: counts of every client.
 
 A row is a partition, a method and a seed: what validation chose, right answers
-and tests of each client before and after personalisation, and costs. Beside it
-a JSON (`About`) says what was compared, and how. Nothing else is read.
+and tests of each client before and after personalisation, its values of other
+measures (after/macro_f1; nan where it has none), and costs. Beside it a JSON
+(`About`) says what was compared, and how. Nothing else is read.
 """
 
 import csv
@@ -17,9 +18,11 @@ import numpy as np
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
+from fedjax_pfl.evaluation.measures import MAX, Measure, measure_of
 from fedjax_pfl.results.runs.entry import Costs, Counts, Entry, Tuned
 
 MARK = '_counts'  # in the name of the file
+VIEWS = 'before', 'after'
 COLUMNS = (
   *('partition', 'method', 'kind', 'seed', 'choice', 'obstacle'),
   *('before_correct', 'before_total', 'after_correct', 'after_total'),
@@ -42,6 +45,20 @@ class About(NamedTuple):
   version: str = ''
   commit: str = ''
   same_clients: tuple[str, ...] = ()  # partitions: client k with every seed
+  # Name, and which way is better: the first is tuned by, and compared.
+  measures: tuple[tuple[str, str], ...] = (('accuracy', MAX),)
+
+  @property
+  def measured(self) -> list[Measure]:
+    return [measure_of(*pair) for pair in self.measures]
+
+  @property
+  def main(self) -> Measure:
+    return self.measured[0]
+
+  def tag(self, measure: Measure) -> str:
+    """Return the end of the names of its columns; '' of the main one."""
+    return '' if measure == self.main else f'_{measure.column}'
 
 
 def write(found: Found, about: About, path: Path) -> None:
@@ -52,7 +69,9 @@ def write(found: Found, about: About, path: Path) -> None:
     for entry in entries
     for row in _rows(partition, entry)
   ]
-  atomic_files.write_csv(path, COLUMNS, rows)
+  others = [name for name, _ in about.measures if name != 'accuracy']
+  columns = COLUMNS + tuple(f'{view}/{x}' for view in VIEWS for x in others)
+  atomic_files.write_csv(path, columns, rows)
   atomic_files.write_json(about_path(path), about._asdict())
 
 
@@ -70,9 +89,12 @@ def _rows(partition: str, entry: Entry):
     yield row
   for at, seed in enumerate(entry.seeds):
     own = {**row, 'seed': seed}
-    for view, counts in (('before', entry.before), ('after', entry.after)):
-      for name, value in counts._asdict().items() if counts else ():
-        own[f'{view}_{name}'] = ' '.join(map(str, value[at]))
+    for view, counts in zip(VIEWS, (entry.before, entry.after), strict=True):
+      if counts:
+        own[f'{view}_correct'] = ' '.join(map(str, counts.correct[at]))
+        own[f'{view}_total'] = ' '.join(map(str, counts.total[at]))
+        for name, values in counts.others.items():
+          own[f'{view}/{name}'] = ' '.join(map(str, values[at].tolist()))
     costs = entry.costs[at]._asdict()
     yield own | {name: str(value) for name, value in costs.items()}
 
@@ -135,8 +157,9 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
   """Return the entry of one method in one partition."""
   first, choice = rows[0], None
   if first['choice']:
-    choice = Tuned(**json_text.parse_object(first['choice']))
-    choice = choice._replace(ends=tuple(choice.ends))
+    fields = json_text.parse_object(first['choice'])
+    fields.setdefault('value', fields.pop('accuracy', None))  # older files
+    choice = Tuned(**fields | {'ends': tuple(fields['ends'])})
   given = first['method'], first['kind'], choice
   entry = Entry(*given, obstacle=first['obstacle'])
   kinds = [len({row[name] for row in rows}) for name in ('seed', 'choice')]
@@ -146,7 +169,7 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
     return entry
   rows = sorted(rows, key=lambda row: int(row['seed']))
   seeds = tuple(int(row['seed']) for row in rows)
-  before, after = (_counts(rows, view) for view in ('before', 'after'))
+  before, after = (_counts(rows, view) for view in VIEWS)
   costs = tuple(Costs(*(float(row[x]) for x in Costs._fields)) for row in rows)
   return entry._replace(seeds=seeds, before=before, after=after, costs=costs)
 
@@ -156,9 +179,18 @@ def _counts(rows: Sequence[Mapping[str, str]], view: str) -> Counts | None:
     return None
   correct, total = (
     np.array([np.fromstring(row[name], int, sep=' ') for row in rows])
-    for name in (f'{view}_{part}' for part in Counts._fields)
+    for name in (f'{view}_correct', f'{view}_total')
   )
   is_within = correct.shape == total.shape and (correct <= total).all()
   if not is_within or (correct < 0).any():
     raise ValueError('right answers are not from 0 to the number of tests')
-  return Counts(correct, total)
+  others = {
+    name.removeprefix(f'{view}/'): np.array(
+      [np.array(row[name].split(), float) for row in rows]
+    )
+    for name in rows[0]
+    if name.startswith(f'{view}/') and rows[0][name]
+  }
+  if any(values.shape != total.shape for values in others.values()):
+    raise ValueError('a measure has not one value for each client')
+  return Counts(correct, total, others)

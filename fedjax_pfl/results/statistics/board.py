@@ -1,17 +1,24 @@
 """The rows of one partition, and their verdicts in words.
 
-Two families of `results/statistics/differences.py`: all comparisons with the
-baselines, and, for the best method, all pairs. A method that diverged counts in
-both. A value is None where a method has no such number.
+Of each measure there are two families of `results/statistics/differences.py`:
+all comparisons with the baselines, and, for the best method, all pairs. A
+method that diverged counts in both. A value is None where a method has no such
+number. The first measure of a comparison is that by which rows are in order.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.algorithms import paper_name
-from fedjax_pfl.evaluation.measures import MEASURES, Measure, over_clients
+from fedjax_pfl.evaluation.measures import (
+  ACCURACY,
+  MEASURES,
+  Measure,
+  over_clients,
+)
 from fedjax_pfl.results.runs.entry import (
   METHOD,
   REFERENCE,
@@ -44,23 +51,32 @@ Row = dict[str, Any]  # of a method
 Against = Mapping[tuple[str, str], Verdict]  # {(method, baseline): verdict}
 
 
+class Standing(NamedTuple):
+  """The methods in one measure."""
+
+  against: Against
+  places: tuple[Place, ...]  # of those that are compared, the best first
+  worse: Mapping[str, float]  # {method: percent of clients better off alone}
+  undefined: int  # clients with tests for whom it is not defined, at most
+
+
 class Board(NamedTuple):
   """A partition: what its methods did, and what can be told apart."""
 
   about: About
   partition: str
   rows: tuple[Row, ...]
-  places: tuple[Place, ...]  # of those that are compared, the highest first
+  standings: Mapping[str, Standing]  # by the name of the measure
 
   @property
   def baselines(self) -> tuple[str, ...]:
     return self.about.baselines
 
-  @property
-  def best(self) -> set[str]:
-    """Return the highest, and what is not distinguishable; {} of one seed."""
-    is_decided = any(place.verdict for place in self.places)
-    return {x.name for x in self.places if is_decided and x.is_open}
+  def best(self, measure: Measure) -> set[str]:
+    """Return the best, and what is not distinguishable; {} of one seed."""
+    places = self.standings[measure.name].places
+    is_decided = any(place.verdict for place in places)
+    return {x.name for x in places if is_decided and x.is_open}
 
 
 def make_board(
@@ -68,38 +84,58 @@ def make_board(
 ) -> Board | None:
   """Return the board; None without the numbers of the baselines."""
   family = {one.method: one.after for one in entries if one.kind == METHOD}
-  by_seed = {
-    name: dict(enumerate(own.accuracy if own else ()))
+  if not all(family.get(name) for name in about.baselines):
+    return None
+  alike, main = partition in about.same_clients, about.main
+  standings = {
+    one.name: _standing(about.baselines, family, alike, one)
+    for one in about.measured
+  }
+  rows = [_row(about, partition, one, standings) for one in entries]
+
+  def order(row):  # the best first, then those that are not compared
+    is_known = row['after'] is not None
+    value = -main.sign * row['after'] if is_known else math.inf
+    return row['kind'] == REFERENCE, value
+
+  return Board(about, partition, tuple(sorted(rows, key=order)), standings)
+
+
+def _standing(
+  baselines: Sequence[str],
+  family: Mapping[str, Counts | None],
+  same_clients: bool,
+  measure: Measure,
+) -> Standing:
+  values = {
+    name: dict(enumerate(own.of(measure.name) if own else ()))
     for name, own in family.items()
   }
-  if not all(by_seed.get(name) for name in about.baselines):
-    return None
-  same_clients = partition in about.same_clients
-  pairs = [(one, base) for base in about.baselines for one in family]
-  pairs = [(one, base) for one, base in pairs if one != base]
-  against = compare(by_seed, pairs, same_clients)
-  places = []
-  for place in rank(by_seed, same_clients):
+  how = same_clients, measure
+  pairs = [(one, base) for base in baselines for one in values if one != base]
+  against, places = compare(values, pairs, *how), []
+  for place in rank(values, *how):
     best = places[0].name if places else ''
     verdict = against.get((best, place.name))
-    if verdict and verdict.word == ABOVE:
+    if verdict and verdict.is_ahead:
       # Of the best and a baseline both families count.
       place = place._replace(verdict=verdict)
     places.append(place)
-  alone = [x for x in by_seed if paper_name(x) == paper_name(ALONE)]
-  worse = worse_than_alone(by_seed, alone)
-  rows = [_row(about, partition, one, against, worse) for one in entries]
-  # The highest first, then those that are not compared.
-  rows.sort(key=lambda row: (row['kind'] == REFERENCE, -(row['after'] or 0.0)))
-  return Board(about, partition, tuple(rows), tuple(places))
+  alone = [name for name in family if paper_name(name) == paper_name(ALONE)]
+  worse = worse_than_alone(values, alone, measure.sign)
+  holes = [
+    np.isnan(own.of(measure.name)) & (own.total > 0)
+    for own in filter(None, family.values())
+  ]
+  undefined = max(hole.any(0).sum() for hole in holes)
+  return Standing(against, tuple(places), worse, undefined)
 
 
 def _row(
   about: About,
   partition: str,
   entry: Entry,
-  against: Against,
-  worse: Mapping[str, float],
+  standings: Mapping[str, Standing],
 ) -> Row:
   choice = entry.choice
   row = {
@@ -112,18 +148,18 @@ def _row(
     'settings': choice and settings_in_words(choice.fields),
     'ends': choice and ', '.join(choice.ends),
     'view': choice and choice.view,
-    'validation': choice and choice.accuracy,
+    'validation': choice and choice.value,
   }
   for view, counts in (('before', entry.before), ('after', entry.after)):
-    row |= _numbers(view, counts)
+    for measure in about.measured:
+      row |= _numbers(f'{view}{about.tag(measure)}', counts, measure)
+    row |= _of_accuracies(view, counts)
+  worse = standings[about.main.name].worse
   row['worse_than_alone'] = worse.get(entry.method)
-  for base in about.baselines:
-    one = against.get((entry.method, base))
-    for name in ('mean', 'low', 'high'):
-      row[f'vs_{base}_{name}'] = one and getattr(one.gap, name)
-    row[f'vs_{base}_p'] = one and one.p
-    row[f'vs_{base}_p_within'] = one and one.p_within
-    row[f'vs_{base}_verdict'] = one and one.word
+  for measure in about.measured:
+    for base in about.baselines:
+      verdict = standings[measure.name].against.get((entry.method, base))
+      row |= _difference(f'vs_{base}{about.tag(measure)}', verdict)
   costs = np.array(entry.costs)  # [S, costs]
   row |= dict.fromkeys(Costs._fields)
   if entry.costs:
@@ -133,25 +169,44 @@ def _row(
 
 
 def compared() -> list[Measure]:
-  """Return the measures of which a board has columns, before and after."""
-  return [measure for measure in MEASURES if measure.compared]
+  """Return the measures of all accuracies of which a board has columns."""
+  return [one for one in MEASURES if one.compared and one.of_clients]
 
 
-def _numbers(view: str, counts: Counts | None) -> Row:
-  measures = compared()
-  names = '', '_lowest_seed', '_highest_seed', '_by_seed'
-  names += tuple(f'_{measure.column}' for measure in measures)
-  numbers: list[Any] = [None] * len(names)
-  if counts is not None:
-    means = counts.means
+def _difference(prefix: str, verdict: Verdict | None) -> Row:
+  gap = verdict and verdict.gap
+  return {
+    f'{prefix}_mean': gap and gap.mean,
+    f'{prefix}_low': gap and gap.low,
+    f'{prefix}_high': gap and gap.high,
+    f'{prefix}_p': verdict and verdict.p,
+    f'{prefix}_p_within': verdict and verdict.p_within,
+    f'{prefix}_verdict': verdict and verdict.word,
+  }
+
+
+def _numbers(prefix: str, counts: Counts | None, measure: Measure) -> Row:
+  """Return mean, lowest and highest seed of a measure, and each seed."""
+  means = np.array([]) if counts is None else counts.means(measure.name)
+  numbers: list[Any] = [None] * 4
+  if means.size and not np.isnan(means).any():
+    form = '.6f' if measure.unit == '%' else '.8g'
     numbers = [*map(float, (means.mean(), means.min(), means.max()))]
-    numbers.append(' '.join(f'{mean:.6f}' for mean in means))
+    numbers.append(' '.join(format(mean, form) for mean in means))
+  names = '', '_lowest_seed', '_highest_seed', '_by_seed'
+  return dict(zip((f'{prefix}{name}' for name in names), numbers, strict=True))
+
+
+def _of_accuracies(view: str, counts: Counts | None) -> Row:
+  """Return what follows from the accuracies of all clients."""
+  numbers = dict.fromkeys(f'{view}_{one.column}' for one in compared())
+  if counts is not None:
     pairs = zip(counts.accuracy, counts.total, strict=True)
     seeds = [over_clients(*pair) for pair in pairs]
-    for measure in measures:
+    for measure in compared():
       mean = float(np.mean([seed[measure.name] for seed in seeds]))
-      numbers.append(None if np.isnan(mean) else mean)
-  return dict(zip((f'{view}{name}' for name in names), numbers, strict=True))
+      numbers[f'{view}_{measure.column}'] = None if np.isnan(mean) else mean
+  return numbers
 
 
 def settings_in_words(fields: Mapping[str, Any]) -> str:
@@ -178,24 +233,30 @@ def not_finished(about: About, boards: Sequence[Board]) -> list[str]:
 
 def sentences(board: Board) -> list[str]:
   """Return the verdicts of a partition: the best, then each baseline."""
-  found = [
-    lead([one._replace(name=paper_name(one.name)) for one in board.places])
-  ]
+  found = []
+  for measure in board.about.measured:
+    standing = board.standings[measure.name]
+    named = [one._replace(name=paper_name(one.name)) for one in standing.places]
+    head = '' if measure == ACCURACY else f'{measure.head}. '
+    rest = f' Clients for whom it is not defined: {standing.undefined}.'
+    rest *= bool(standing.undefined)
+    found += [head + lead(named, measure) + rest] * bool(named)
   for base in board.baselines:
     if rows := compared_with(base, board.rows):
-      found.append(_against(base, rows))
+      found.append(_against(base, rows, board.about.main))
   for row in board.rows:
     if row['obstacle']:
       found.append(f'{paper_name(row["method"])} {row["obstacle"]}.')
   return found + _ends(board.rows)
 
 
-def _against(baseline: str, rows: Sequence[Row]) -> str:
+def _against(baseline: str, rows: Sequence[Row], measure: Measure) -> str:
   """Return who is above a baseline, below it, and neither."""
   parts = []
   for verdict in VERDICTS:
     named = [
-      f'{paper_name(row["method"])} ({row[f"vs_{baseline}_mean"]:+.1f})'
+      f'{paper_name(row["method"])} '
+      f'({measure.signed(row[f"vs_{baseline}_mean"], short=True)})'
       for row in rows
       if row[f'vs_{baseline}_verdict'] == verdict
     ]

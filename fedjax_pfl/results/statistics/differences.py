@@ -27,9 +27,11 @@ round. Where a paper compares unlike views, both differences are given.
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 
 LEVEL = 0.05  # of the adjusted p
 NOTHING = 1e-9  # points: a smaller deviation is rounding
@@ -38,7 +40,8 @@ POINT = 1.0  # of accuracy: closer means are equivalent
 ABOVE, BELOW, OPEN = 'above', 'below', 'not distinguishable'
 WITHIN = 'within one point'
 
-# Accuracies [K] of every seed; methods are paired where both have the key.
+# A measure of the clients [K] of every seed; methods are paired where both
+# have the key.
 BySeed = Mapping[Hashable, np.ndarray]
 Pair = tuple[str, str]
 
@@ -67,6 +70,12 @@ class Verdict(NamedTuple):
   gap: Difference
   p: float  # Holm's
   p_within: float  # Holm's, of being within one point
+  sign: int = 1  # -1 where lower is better
+
+  @property
+  def is_ahead(self) -> bool:
+    """Return whether the first is the better one, and it holds."""
+    return self.p < LEVEL and self.sign * self.gap.mean > 0
 
   @property
   def word(self) -> str:
@@ -79,14 +88,15 @@ def compare(
   methods: Mapping[str, BySeed],
   pairs: Sequence[Pair],
   same_clients: bool = False,
+  measure: Measure = ACCURACY,
 ) -> dict[Pair, Verdict]:
   """Return {pair: the first minus the second}, clients and seeds paired.
 
   The pairs are one family of Holm's. Those that share no two seeds count in it,
   and are not in the answer. With `same_clients` client k is the same one with
-  every seed.
+  every seed. Only percentages may be within one point.
   """
-  found, close = {}, []
+  found, close, margin = {}, [], POINT if measure.unit == '%' else 0.0
   for one, other in pairs:
     ours, theirs = methods.get(one, {}), methods.get(other, {})
     gaps = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
@@ -94,20 +104,24 @@ def compare(
       means = [float(np.nanmean(gap)) for gap in gaps]
       floor = error_of_clients(gaps, same_clients)
       found[one, other] = over_seeds(means, floor)
-      close.append(Difference(0.0, p=within(means, POINT, floor)))
+      close.append(Difference(0.0, p=within(means, margin, floor)))
   lost = [None] * (len(pairs) - len(found))
   gaps = [*found.values()]
   ps = zip(gaps, holm([*gaps, *lost]), holm([*close, *lost]), strict=False)
-  return dict(zip(found, [Verdict(*one) for one in ps], strict=True))
+  verdicts = [Verdict(*one, measure.sign) for one in ps]
+  return dict(zip(found, verdicts, strict=True))
 
 
 def behind_best(
-  methods: Mapping[str, BySeed], best: str, same_clients: bool = False
+  methods: Mapping[str, BySeed], best: str, *how: Any
 ) -> dict[str, Verdict]:
-  """Return the best minus each of the others; the family is all pairs."""
+  """Return the best minus each of the others; the family is all pairs.
+
+  `how`: same_clients and measure, as in `compare`.
+  """
   others = [name for name in methods if name != best]
   pairs = [(best, name) for name in others] + [*combinations(others, 2)]
-  found = compare(methods, pairs, same_clients)
+  found = compare(methods, pairs, *how)
   return {other: found[one, other] for one, other in found if one == best}
 
 

@@ -13,8 +13,10 @@ import numpy as np
 
 from fedjax_pfl.evaluation.choices import mean_of_clients
 from fedjax_pfl.evaluation.fairness import negative_transfer
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.statistics.differences import (
   ABOVE,
+  BELOW,
   OPEN,
   BySeed,
   Verdict,
@@ -35,14 +37,14 @@ class Place(NamedTuple):
   mean: float  # over seeds, of the means over clients
   seeds: int
   is_best: bool
-  below: float  # points below the best
+  below: float  # how far below the best
   verdict: Verdict | None  # the best minus it; None: they share no two seeds
 
   @property
   def is_open(self) -> bool:
     """Return whether seeds do not tell it from the best; or it is the best."""
-    is_above = self.verdict and self.verdict.word == ABOVE
-    return self.is_best or bool(self.verdict and not is_above)
+    is_behind = self.verdict and self.verdict.is_ahead
+    return self.is_best or bool(self.verdict and not is_behind)
 
   @property
   def words(self) -> str:
@@ -51,16 +53,18 @@ class Place(NamedTuple):
 
 
 def rank(
-  methods: Mapping[str, BySeed], same_clients: bool = False
+  methods: Mapping[str, BySeed],
+  same_clients: bool = False,
+  measure: Measure = ACCURACY,
 ) -> list[Place]:
   """Return those with a finite mean, the best first; the others count, too."""
   means = {name: mean_over_seeds(seeds) for name, seeds in methods.items()}
   order = [name for name in means if math.isfinite(means[name])]
-  order.sort(key=lambda name: -means[name])
+  order.sort(key=lambda name: -measure.sign * means[name])
   if not order:
     return []
   best, places = order[0], []
-  verdicts = behind_best(methods, best, same_clients)
+  verdicts = behind_best(methods, best, same_clients, measure)
   for name in order:
     verdict = verdicts.get(name)
     below = verdict.gap.mean if verdict else means[best] - means[name]
@@ -76,20 +80,21 @@ def mean_over_seeds(seeds: BySeed) -> float:
 
 
 def worse_than_alone(
-  methods: Mapping[str, BySeed], alone: Sequence[str]
+  methods: Mapping[str, BySeed], alone: Sequence[str], sign: int = 1
 ) -> dict[str, float]:
   """Return the share of clients, in percent, that do better alone.
 
   Of all seeds that a method shares with those who train alone; of several with
   the best of them. {} without any.
   """
-  theirs = max((methods[x] for x in alone), key=mean_over_seeds, default={})
+  order = lambda by_seed: sign * mean_over_seeds(by_seed)
+  theirs = max((methods[x] for x in alone), key=order, default={})
   shares = {}
   for name, ours in methods.items():
     pairs = [(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
     if pairs and name not in alone:
       both = map(np.concatenate, zip(*pairs, strict=True))
-      shares[name] = negative_transfer(*both)
+      shares[name] = negative_transfer(*(sign * values for values in both))
   return shares
 
 
@@ -101,10 +106,11 @@ def undecided(places: Sequence[Place]) -> str:
   return ONE_SEED if is_one else UNSHARED
 
 
-def lead(places: Sequence[Place]) -> str:
+def lead(places: Sequence[Place], measure: Measure = ACCURACY) -> str:
   """Return who is best, or that this is not known, in a sentence."""
   if not places:
-    return 'No client has an accuracy.'
+    return f'No client has a number: {measure.head}.'
+  named = lambda place: f'{place.name}, {measure.said(place.mean)}'
   best, *others = places
   if not others:
     return f'{named(best)} {ON_AVERAGE}.'
@@ -114,9 +120,12 @@ def lead(places: Sequence[Place]) -> str:
   close = [place.name for place in tested if place.is_open]
   if not close:
     gap, second = tested[0].verdict.gap, tested[0].name
+    side = ABOVE if gap.mean > 0 else BELOW
+    low, high = sorted(measure.sign * end for end in (gap.low, gap.high))
     words = (
-      f'{gap.mean:.1f} points above {second} (95 % interval {gap.low:.1f} to '
-      f'{gap.high:.1f}), and distinguishable from all'
+      f'{measure.gap(gap.mean)} {side} {second} (95 % interval '
+      f'{measure.short(low)} to {measure.short(high)}), and distinguishable '
+      'from all'
     )
   elif len(close) == len(others) > 1:
     words = 'no other is distinguishable from it'
@@ -125,13 +134,10 @@ def lead(places: Sequence[Place]) -> str:
   rest = ''
   if untold := len(others) - len(tested):
     rest = f' Not compared, with one shared seed or none: {untold}.'
-  return f'Highest: {named(best)} {ON_AVERAGE}; {words}.{rest}'
+  end = 'Highest' if measure.sign > 0 else 'Lowest'
+  return f'{end}: {named(best)} {ON_AVERAGE}; {words}.{rest}'
 
 
 def shortened(names: list[str]) -> list[str]:
   """Return the first of many names, and how many more there are."""
   return [*names[:MOST], *[f'{len(names) - MOST} more'] * (len(names) > MOST)]
-
-
-def named(place: Place) -> str:
-  return f'{place.name}, {place.mean:.1f}\u00a0%'

@@ -1,6 +1,6 @@
 """The tables of a comparison: of its page, of Markdown, LaTeX and CSV.
 
-The highest and those that are not distinguishable from it are bold.
+The best of a column and those that are not distinguishable from it are bold.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
+from fedjax_pfl.evaluation.measures import Measure
 from fedjax_pfl.results.runs.entry import METHOD as COMPARED
 from fedjax_pfl.results.runs.entry import REFERENCE
 from fedjax_pfl.results.statistics.board import Board, Row, compared
@@ -34,7 +35,7 @@ from fedjax_pfl.results.tables.table import (
 
 VIEWS = (
   'Before: the global model, or the method’s own view before a client adapts. '
-  'Bold: the highest after personalisation, and what is not distinguishable '
+  'Bold: the best after personalisation, and what is not distinguishable '
   'from it. Below a difference: its 95 % interval, and what is distinguishable.'
 )
 OF_COSTS = (
@@ -57,7 +58,7 @@ def tables_of(
   for row in board.rows:
     name = paper_name(row['method'])
     cell = Cell(name, name, css=(css or {}).get(row['method'], ''))
-    costs.append({METHOD: cell, **_costs(row)})
+    costs.append({METHOD: cell, **_costs(row, board.about.main)})
     below = [row['kind']] * (row['kind'] != COMPARED)
     below += [row['obstacle']] * bool(row['obstacle'])
     if row['kind'] == REFERENCE:
@@ -72,31 +73,35 @@ def tables_of(
     if marks:
       mark = Column('Mark', is_number=False)
       accuracy[-1][mark] = Cell(marks[row['method']])
+  main = board.about.main
+  title = f'{main.head}, {main.unit}'.rstrip(', ')
   return [
-    table_of('Accuracy, %', accuracy, notes),
+    table_of(title, accuracy, notes),
     table_of('Choice and cost', costs, [OF_COSTS]),
   ]
 
 
 def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
-  cells = {}
-  for view in ('before', 'after'):
-    cell = number(row[view])
-    if row[view] is not None:
-      means = np.array(row[f'{view}_by_seed'].split(), float)
-      spread = f' ± {means.std(ddof=1):.2f}' if means.size > 1 else ''
-      cell = cell._replace(text=f'{cell.text}{spread}')
-    column = Column(view.capitalize(), '± over seeds')
-    is_best = view == 'after' and row['method'] in board.best
-    cells[column] = cell._replace(is_best=is_best)
+  main, *others = board.about.measured
+  cells = {
+    Column('Before', '± over seeds'): _over_seeds(row, 'before', main),
+    Column('After', '± over seeds'): _bold(row, 'after', main, board),
+  }
   for base in board.baselines:
     names = ('mean', 'low', 'high', 'verdict')
     mean, low, high, verdict = (row[f'vs_{base}_{name}'] for name in names)
-    cell = number(mean, '{:+.2f}')
+    cell = Cell(NONE)
     if mean is not None:
-      below = f'{low:+.2f} to {high:+.2f}', verdict
-      cell = cell._replace(below=below[: 1 + (verdict != OPEN)])
-    cells[Column(f'− {paper_name(base)}', 'points')] = cell
+      mean, low, high = map(main.signed, (mean, low, high))
+      below = f'{low} to {high}', verdict
+      cell = Cell(mean, row[f'vs_{base}_mean'], below[: 1 + (verdict != OPEN)])
+    hint = main.unit_of_gap or main.head
+    cells[Column(f'− {paper_name(base)}', hint)] = cell
+  for measure in others:
+    tag = board.about.tag(measure)
+    if any(one[f'after{tag}'] is not None for one in board.rows):
+      column = Column(measure.head, f'after, {measure.direction}')
+      cells[column] = _bold(row, f'after{tag}', measure, board)
   for measure in compared():
     name = f'after_{measure.column}'
     # A client of few tests leaves no worst tenth.
@@ -108,7 +113,26 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
   return cells
 
 
-def _costs(row: Row) -> dict[Column, Cell]:
+def _over_seeds(row: Row, name: str, measure: Measure) -> Cell:
+  """Return the mean of a measure ± its deviation over seeds."""
+  cell = number_of(measure, row[name])
+  if row[name] is None:
+    return cell
+  means = np.array(row[f'{name}_by_seed'].split(), float)
+  if means.size > 1:
+    spread = means.std(ddof=1)
+    form = measure.text(spread) if measure.digits else f'{spread:.2g}'
+    cell = cell._replace(text=f'{cell.text} ± {form}')
+  return cell
+
+
+def _bold(row: Row, name: str, measure: Measure, board: Board) -> Cell:
+  """Return the same, bold where no other is distinguishably better."""
+  is_best = row['method'] in board.best(measure)
+  return _over_seeds(row, name, measure)._replace(is_best=is_best)
+
+
+def _costs(row: Row, main: Measure) -> dict[Column, Cell]:
   """Return what a method was given by validation, computed and sent."""
   settings = word(row['settings'])
   if row['ends']:
@@ -123,7 +147,9 @@ def _costs(row: Row) -> dict[Column, Cell]:
   return {
     Column('Settings', 'by validation', is_number=False): settings,
     Column('View', 'by validation', is_number=False): word(row['view']),
-    Column('Validation', '%'): number(row['validation'], '{:.1f}'),
+    Column('Validation', main.unit or main.head): number_of(
+      main._replace(digits=main.digits and 1), row['validation']
+    ),
     Column('Gradients', 'steps of all clients'): number(
       row['gradients'], '{:,.0f}'
     ),

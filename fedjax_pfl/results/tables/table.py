@@ -20,7 +20,7 @@ BOLD = r'\textbf{{{}}}'
 LATEX = {one: f'\\{one}' for one in '&%_#${}'}
 LATEX |= {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}'}
 LATEX |= {'^': r'\textasciicircum{}', '±': r'$\pm$', '−': '$-$', '–': '--'}
-STAR = '\n* the highest, and what is not distinguishable from it'
+STAR = '\n* the best, and what is not distinguishable from it'
 UNITS = 'B', 'kB', 'MB', 'GB', 'TB'
 
 
