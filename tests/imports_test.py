@@ -40,12 +40,12 @@ NEVER = {'tensorflow', 'torch', 'torchvision', 'keras'}
 NEVER |= {'experiments', 'configs'}  # they import the package
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
-LATE |= {'tensorboardX', 'rich', 'pandas', 'jinja2'}
+LATE |= {'tensorboardX', 'rich', 'pandas', 'pyarrow', 'jinja2'}
 LATE |= {'wandb', 'dp_accounting'}  # optional
 
 
 ALGORITHMS = f'{PACKAGE}.algorithms.'
-FOUND_BY = 'available', 'load', 'paper_name'
+FOUND_BY = 'available', 'load', 'needs_body', 'paper_name'
 KERNELS, TARGET = f'{PACKAGE}.models.ops', f'{PACKAGE}.core.target'
 
 

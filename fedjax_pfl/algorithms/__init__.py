@@ -53,6 +53,12 @@ def across_models() -> list[str]:
   ]
 
 
+def needs_body(module: ModuleType) -> bool:
+  """Return whether a method has nothing to share of a head alone."""
+  private = getattr(module, 'PRIVATE_LEAVES', ())
+  return 'head' in private or getattr(module, 'NEEDS_BODY', False)
+
+
 def paper_name(name: str) -> str:
   """Return what the paper calls a method; of the user's own, its name.
 

@@ -43,7 +43,7 @@ def speed_of(
   """Return the speed of clients that run side by side with this model."""
   shape = build_method.peek_shape(settings.data)
   device = jax.devices()[0].device_kind
-  program = settings.model, settings.training.loss, settings.train.batch_size
+  program = settings.model, settings.data.loss, settings.train.batch_size
   known = machine(), device, jax.__version__, provenance()['version']
   content = [*known, side_by_side, repr(program), repr(shape)]
   name = f'{result_file.digest(content)[:16]}.json'

@@ -35,6 +35,7 @@ EXTRAS = {
   'matplotlib': 'figures',
   'jinja2': 'report',
   'pandas': 'results',
+  'pyarrow': 'parquet',
   'sklearn': 'clustering',
   'tensorboardX': 'trackers',
   'wandb': 'wandb',

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.norm_stats import learned
 from fedjax_pfl.core.types import Array, Batch, ExampleLoss, PyTree
 
@@ -21,6 +22,13 @@ def batch_loss(
 ) -> Array:
   """Return the masked mean of a loss of examples; None is cross-entropy."""
   if loss is None:
+    if jnp.issubdtype(batch.y.dtype, jnp.floating):
+      raise bad_input(
+        'labels',
+        got=f'{batch.y.dtype}, with the loss cross_entropy',
+        expected='classes, whole numbers from 0; or a loss for other labels',
+        choices=['squared', 'huber', 'logistic', 'cox'],
+      )
     return masked_cross_entropy(logits, batch)
   return masked_mean(loss(logits, batch.y), batch)
 

@@ -70,8 +70,7 @@ def part_mask(task: Task, part: str, field: str = 'part') -> Mask:
     raise bad_input(
       field,
       got=part,
-      expected='a part that is trained: with frozen_features the model is a '
-      'head alone',
+      expected='a part that is trained: the model is a head alone',
       choices=['full', 'head'],
     )
   layers = part.split('+')

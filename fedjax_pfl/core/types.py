@@ -23,8 +23,10 @@ AnyPath = str | os.PathLike
 
 # A transform turns uint8 images [B, H, W, ch] into model inputs.
 Transform = Callable[[Array, Key], Array]
-# (logits [B, Y], labels [B]): [B]
+# (logits [B, Y], labels [B] or [B, M]): [B]
 ExampleLoss = Callable[[Array, Array], Array]
+# Kinds of labels: see core/example_losses.py.
+CLASSES, NUMBERS, BITS, EVENTS = 'classes', 'numbers', 'bits', 'events'
 
 
 class ClientData(NamedTuple):
@@ -40,7 +42,9 @@ class ClientData(NamedTuple):
   """
 
   x: Array  # [P, H, W, ch] uint8; inputs that are no images: [P, ...]
-  y: Array  # [P] int32; [P, L] where each token has one, -1 for none
+  # [P] int32; [P, L] where each token has one, -1 for none; no classes, but
+  # numbers, bits or (time, event): [P, M] float
+  y: Array
   index: Array  # [K, N] int32 rows of x; index[k, count[k]:] is padding
   count: Array  # [K] int32 examples without padding
   # [K] share of its local steps that a client has time for; None: all of them
@@ -60,7 +64,7 @@ class Batch(NamedTuple):
   """
 
   x: Array  # [B, H, W, ch] float; or inputs [B, ...] of any shape
-  y: Array  # [B] int32
+  y: Array  # [B] int32; or [B, M] float, no classes
   mask: Array  # [B] float: 1. = example, 0. = padding
 
 
@@ -117,6 +121,7 @@ class Task(NamedTuple):
   # Of normalisation layers, by their type; None: see `is_norm`.
   norm_leaves: Mask | None = None
   num_labels: int = 1  # of an example: 1, or L where each token has one
+  labels: str = CLASSES  # their kind; methods that need classes refuse others
   # Tasks of other groups of clients, if their models differ.
   others: tuple['Task', ...] = ()
   # name -> the task of that model for the same inputs; None: unknown.

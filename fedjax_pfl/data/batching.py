@@ -67,17 +67,25 @@ def block_of(data: ClientData, first: Array, count: Array) -> ClientData:
 def of_labels(y: Array, real: Array) -> tuple[Array, Array]:
   """Return the labels of rows, and which are real: [B], or [B L] of tokens.
 
-  A token without a label, -1, is masked as padding is.
+  A token without a label, -1, is masked as padding is. Labels that are floats
+  are [B, M], and -1 where an example is padding.
   """
+  if is_float(y):
+    return jnp.where(real[:, None], y, -1), real
   if y.ndim == 1:
     return y, real
   real = (real[:, None] & (y >= 0)).ravel()
   return jnp.maximum(y, 0).ravel(), real
 
 
+def is_float(y: Array) -> bool:
+  """Return whether labels are numbers, bits or events, and no classes."""
+  return jnp.issubdtype(y.dtype, jnp.floating)
+
+
 def num_labels(data: ClientData) -> Array:
   """Return how many labels a client has, one for each example or token: []."""
-  if data.y.ndim == 1:
+  if data.y.ndim == 1 or is_float(data.y):
     return data.count
   real = jnp.arange(data.index.shape[0]) < data.count
   return jnp.sum(of_labels(data.y[data.index], real)[1], dtype=jnp.int32)

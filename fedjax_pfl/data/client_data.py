@@ -19,7 +19,8 @@ from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import Array, ClientData
+from fedjax_pfl.core.types import CLASSES, Array, ClientData
+from fedjax_pfl.data.batching import is_float
 from fedjax_pfl.data.images import Images, Shape
 
 PLACEMENTS = ('device', 'host')
@@ -49,6 +50,8 @@ def stack_clients(
   """
   one_of(PLACEMENTS, 'where indices are').check('placement', placement)
   images = Images(*images)
+  if is_float(images.y) and images.y.ndim == 1:
+    images = Images(images.x, images.y[:, None])
   _check_images(images)
   indices, wrong = as_rows(indices, len(images.y))
   if wrong or not indices:
@@ -67,7 +70,8 @@ def stack_clients(
     row[: len(rows)] = rows
   if placement == 'device':
     index, count = jnp.asarray(index), jnp.asarray(count)
-  x, y = pool_of(images.x), jnp.asarray(images.y, jnp.int32)
+  dtype = jnp.result_type(float) if is_float(images.y) else jnp.int32
+  x, y = pool_of(images.x), jnp.asarray(images.y, dtype)
   return ClientData(x, y, index, count)
 
 
@@ -77,11 +81,13 @@ def from_arrays(
   """Return the clients that hold x_i and y_i, for i = 0 .. K-1.
 
   Args:
-    xs: for each of K clients its images [n_i, H, W, ch]. They keep their dtype
+    xs: for each of K clients its images [n_i, H, W, ch], or the rows of a
+      matrix [n_i, D]. They keep their dtype
       (float64 only with jax_enable_x64); images that are model inputs already
       go with the transforms called 'none'.
     ys: for each client its labels [n_i], integers from 0; of tokens [n_i, L],
-      -1 where one has none.
+      -1 where one has none. Floats [n_i] or [n_i, M] are no classes: numbers,
+      bits, or (time, event), for a loss that takes them.
 
   Returns:
     ClientData with index [K, N] and count [K]; N is the largest n_i.
@@ -95,7 +101,8 @@ def from_arrays(
   kinds = {(x.shape[1:], x.dtype.name) for x in xs}
   sizes = [[array.shape[:1] for array in side] for side in (xs, ys)]
   labels = {y.shape[1:] for y in ys}
-  is_known = labels in ({()}, {shape for shape, _ in kinds})
+  floats = {shape for y in ys if is_float(y) for shape in [y.shape[1:]]}
+  is_known = labels in ({()}, {shape for shape, _ in kinds}, floats)
   is_known &= () not in sizes[0]  # a number, or images of several shapes
   if len(kinds) != 1 or sizes[0] != sizes[1] or not is_known:
     shapes = [[*map(user_code.describe, side[:3])] for side in (xs, ys)]
@@ -110,7 +117,7 @@ def from_arrays(
   ends = np.cumsum(sizes[0])
   rows = np.split(np.arange(ends[-1]), ends[:-1])
   # No labels, [], are floats in numpy, and would make all labels floats.
-  ys = [y if y.size else y.astype(np.uint8) for y in ys]
+  ys = [y if len(y) else y.astype(np.uint8) for y in ys]
   return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
 
 
@@ -123,9 +130,11 @@ def shapes_of_clients(
   shape: Shape, num_clients: int, size: int = 1
 ) -> ClientData:
   """Return the shapes of clients of so many examples each."""
-  of_integers = (1, *shape.labels), (num_clients, size), (num_clients,)
+  of_integers = (num_clients, size), (num_clients,)
+  labels = 'int32' if shape.kind == CLASSES else jnp.result_type(float)
   return ClientData(
     jax.ShapeDtypeStruct((1, *shape.image_shape), shape.dtype),
+    jax.ShapeDtypeStruct((1, *shape.labels), labels),
     *(jax.ShapeDtypeStruct(sides, 'int32') for sides in of_integers),
   )
 
@@ -185,23 +194,26 @@ def _check_images(images: Images) -> None:
   x, y = images
   is_shape = len(x) == len(y) and x.ndim >= 2
   is_tokens = x.ndim == 2 and x.shape == y.shape and x.dtype.kind in 'iu'
-  is_shape &= y.ndim == 1 or is_tokens
-  is_float = jnp.issubdtype(x.dtype, np.floating)
-  is_number = is_float or x.dtype.kind in 'biu'
+  is_shape &= y.ndim == 1 or is_tokens or (is_float(y) and y.ndim == 2)
+  has_floats = is_float(x)
+  is_number = has_floats or x.dtype.kind in 'biu'
   on_host, got = isinstance(y, np.ndarray), ''
-  if not (is_shape and is_number and jnp.issubdtype(y.dtype, np.integer)):
+  is_label = is_float(y) or jnp.issubdtype(y.dtype, np.integer)
+  if not (is_shape and is_number and is_label):
     got = f'images {user_code.describe(x)} and labels {user_code.describe(y)}'
+  elif on_host and is_float(y):
+    got = '' if np.isfinite(y).all() else 'labels that are NaN or infinite'
   elif on_host and y.size and not 1 - y.ndim <= y.min() <= y.max() < 2**31:
     got = f'labels from {y.min()} to {y.max()}'
-  elif is_float and isinstance(x, np.ndarray) and not np.isfinite(x).all():
+  elif has_floats and isinstance(x, np.ndarray) and not np.isfinite(x).all():
     got = 'values that are NaN or infinite'
   if got:
     raise bad_input(
       'images',
       got=got,
       expected='rows of finite numbers [P, H, W, ch] and as many labels [P], '
-      'whole numbers from 0; of tokens [P, L], -1 for none',
-      cause='one-hot or float labels, labels from 1 or -1 for "none", or '
+      'whole numbers from 0; of tokens [P, L], -1 for none; or finite floats',
+      cause='one-hot labels, labels from 1 or -1 for "none", or '
       'images that were divided by 0',
     )
 

@@ -8,6 +8,8 @@ cifar10, ...   arrays that experiments/prepare.py wrote, or files of TensorFlow
 folder         image files in folders of classes and clients (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
 pfllib         a folder of PFLlib or HtFLlib (pfllib_folder.py)
+table          a CSV or Parquet file of the user's own (table.py)
+heart          patients of four hospitals, part of the installation (heart.py)
 """
 
 import importlib
@@ -16,11 +18,18 @@ from types import ModuleType
 
 from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.data.images import IMAGE, Dataset, Shape, Synthetic, Where
+from fedjax_pfl.data.images import (
+  IMAGE,
+  Dataset,
+  Shape,
+  Synthetic,
+  Table,
+  Where,
+)
 from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
 
-DEFAULT = Synthetic()
+DEFAULT, NO_TABLE = Synthetic(), Table()
 # The file of this room that reads a set: its functions `peek` (shapes and
 # number of classes, without reading images), `load` and `is_available`.
 SOURCES = {
@@ -31,9 +40,11 @@ SOURCES = {
   'folder': 'image_folder',
   'npz': 'npz_files',
   'pfllib': 'pfllib_folder',
+  'table': 'table',
+  'heart': 'heart',
 }
 NAMES = tuple(SOURCES)
-OWN = 'folder', 'npz', 'pfllib'  # names of many data sets
+OWN = 'folder', 'npz', 'pfllib', 'table'  # names of many data sets
 
 
 @may_read('data_dir')
@@ -45,6 +56,7 @@ def load_dataset(
   fallback_to_synthetic: bool = False,
   log_fn: Callable[[str], None] = lambda _: None,
   image_size: int = 0,
+  table: Table = NO_TABLE,
 ) -> Dataset:
   """Return an image set by its name.
 
@@ -59,6 +71,7 @@ def load_dataset(
     log_fn: is called with a line of text before images are decoded.
     image_size: the images of 'folder' are scaled to so many pixels a side when
       they are decoded, so that they may be of unlike sizes; 0: as they are.
+    table: the columns of 'table' that are no features.
 
   Returns:
     Dataset with train.x and test.x [P, H, W, ch] uint8 (of 'npz' they may be
@@ -71,7 +84,7 @@ def load_dataset(
   ((1442, 8, 8, 1), (355, 8, 8, 1), 10)
   """
   source = _find(name)
-  where = Where(name, data_dir, synthetic, log_fn, image_size)
+  where = Where(name, data_dir, synthetic, log_fn, image_size, table)
   shape = source.peek(where)
   can_stand_in = fallback_to_synthetic and shape.dtype == IMAGE
   if not can_stand_in or source.is_available(where):
@@ -88,24 +101,32 @@ def peek(
   data_dir: str = '',
   synthetic: Synthetic = DEFAULT,
   image_size: int = 0,
+  table: Table = NO_TABLE,
 ) -> Shape:
   """Return shapes, dtype and number of classes; few data are read, if any."""
-  where = Where(name, data_dir, synthetic, side=image_size)
+  where = Where(name, data_dir, synthetic, side=image_size, table=table)
   return _find(name).peek(where)
 
 
 @may_read('data_dir')
-def holders(name: str, data_dir: str = '') -> tuple[int, bool]:
+def holders(
+  name: str, data_dir: str = '', table: Table = NO_TABLE
+) -> tuple[int, bool]:
   """Return how many clients the data have, and whether they have tests."""
   find = getattr(_find(name), 'holders', None)
-  number, has_tests = find(Where(name, data_dir)) if find else (0, False)
+  where = Where(name, data_dir, table=table)
+  number, has_tests = find(where) if find else (0, False)
   if number:
     return number, has_tests
   raise bad_input(
     'num_clients',
     got=f'0 for {name} of {data_dir or "no client"}',
     expected='a number, or data that say who holds an example',
-    choices=['dataset=folder with CLIENT/CLASS/', 'a .csv with clients'],
+    choices=[
+      'dataset=folder with CLIENT/CLASS/',
+      'a .csv with clients',
+      'client=COLUMN of a table',
+    ],
     cause='a folder of classes, without clients',
   )
 

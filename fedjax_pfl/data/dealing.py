@@ -10,6 +10,7 @@ from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code, value_of
 from fedjax_pfl.data import client_data, partition
+from fedjax_pfl.data.batching import is_float
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.fields import DataSettings
 from fedjax_pfl.data.held_out import hold_out, order_clients
@@ -41,6 +42,7 @@ def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
     fallback_to_synthetic=quick,
     log_fn=log,
     image_size=data.image_size,
+    table=data.table,
   )
   if dataset.note:
     log(dataset.note)
@@ -172,21 +174,24 @@ def _check_training(data: DataSettings, train: list) -> None:
 def _labels_of(
   kind: str | Callable, tests: str, dataset: Dataset
 ) -> list[np.ndarray]:
-  """Return the labels [P] by which both splits are dealt; of tokens, zeros."""
+  """Return the labels [P] by which both splits are dealt; of others, zeros."""
   labels = [split.y for split in (dataset.train, dataset.test)]
   if labels[0].ndim == 1:
     return labels
+  what = 'tokens have a label each'
+  if is_float(labels[0]):
+    what = 'labels are no classes'
   if kind not in WITHOUT_CLASSES and not callable(kind):
     raise bad_input(
       'partition',
-      got=f'{kind} for {dataset.name}, whose tokens have a label each',
+      got=f'{kind} for {dataset.name}, whose {what}',
       expected='a partition that asks for no class of an example',
       choices=[*WITHOUT_CLASSES, 'a function of your own'],
     )
   if tests == 'independent':
     raise bad_input(
       'test_partition',
-      got=f'independent for {dataset.name}, whose tokens have a label each',
+      got=f'independent for {dataset.name}, whose {what}',
       expected='a division of the tests that asks for no class of an example',
       choices=['same', 'whole', 'iid', 'split'],
     )

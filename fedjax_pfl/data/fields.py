@@ -4,12 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedjax_pfl.core import rules
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY, labels_of
 from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
 from fedjax_pfl.data.datasets import NAMES, holders
+from fedjax_pfl.data.images import Table
 from fedjax_pfl.data.partition import PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.data.standardise import STANDARDISE
 from fedjax_pfl.data.transforms import PREPROCESSINGS, find_recipe
 
+OF_TABLE = {'needs': ('dataset', 'table'), 'only': True}
 PERCENT = 'a percentage, or a number of examples'
 FAMILIES = rules.tuple_of(
   lambda value: is_int(value) and value >= 1,
@@ -42,6 +46,11 @@ LATER = rules.Rule(
 )
 
 
+COLUMN = rules.Rule(
+  lambda value: isinstance(value, str), "the name of a column; '' is none"
+)
+
+
 @record()
 class DataSettings:
   """Images, and their division among clients.
@@ -49,8 +58,15 @@ class DataSettings:
   Args:
     dataset: the image set
     data_dir: where prepared images are; "": $TFDS_DATA_DIR,
-      ~/tensorflow_datasets; npz: the file; folder: a folder, or
+      ~/tensorflow_datasets; npz, table: the file; folder: a folder, or
       a .csv; pfllib: the folder of the set
+    loss: what training minimises, a mean over examples; or a function of your
+      own
+    label: table: the column of labels; a,b: several
+    client: table: the column of who holds a row
+    split: table: the column with train and test
+    standardise: columns of a table, by training rows: of all clients, or of
+      each its own; gaps become the median in any case
     image_size: images are scaled to so many pixels a side, whatever their shape
       was; 0: they stay as they are
     max_train_examples: use the first so many training images, and tests in
@@ -99,6 +115,11 @@ class DataSettings:
     NOTHING,
     resumable=True,  # a run has the fingerprint of what is there
   )
+  loss: str = field(CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,))))
+  label: str = field('', COLUMN, **OF_TABLE)
+  client: str = field('', COLUMN, **OF_TABLE)
+  split: str = field('', COLUMN, **OF_TABLE)
+  standardise: str = field('all', one_of(STANDARDISE))
   image_size: int = field(0, count('pixels', smallest=0))
   max_train_examples: int = field(0, count('training images', smallest=0))
   imbalance_factor: float = field(1.0, rules.at_least(1))
@@ -139,6 +160,11 @@ class DataSettings:
   validation_fraction: float = field(0.0, rules.interval('[0, 1)', PERCENT))
 
   @property
+  def table(self) -> Table:
+    """Return the columns of a table that are no features."""
+    return table_of(self.label, self.client, self.split, self.loss)
+
+  @property
   def num_seen_clients(self) -> int:
     """Return the clients that rounds draw from."""
     later = self.unseen_clients
@@ -151,6 +177,12 @@ class DataSettings:
     return self.image_size or find_recipe(self.dataset, self.preprocessing).side
 
 
+def table_of(label: str, client: str, split: str, loss: str) -> Table:
+  """Return the columns of a table; what labels are, the loss says."""
+  labels = tuple(filter(None, map(str.strip, label.split(','))))
+  return Table(labels, client, split, labels_of(loss))
+
+
 def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
   """Return the config with the clients of the data for num_clients=0.
 
@@ -160,9 +192,11 @@ def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
   number = flat['num_clients']
   if not is_int(number) or number or flat['partition'] != 'natural':
     return {**flat}
-  for name in ('dataset', 'data_dir', 'clients_per_domain'):
+  columns = 'label', 'client', 'split', 'loss'
+  for name in ('dataset', 'data_dir', 'clients_per_domain', *columns):
     DataSettings.ruled[name].checked(flat[name])
-  number, has_tests = holders(flat['dataset'], flat['data_dir'])
+  table = table_of(*(flat[name] for name in columns))
+  number, has_tests = holders(flat['dataset'], flat['data_dir'], table)
   found = {'num_clients': number * flat['clients_per_domain']}
   if not has_tests and flat['test_partition'] == 'same':
     found['test_partition'] = 'split'

@@ -4,12 +4,15 @@ An example may also be an input of the model as it is, of any shape.
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from fedjax_pfl.core.types import CLASSES
 
 IMAGE = 'uint8'  # the dtype of images; transforms make inputs of them
 SPLITS = ('train', 'test')
@@ -19,7 +22,7 @@ class Images(NamedTuple):
   """Examples of one split, before any transform."""
 
   x: np.ndarray  # [P, H, W, ch] uint8; or inputs [P, ...] float32 or int32
-  y: np.ndarray  # [P] int32
+  y: np.ndarray  # [P] int32; no classes: [P, M] float32
 
 
 class Shape(NamedTuple):
@@ -29,6 +32,12 @@ class Shape(NamedTuple):
   num_classes: int
   dtype: str = IMAGE  # of the examples
   labels: tuple[int, ...] = ()  # of an example: (L,) where each token has one
+  kind: str = CLASSES  # of labels; if no classes, `labels` are (M,) floats
+
+  @property
+  def num_labels(self) -> int:
+    """Return how many labels an example has: 1, or those of its tokens."""
+    return math.prod(self.labels) if self.kind == CLASSES else 1
 
 
 class Dataset(NamedTuple):
@@ -44,6 +53,7 @@ class Dataset(NamedTuple):
   clients: tuple[np.ndarray, np.ndarray] | None = None
   client_names: Sequence[str] = ()  # by their numbers; () where they have none
   class_names: Sequence[str] = ()
+  columns: Sequence[str] = ()  # of a table, which is imputed and standardised
 
 
 class Synthetic(NamedTuple):
@@ -56,6 +66,15 @@ class Synthetic(NamedTuple):
   seed: int = 0
 
 
+class Table(NamedTuple):
+  """Which columns of a table are what; all others are features."""
+
+  label: tuple[str, ...] = ()
+  client: str = ''
+  split: str = ''
+  kind: str = CLASSES  # of labels
+
+
 class Where(NamedTuple):
   """An image set, as the user names it; see `datasets.load_dataset`."""
 
@@ -64,6 +83,7 @@ class Where(NamedTuple):
   synthetic: Synthetic = Synthetic()
   log_fn: Callable[[str], None] = lambda _: None
   side: int = 0  # of image files: scaled to side x side when they are decoded
+  table: Table = Table()
 
 
 def make_dataset(

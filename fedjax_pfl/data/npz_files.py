@@ -212,7 +212,7 @@ def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
 
 def _read_examples(content: Content) -> np.ndarray:
   """Return the images, or the inputs, in the shape and dtype of their use."""
-  shape, _, dtype, _ = content.shape
+  shape, dtype = content.shape.image_shape, content.shape.dtype
   with _opened(content.file) as arrays:
     x = arrays[content.key].reshape(-1, *shape)
   with np.errstate(all='ignore'):

@@ -59,7 +59,8 @@ def read_entry(folder: pathlib.Path) -> Dataset:
     meta[split] = images
   if meta.get('clients'):
     meta['clients'] = tuple(_read_array(folder, s, 'clients') for s in SPLITS)
-  named = 'client_names', 'class_names'  # which JSON holds as lists
+  # Which JSON holds as lists.
+  named = 'client_names', 'class_names', 'columns'
   names = {name: tuple(meta.get(name, ())) for name in named}
   return Dataset(**meta | names)
 

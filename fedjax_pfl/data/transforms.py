@@ -63,7 +63,9 @@ RECIPES = {
   'npz': Recipe((0.5,), (0.25,)),
   'pfllib': Recipe((0.5,), (0.5,)),  # x / 127.5 - 1, as in its files
   'femnist': Recipe(),
-  # Tokens, which have no transform.
+  # Tokens and tables, which have no transform.
+  'table': Recipe(),
+  'heart': Recipe(),
   'shakespeare': Recipe(),
   'sent140': Recipe(),
 }

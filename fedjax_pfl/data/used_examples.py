@@ -131,7 +131,7 @@ def thinned(dataset: Dataset, factor: float) -> Dataset:
     raise bad_input(
       'imbalance_factor',
       got=factor,
-      expected=f'1 for {dataset.name}, whose tokens have a label each',
+      expected=f'1 for {dataset.name}, whose examples have no single class',
     )
   counts = np.bincount(y, minlength=dataset.num_classes)
   kept = np.zeros(len(y), bool)

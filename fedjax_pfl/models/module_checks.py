@@ -10,8 +10,17 @@ import jax.numpy as jnp
 
 from fedjax_pfl.core import user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY, LOSSES
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.trees import layer_mask, leaf_names
-from fedjax_pfl.core.types import Batch, ExampleLoss, Mask, Outputs, Params
+from fedjax_pfl.core.types import (
+  CLASSES,
+  Batch,
+  ExampleLoss,
+  Mask,
+  Outputs,
+  Params,
+)
 from fedjax_pfl.models.module_functions import ModuleFunctions
 
 # What a class or a function may be called with to make a module.
@@ -140,13 +149,13 @@ def head_mask(params: Params, num_classes: int) -> Mask:
   shapes = {name: leaf.shape for name, leaf in leaves}
   kernel, bias = shapes.get('kernel', ()), shapes.get('bias', ())
   is_linear = len(shapes) == len(kernel) == 2
-  if is_linear and bias == kernel[1:] == (num_classes,) and len(params) > 1:
+  if is_linear and bias == kernel[1:] == (num_classes,):
     return layer_mask(params, ['head'])
   raise bad_input(
     'module',
-    got=f'{"" if len(params) > 1 else "nothing but "}a head with {shapes}',
+    got=f'a head with {shapes}',
     expected=f'a linear layer `head`, a kernel [F, {num_classes}] and a bias '
-    f'[{num_classes}], and layers before it, which `features` calls',
+    f'[{num_classes}]',
     choices=['nn.Dense(num_classes)', 'nnx.Linear(F, num_classes, rngs=rngs)'],
     cause='a head without a bias, or of several layers: all but the last one '
     'belong to `features`',
@@ -165,10 +174,18 @@ def check_batch_norms(name: str, batch_norms: set) -> None:
     )
 
 
-def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
-  """Refuse a loss that is no function of logits with a number an example."""
+def loss_of(
+  loss: ExampleLoss | str | None, num_classes: int
+) -> tuple[ExampleLoss | None, str]:
+  """Return a loss of examples, and the kind of its labels.
+
+  Refused is one that is no function of logits with a number an example.
+  """
+  if isinstance(loss, str):
+    one_of(LOSSES, 'a known loss, or a function').check('loss', loss)
+    return LOSSES[loss]
   if loss is None:
-    return
+    return LOSSES[CROSS_ENTROPY]
   rows = 3
   logits = jax.ShapeDtypeStruct((rows, num_classes), jnp.result_type(float))
   labels = jax.ShapeDtypeStruct((rows,), jnp.int32)
@@ -183,7 +200,7 @@ def check_loss(loss: ExampleLoss | None, num_classes: int) -> None:
     )
     shape, dtype = getattr(out, 'shape', None), getattr(out, 'dtype', None)
     if shape == (rows,) and jnp.issubdtype(dtype, jnp.floating):
-      return
+      return loss, CLASSES
     got = f'{user_code.name_of(loss)} that returns {user_code.describe(out)}'
   raise bad_input(
     'loss',

@@ -71,7 +71,7 @@ def task_from_module(
   input_dtype: Any = float,
   augment: Transform | None = None,
   normalise: Transform | None = None,
-  loss: ExampleLoss | None = None,
+  loss: ExampleLoss | str | None = None,
   batch_independent: bool = False,
   conv_impl: str = 'auto',
   precision: str = 'float32',
@@ -97,7 +97,8 @@ def task_from_module(
       stay as they are without one.
     normalise: the transform of test images.
     loss: (logits [B, Y], labels [B]) -> [B], of every example; None is
-      cross-entropy. Methods minimise its mean.
+      cross-entropy; or the name of one: 'squared', 'huber', 'logistic', 'cox',
+      of labels [B, M] that are floats. Methods minimise its mean.
     batch_independent: whether a row of features depends on that row of x only.
     conv_impl: how convolutions, pooling and BatchNorm are computed; see
       `replace_layers`.
@@ -120,7 +121,7 @@ def task_from_module(
   >>> task.is_head['head'], task.is_head['body']['bias']
   ({'bias': True, 'kernel': True}, False)
   """
-  checks.check_loss(loss, num_classes)
+  loss, labels = checks.loss_of(loss, num_classes)
   functions = functions_of(module)
   is_still = running_statistics == norm_stats.FROZEN
   functions = functions._replace(is_still=is_still)
@@ -169,6 +170,7 @@ def task_from_module(
     norm_leaves=_norm_mask(params, functions.norms),
     num_classes=num_classes,
     num_labels=num_labels,
+    labels=labels,
     batch_independent=batch_independent,
     example_loss=loss,
     classify=fast(linear_head),

@@ -29,6 +29,7 @@ class Model(NamedTuple):
   batch_independent: bool = False  # see Task
   # Inputs are whole numbers [L] below this, or below Y; 0: images.
   tokens: int = 0
+  any_shape: bool = False  # inputs of any shape are rows of numbers
   # What conv_impl=auto is, in float32: run on a card for convnet4 alone.
   on_gpu: str = 'fused'
 
@@ -47,6 +48,8 @@ MODELS = {
   'convnet3': Model('convnets.convnet3', 2**3),
   'convnet4': Model('convnets.convnet4', 2**4, on_gpu='gemm'),
   'fedavg_cnn': Model('convnets.fedavg_cnn', 16, **ROWS, on_gpu='gemm'),
+  'linear': Model('perceptrons.Linear', any_shape=True, **ROWS),
+  'mlp': Model('perceptrons.MLP', any_shape=True, **ROWS),
   'mobilenet': Model('mobilenet.MobileNet', on_gpu='gemm'),
   'resnet10': Model('resnet.resnet10'),
   'resnet18': Model('resnet.resnet18'),
@@ -74,7 +77,7 @@ def make_task(
   num_classes: int,
   augment: Transform | None = None,
   normalise: Transform | None = None,
-  loss: ExampleLoss | None = None,
+  loss: ExampleLoss | str | None = None,
   conv_impl: str = 'auto',
   precision: str = 'float32',
   running_statistics: bool | str = False,
@@ -157,6 +160,8 @@ def _check(name: str, image_shape: tuple[int, ...]) -> None:
   cause = 'a module of your own, for which there is task_from_module'
   one_of(MODELS, 'a known model', cause).check('model', name)
   model, expected = MODELS[name], None
+  if model.any_shape:
+    return
   if model.tokens:
     if len(image_shape) != 1:
       expected = '(length,), of texts'

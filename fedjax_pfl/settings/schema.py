@@ -57,7 +57,6 @@ VIEWS = rules.tuple_of(
   'names of views, such as "initial" and "finetuned"',
   "a single name: write ('initial',)",
 )
-CROSS_ENTROPY = 'cross_entropy'
 LAYERS = rules.tuple_of(
   lambda value: isinstance(value, str) and bool(value),
   "patterns for paths of layers, such as 'block*/qkv'",
@@ -135,8 +134,6 @@ class TrainingSettings:
     lr_milestones: fractions of all rounds from which on the learning rate is a
       tenth
     lr_decay: factor of the learning rate in every round, from the first on
-    loss: what training minimises, a mean over examples; or a function of your
-      own
     around: a wrapper of your own around the method
   """
 
@@ -153,7 +150,6 @@ class TrainingSettings:
     rules.interval('(0, 1]', 'what is taken off: 0.005 for 0.995'),
     traced=True,
   )
-  loss: str = field(CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,))))
   around: str = field('', or_code(Rule(lambda value: value == '', 'nothing')))
 
 

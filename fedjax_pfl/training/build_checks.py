@@ -1,6 +1,5 @@
 """Settings that do not fit the data or the method: refused before training."""
 
-import math
 import re
 from collections.abc import Sequence
 from functools import partial
@@ -8,6 +7,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.algorithms import needs_body
 from fedjax_pfl.around.aggregation import MEANS
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
@@ -18,8 +18,9 @@ from fedjax_pfl.core.algorithm import (
   private_names,
 )
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.example_losses import LOSSES, labels_of
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.types import CLASSES, ClientData, Task
 from fedjax_pfl.core.user_code import FORM, call, is_code, value_of
 from fedjax_pfl.data.images import IMAGE, Shape
 from fedjax_pfl.evaluation import evaluate
@@ -232,7 +233,7 @@ def check_inputs(settings: Settings, shape: Shape) -> None:
   default = 'default: `inputs` are what the model gets, as they are'
   one_of(['default'], default).check('preprocessing', data.preprocessing)
   for name in settings.architectures.models or (model.name,):
-    if is_code(name):
+    if is_code(name) or (MODELS[name].any_shape and dtype == 'float32'):
       continue
     wanted = ('int32', 1) if MODELS[name].tokens else ('float32', 3)
     if (dtype, len(sides)) != wanted:
@@ -241,13 +242,16 @@ def check_inputs(settings: Settings, shape: Shape) -> None:
         got=f'{name} for inputs of {dtype} {tuple(sides)}',
         expected='a model of your own; those for images take floats (height, '
         'width, channels), those for text whole numbers (length,)',
-        choices=[f'model={FORM}', *(m for m in MODELS if MODELS[m].tokens)],
+        choices=[
+          f'model={FORM}',
+          *(m for m in MODELS if MODELS[m].tokens or MODELS[m].any_shape),
+        ],
       )
 
 
 def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
   """Refuse other outputs than labels, and what asks for one label."""
-  number, scoring = math.prod(shape.labels), settings.evaluation.scoring
+  number, scoring = shape.num_labels, settings.evaluation.scoring
   if any(each.num_labels != number for each in (task, *task.others)):
     raise bad_input(
       'model',
@@ -256,6 +260,7 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
       'output, [B, L, F] one for each token of [B, L]',
       choices=[m for m in MODELS if MODELS[m].tokens and shape.labels],
     )
+  _check_kind(settings, task, shape)
   if number == 1:
     return
   if getattr(settings.method, 'ONE_LABEL', False):
@@ -267,3 +272,34 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
     )
   exact = 'exact: batches are of examples, and labels those of tokens'
   one_of(['exact'], exact).check('scoring', scoring)
+
+
+def _check_kind(settings: Settings, task: Task, shape: Shape) -> None:
+  """Refuse a loss of other labels, and methods without what they need."""
+  data, method = settings.data, settings.algorithm
+  if task.labels != shape.kind:
+    raise bad_input(
+      'loss',
+      got=f'{data.loss} for {data.dataset}, whose labels are {shape.kind}',
+      expected=f'a loss of {shape.kind}',
+      choices=[name for name in LOSSES if labels_of(name) == shape.kind],
+      cause='an image set, or a text, which has classes',
+    )
+  is_head_alone = all(jax.tree.leaves(task.is_head))
+  if is_head_alone and needs_body(settings.method):
+    raise bad_input(
+      'model',
+      got=f'{settings.model.name} with {method}, whose clients keep their head',
+      expected='a model with layers before its head, which clients share',
+      choices=['model=mlp', 'algorithm=fedavg', 'algorithm=ditto'],
+    )
+  if task.labels != CLASSES:
+    if getattr(settings.method, 'NEEDS_CLASSES', False):
+      raise bad_input(
+        'algorithm',
+        got=f'{method} for labels that are {task.labels}',
+        expected='a method that asks for no class of an example',
+        choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'apfl'],
+      )
+    exact = f'exact: labels are {task.labels}'
+    one_of(['exact'], exact).check('scoring', settings.evaluation.scoring)

@@ -19,6 +19,8 @@ from fedjax_pfl.data.dealing import (
   stacked,
 )
 from fedjax_pfl.data.images import Dataset
+from fedjax_pfl.data.partition import OF_OWN
+from fedjax_pfl.data.standardise import PRIVATE, standardised
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
 
@@ -57,6 +59,10 @@ def build_data(
   if idle := idle_fields(data):
     log(f'partition={data.partition} does not use {idle}.')
   division = divide(data, settings.seed, dataset)
+  own_tests = data.test_partition in OF_OWN
+  dataset = standardised(dataset, data.standardise, division, own_tests)
+  if settings.dp and dataset.columns and data.standardise == 'all':
+    log(PRIVATE)
   splits = stacked(data, dataset, division, system.clients_placement, log)
   for name, clients in splits.items():
     if name.endswith('test'):

@@ -36,7 +36,12 @@ RUNNING = {'batch': False, FROZEN: FROZEN}  # statistics; True for the others
 
 def peek_shape(data: DataSettings) -> Shape:
   """Return what is known of the examples, as the model sees them."""
-  shape = peek(data.dataset, data.data_dir, image_size=data.image_size)
+  shape = peek(
+    data.dataset,
+    data.data_dir,
+    image_size=data.image_size,
+    table=data.table,
+  )
   return scale_shape(shape, data.side)
 
 
@@ -51,7 +56,7 @@ def build_task(settings: Settings, shape: Shape) -> Task:
 
 
 def _task_of(settings: Settings, shape: Shape) -> Task:
-  data, model, loss = settings.data, settings.model, settings.training.loss
+  data, model, loss = settings.data, settings.model, settings.data.loss
   name = data.dataset if shape.dtype == IMAGE else 'none'
   side, image_shape = model.model_image_size, shape.image_shape
   if model.name in PUBLIC and image_shape[2:] == (1,):
@@ -67,7 +72,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'num_classes': shape.num_classes,
     'augment': augment,
     'normalise': normalise,
-    'loss': value_of('loss', loss) if is_code(loss) else None,
+    'loss': value_of('loss', loss) if is_code(loss) else loss,
     'conv_impl': model.conv_impl,
     'precision': model.precision,
     'running_statistics': RUNNING.get(model.norm_statistics, True),

@@ -78,7 +78,7 @@ def _diverged(
   ways = ['a smaller learning_rate', 'debug=True, to name the first bad step']
   if settings.failures.on_divergence == 'stop':
     ways += ["on_divergence='exclude', to continue without such clients"]
-  is_own = is_code(settings.model.name) or is_code(settings.training.loss)
+  is_own = is_code(settings.model.name) or is_code(settings.data.loss)
   more = '; or code of your own: 0 / 0, tokens beyond the table' * is_own
   more += '; or a server that believes attackers' * bool(settings.attack)
   saved, last = training.run.last_checkpoint(), 'there is no checkpoint yet'

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.algorithms import needs_body
 from fedjax_pfl.client.frozen_features import is_exact
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
@@ -46,13 +47,12 @@ def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
 
 def _check(settings: Settings, task: Task) -> None:
   """Refuse what is not the same without the body, or with it frozen."""
-  model, module = settings.model, settings.method
+  model = settings.model
   expected = (
     'features of an image that are the same in every step: no augmentation, '
     'and no BatchNorm with the statistics of a batch'
   )
-  private = getattr(module, 'PRIVATE_LEAVES', ())
-  if 'head' in private or getattr(module, 'NEEDS_BODY', False):
+  if needs_body(settings.method):
     got = settings.algorithm
     expected = 'a method that trains and sends the head: it is all there is'
     choices = ['algorithm=fedavg', 'algorithm=ditto']

@@ -68,7 +68,7 @@ CASES = [
   (lambda: from_arrays([], []), "xs, ys: got '0 and 0 clients"),
   (lambda: from_arrays([X], [Y[:9]]), "[['uint8[10, 2, 2, 1]'], ['int32[9]']]"),
   (lambda: from_arrays([X, X[:, 1:]], [NONE] * 2), "'uint8[10, 1, 2, 1]'"),
-  (lambda: from_arrays([X], [np.zeros((10, 3))]), "['float64[10, 3]']"),
+  (lambda: from_arrays([X], [np.zeros((10, 3), int)]), "['int64[10, 3]']"),
   (lambda: from_arrays([[X[0], X[0, 1:]]], [Y[:2]]), "[['object[]'], ['int32"),
   (lambda: from_arrays([3], [1]), "[['int64[]'], ['int64[]']]"),
   (

@@ -201,7 +201,6 @@ def with_loss(loss):
 SENTENCES = [
   # Of flax.linen.
   (line_task, OtherName, '"head"?'),
-  (line_task, HeadAlone, 'nothing but a head'),
   (line_task, lambda num_classes: Line(num_classes + 1), 'logits (2, 4)'),
   (line_task, Needy, 'Needy, which needs width'),
   (line_task, failing, 'user_model_test.py, line '),
