@@ -9,35 +9,14 @@ import jax.numpy as jnp
 from fedjax_pfl.algorithms import load
 from golden_cases.inputs import steps_of
 from golden_cases.methods import check_method
-from golden_cases.rounds import Replay, build, replay
+from golden_cases.rounds import Replay, beginning_with, build, replay, sent
 
 BOTH = {'prototypes': 'prototypes', 'personal': 'personal'}
 
 
-def beginning_with(case, algorithm, prefix='init_server/', **fields):
-  """Return the algorithm whose server begins with arrays of the case.
-
-  fields: of the server, with the names that the case has for them.
-  """
-  server = algorithm.init_server(jax.random.key(0))
-  names = [name for name in case.arrays if name.startswith(prefix)]
-  case.given(*names)
-
-  def given(path, leaf):
-    name = '/'.join(key.key for key in path)
-    return jnp.asarray(case.arrays[prefix + name]).reshape(leaf.shape)
-
-  begun = {
-    field: jax.tree_util.tree_map_with_path(given, getattr(server, field))
-    for field in fields
-  }
-  server = server._replace(**begun)
-  return algorithm._replace(init_server=lambda key: server)
-
-
 def check_fedtgp(case):
   names = 'lam', 'tau', 'server_epochs', 'server_learning_rate', 'protocol'
-  algorithm = build(case, 'fedtgp', **{name: case[name] for name in names})
+  algorithm = build(case, 'fedtgp', names)
   how = Replay(
     trained=lambda update: update.client.params,
     server=lambda server: {
@@ -47,12 +26,7 @@ def check_fedtgp(case):
     kept=lambda client, up: sent(up, 'means'),
     views=BOTH,
   )
-  replay(case, beginning_with(case, algorithm, trained=''), how)
-
-
-def sent(up, field):
-  """Return what a client sent last; at first there is nothing."""
-  return {'up/{0}/{1}': getattr(up, field, None)}
+  replay(case, beginning_with(case, algorithm, trained='init_server/'), how)
 
 
 FEDGH = partial(
@@ -74,9 +48,9 @@ FD = partial(
 )
 
 
-def check_pair(case, name, hp, how):
+def check_pair(case, name, fields, how, **hp):
   """Check a shared model, which begins as one of the inputs, beside an own."""
-  algorithm = build(case, name, **hp)
+  algorithm = build(case, name, fields, **hp)
   server = algorithm.init_server(jax.random.key(0))
   server = server._replace(
     params=case.params('init_local/client1', case.common)
@@ -110,24 +84,22 @@ def check_fml(case):
       for name in ('own', 'meme')
     }
 
-  hp = {name: case[name] for name in ('alpha', 'beta')}
   how = Replay(steps, kept=lambda client, up: {'meme/{0}/{1}': up})
-  check_pair(case, 'fml', hp, how)
+  check_pair(case, 'fml', ('alpha', 'beta'), how)
 
 
 def check_fedkd(case):
-  hp = {name: case[name] for name in ('energy_start', 'energy_end')}
-  hp['train'] = case.training(clip_norm=case['clip_norm'])
+  fields = 'energy_start', 'energy_end'
   kept = lambda client, up: {'map/{0}/{1}': client.map, 'up/{0}/{1}': up}
-  check_pair(case, 'fedkd', hp, Replay(kept=kept))
+  train = case.training(clip_norm=case['clip_norm'])
+  check_pair(case, 'fedkd', fields, Replay(kept=kept), train=train)
 
 
 def check_fedgen(case):
   """Labels and noise are the same in every batch."""
   names = 'lam', 'shared', 'noise', 'hidden'
   names += 'server_steps', 'server_learning_rate', 'protocol', 'distil'
-  given = {name: case[name] for name in names if name in case.settings}
-  algorithm = build(case, 'fedgen', **given)
+  algorithm = build(case, 'fedgen', names)
   how = Replay(
     server=lambda server: {
       'global': server.params,
@@ -144,7 +116,7 @@ def check_fedgen(case):
     return 3 * jnp.arange(size) % 10, sines.reshape(size, noise)
 
   with mock.patch('fedjax_pfl.algorithms.fedgen.drawn', drawn):
-    replay(case, beginning_with(case, algorithm, generator=''), how)
+    replay(case, beginning_with(case, algorithm, generator='init_server/'), how)
 
 
 CHECKS = {

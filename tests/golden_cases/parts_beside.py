@@ -8,9 +8,16 @@ import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import load
 from fedjax_pfl.core import trees
-from golden_cases.inputs import KEY, losses_of, steps_of
+from golden_cases.inputs import losses_of, steps_of
 from golden_cases.methods import HERE, check_method
-from golden_cases.rounds import Replay, build, replay, run_rounds
+from golden_cases.rounds import (
+  Replay,
+  beginning_with,
+  build,
+  replay,
+  run_rounds,
+  sent,
+)
 
 OWN = {'personal': 'personal'}
 BOTH = {'initial': 'initial', **OWN}
@@ -27,39 +34,24 @@ def check_feddbe(case):
   case.check('mean', measured.server.mean)
   begun = measured.server._replace(round=jnp.array(0))
   how = Replay(
+    steps=lambda update: {
+      'step_loss': losses_of(update.fits[0]),
+      'running': update.fits[0][0].running,
+    },
     trained=lambda update: update.upload,
     kept=lambda client, up: {'shift/{0}/{1}': client.shift},
     views=OWN,
   )
-
-  def each(done):
-    for i, update in done.updates.items():
-      running = update.fits[0][0].running
-      case.check(f'running/client{i}/round{done.number}', running)
-
-  algorithm = last.algorithm._replace(init_server=lambda key: begun)
-  replay(case, algorithm, how, each)
+  replay(case, last.algorithm._replace(init_server=lambda key: begun), how)
 
 
 def check_gpfl(case):
-  hp = {field: case[field] for field in ('lam', 'mu', 'protocol')}
-  algorithm = build(case, 'gpfl', **hp)
+  algorithm = build(case, 'gpfl', ('lam', 'mu', 'protocol'))
   body = trees.invert(case.task().is_head)
 
   def extras(of):
     return {'embeddings': of.embeddings, **of.valve}
 
-  def init_server(key):
-    arrays = {name[11:]: jnp.asarray(case.arrays[name]) for name in given}
-    valve = {
-      layer: {leaf: arrays[f'{layer}/{leaf}'] for leaf in leaves}
-      for layer, leaves in server.valve.items()
-    }
-    return server._replace(embeddings=arrays['embeddings'], valve=valve)
-
-  server = algorithm.init_server(KEY(0))
-  given = [name for name in case.arrays if name.startswith('init_extra/')]
-  case.given(*given)
   how = Replay(
     trained=lambda update: trees.combine(
       update.upload.params, update.client.head
@@ -68,51 +60,40 @@ def check_gpfl(case):
       'global': trees.select(server.params, body),
       'extra_global': extras(server),
     },
+    steps=lambda update: {
+      'step_loss': losses_of(update.fits[0]),
+      'extra': extras(update.upload),
+    },
     views=OWN,
   )
-
-  def each(done):
-    for i, update in done.updates.items():
-      place = f'extra/client{i}/round{done.number}'
-      case.check(place, extras(update.upload))
-
-  replay(case, algorithm._replace(init_server=init_server), how, each)
+  given = {'embeddings': 'init_extra/embeddings', 'valve': 'init_extra/'}
+  replay(case, beginning_with(case, algorithm, **given), how)
 
 
 def check_fedcp(case):
   """The noise is a given one; initial gate and contexts are the authors'."""
-  algorithm = build(case, 'fedcp', lam=case['lam'], protocol=case['protocol'])
-  gate = {
-    leaf: jnp.asarray(case.given(f'init_gate/{leaf}')[0])
-    for leaf in ('kernel', 'bias', 'scale', 'shift')
-  }
+  algorithm = build(case, 'fedcp', ('lam', 'protocol'))
   contexts = iter(jnp.asarray(case.given('init_context')[0]))
 
   def init_client(server, data, rng):
     client = algorithm.init_client(server, data, rng)
     return client._replace(context=next(contexts))
 
-  given = algorithm._replace(
-    init_server=lambda key: algorithm.init_server(key)._replace(gate=gate),
-    init_client=init_client,
-  )
+  given = beginning_with(case, algorithm, gate='init_gate/')
   how = Replay(
     trained=lambda update: trees.combine(
       update.client.personal_head, update.upload.params
     ),
     server=lambda server: {'global': server.params, 'gate': server.gate},
+    kept=lambda client, up: sent(up, 'gate', 'gate'),
     views=OWN,
   )
-
-  def each(done):
-    for i, update in done.updates.items():
-      case.check(f'gate/client{i}/round{done.number}', update.upload.gate)
 
   def noise(key, shape):
     return jnp.sin(jnp.arange(math.prod(shape))).reshape(shape)
 
   with mock.patch('fedjax_pfl.algorithms.fedcp.gumbel', noise):
-    replay(case, given, how, each)
+    replay(case, given._replace(init_client=init_client), how)
 
 
 def means_sent(up):
@@ -155,6 +136,17 @@ FEDAS = partial(
   trained=lambda update: update.client,
   views=OWN,
 )
+PFEDGRAPH = partial(
+  check_method,
+  name='pfedgraph',
+  fields=('lam', 'alpha', 'protocol'),
+  server=lambda server: {},
+  kept=lambda client, up: {
+    'mixed/{0}/{1}': client.params,
+    'direction/{0}/{1}': client.direction,
+  },
+  views=OWN,
+)
 CHECKS = {
   'fedas': FEDAS,
   'fedproto': FEDPROTO,
@@ -162,4 +154,5 @@ CHECKS = {
   'feddbe': check_feddbe,
   'gpfl': check_gpfl,
   'fedcp': check_fedcp,
+  'pfedgraph': PFEDGRAPH,
 }

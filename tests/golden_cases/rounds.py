@@ -59,12 +59,43 @@ class Replay(NamedTuple):
   run: Callable = stepwise
 
 
-def build(case, name, task=None, **hp) -> Algorithm:
-  """Return the algorithm of a case."""
+def build(case, name, fields=(), task=None, **hp) -> Algorithm:
+  """Return the algorithm of a case.
+
+  fields: of the case that are hyperparameters: a name, or two, the second of
+  which is the package's. Those that the case lacks have their defaults.
+  """
   module = load(name)
-  hp = {'train': case.training(), 'finetune': case.finetuning(), **hp}
+  pairs = [(one, one) if isinstance(one, str) else one for one in fields]
+  given = {own: case[name] for name, own in pairs if name in case.settings}
+  hp = {'train': case.training(), 'finetune': case.finetuning(), **given, **hp}
   stages = module.build(task or case.task(), module.HParams(**hp))
   return stages[0].algorithm
+
+
+def beginning_with(case, algorithm, **fields) -> Algorithm:
+  """Return the algorithm whose server begins with arrays of the case.
+
+  fields: of the server, with what the names of their arrays begin with.
+  """
+  server = algorithm.init_server(KEY(0))
+
+  def begun(field, prefix):
+    def given(path, leaf):
+      name = prefix + '/'.join(key.key for key in path)
+      return jnp.asarray(case.arrays[name]).reshape(leaf.shape)
+
+    case.given(*[name for name in case.arrays if name.startswith(prefix)])
+    return jax.tree_util.tree_map_with_path(given, getattr(server, field))
+
+  begun = {field: begun(field, prefix) for field, prefix in fields.items()}
+  server = server._replace(**begun)
+  return algorithm._replace(init_server=lambda key: server)
+
+
+def sent(up, field, name='up'):
+  """Return what a client sent last; at first there is nothing."""
+  return {name + '/{0}/{1}': getattr(up, field, None)}
 
 
 def replay(case, algorithm: Algorithm, how: Replay, each=None) -> Round:

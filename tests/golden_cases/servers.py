@@ -63,7 +63,7 @@ def check_fedala(case):
 
 def check_ifca(case):
   """The second model is the first with the classes of its head reversed."""
-  algorithm = build(case, 'ifca', clusters=case['clusters'])
+  algorithm = build(case, 'ifca', ('clusters',))
 
   def init_server(key):
     # Of one model: several with the given one are refused.
@@ -91,8 +91,7 @@ def check_fedfomo(case):
   The validation part of the case is the last rows: they are stored where the
   package takes its own from.
   """
-  fields = {field: case[field] for field in ('models', 'share')}
-  algorithm = build(case, 'fedfomo', **fields, epsilon=0.0)
+  algorithm = build(case, 'fedfomo', ('models', 'share'), epsilon=0.0)
 
   def init_server(key):
     server = algorithm.init_server(key)
@@ -119,9 +118,8 @@ def check_fedfomo(case):
 
 def check_cfl(case):
   """Its stage tells the server the number of clients; clusters have numbers."""
-  names = 'eps1', 'eps2', 'gamma', 'protocol'
-  hp = {name: case[name] for name in names if name in case.settings}
-  algorithm = build(case, 'cfl', clusters=case['max_clusters'], **hp)
+  names = 'eps1', 'eps2', 'gamma', 'protocol', ('max_clusters', 'clusters')
+  algorithm = build(case, 'cfl', names)
 
   def init_server(key):
     server = algorithm.init_server(key)
