@@ -1,11 +1,12 @@
 """The public names: documented, and with examples that run."""
 
 import doctest
+import importlib
 import inspect
 import itertools
+import pkgutil
 import re
 import runpy
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +14,11 @@ import numpy as np
 import optax
 import pytest
 from helpers import long
+from pages import ROOT
 
 import fedjax_pfl as pfl
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-ROOT = Path(__file__).parents[1]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 RECORDS = [
   name
@@ -34,9 +35,14 @@ FUNCTIONS = [
 ]
 
 
-def run_examples(text, name):
+# Their examples speak of settings, of a config, or of another machine.
+GIVEN = {'Settings', 'replace', 'flat_settings', 'key', 'train_many', 'connect'}
+
+
+def run_examples(text, name, more=()):
   """Return how many examples there are, and a report of those that fail."""
   names = {'pfl': pfl, 'np': np, 'jax': jax, 'jnp': jnp, 'optax': optax}
+  names.update(more)
   test = doctest.DocTestParser().get_doctest(text, names, name, None, 0)
   report = []
   doctest.DocTestRunner(optionflags=FLAGS).run(test, out=report.append)
@@ -65,6 +71,22 @@ def test_a_function_has_arguments_results_and_an_example(
   monkeypatch.chdir(tmp_path)
   number, report = run_examples(text, name)
   assert number and not report, report
+
+
+def test_the_examples_of_what_is_not_public_run():
+  tried, public = 0, [getattr(pfl, name) for name in pfl.__all__]
+  for place in pkgutil.walk_packages(pfl.__path__, 'fedjax_pfl.'):
+    if place.name.endswith('__main__'):
+      continue
+    module = importlib.import_module(place.name)
+    for name, code in [*vars(module).items()]:
+      is_here = getattr(code, '__module__', '') == place.name
+      text = (is_here and inspect.getdoc(code)) or ''
+      if '>>> ' in text and name not in GIVEN and code not in public:
+        number, report = run_examples(text, name, vars(module))
+        assert not report, report
+        tried += number
+  assert tried >= 40
 
 
 @pytest.mark.parametrize('name', RECORDS)

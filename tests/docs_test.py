@@ -1,9 +1,9 @@
 """README, BUILD and docs/ are short, and name only what is there."""
 
 import re
-from pathlib import Path
 
 import pytest
+from pages import ROOT
 
 from configs import common
 from experiments.commandline import read_settings
@@ -12,7 +12,6 @@ from fedjax_pfl.algorithms import available, load
 from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import GROUPED
 
-ROOT = Path(__file__).parents[1]
 MOST_LINES = {'README.md': 110, 'BUILD.md': 160}
 PAGES = [
   *(ROOT / name for name in MOST_LINES),

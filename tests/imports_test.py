@@ -6,11 +6,10 @@ ROOMS is the picture of the package: a room may import what stands above it.
 import ast
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from pages import ROOT
 
-ROOT = Path(__file__).parents[1]
 PACKAGE = 'fedjax_pfl'
 # The rooms, from the words that all speak to what whole tables are made of. A
 # room imports what stands on lines above its own, and nothing beside it.

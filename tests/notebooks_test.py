@@ -7,12 +7,12 @@ executed in order in one namespace. The constants of the cell that is tagged
 
 import ast
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
+from pages import ROOT
 
-FOLDER = Path(__file__).parents[1] / 'notebooks'
+FOLDER = ROOT / 'notebooks'
 TAG = 'parameters'
 SHORT = {
   'first_run': {'ROUNDS': 1},

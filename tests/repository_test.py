@@ -2,12 +2,11 @@
 
 import re
 import runpy
-from pathlib import Path
+
+from pages import ROOT
 
 import fedjax_pfl
 from experiments.accelerators.compilation import PACKAGES
-
-ROOT = Path(__file__).parents[1]
 
 
 def read(name):

@@ -5,13 +5,12 @@ import re
 import shutil
 import subprocess
 from fnmatch import fnmatch
-from pathlib import Path
 
 import pytest
+from pages import ROOT
 
 import fedjax_pfl as pfl
 
-ROOT = Path(__file__).parents[1]
 CHROMIUM = shutil.which('chromium') or shutil.which('chromium-browser')
 METHOD = ROOT / 'site' / 'methods' / 'fedbabu.html'
 SPEC = importlib.util.spec_from_file_location('hooks', ROOT / 'docs/hooks.py')

@@ -19,6 +19,7 @@ import finished_runs
 import numpy as np
 import pytest
 from helpers import refused
+from pages import ROOT
 
 from experiments import commandline
 from experiments.entries import entries
@@ -38,7 +39,6 @@ from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
 from fedjax_pfl.training.build import build_experiment
 
-ROOT = pathlib.Path(__file__).parents[1]
 SOURCES = sorted(
   file
   for folder in ('fedjax_pfl', 'experiments', 'configs')

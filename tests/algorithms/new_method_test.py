@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import optax
 import pytest
 from helpers import make_data, make_task, refused
+from pages import code_of
 
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
@@ -22,10 +23,7 @@ from fedjax_pfl.training.keys import training_key
 from fedjax_pfl.training.program import Program
 
 CONFIG = 'configs/digits.py:fedavg,quick'
-PAGE = pathlib.Path(__file__).parents[2] / 'docs' / 'howto' / 'own_method.md'
-METHOD, WRAPPER = re.findall(
-  r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL
-)
+METHOD, WRAPPER = code_of('docs/howto/own_method.md')
 METHOD += """
 
 def with_metric(algorithm):

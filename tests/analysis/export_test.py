@@ -1,11 +1,9 @@
 """One model of a run as a plain file, and ten lines that read it."""
 
 import json
-import re
 import subprocess
 import sys
 from collections import namedtuple
-from pathlib import Path
 
 import helpers
 import jax
@@ -13,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import refused
+from pages import code_of
 
 import fedjax_pfl as pfl
 from fedjax_pfl.algorithms import fedrod
@@ -33,7 +32,6 @@ from fedjax_pfl.settings import parse_config, replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 SERVER = Choice(None, '')
-PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'export.md'
 CONFIG = {
   'dataset': 'synthetic',
   'model': 'simple_cnn',
@@ -60,7 +58,7 @@ def cnn_run(tmp_path_factory, quick_compiler):
 
 def play_docs(folder, images):
   """Run the lines of the page where this package cannot be imported."""
-  code = re.search(r'```python\n(.*?)```', PAGE.read_text(), re.DOTALL)[1]
+  code = code_of('docs/howto/export.md')[0]
   lines = [line for line in code.splitlines() if line]
   assert sum(not line.startswith('import') for line in lines) == 12
   np.save(folder / 'images.npy', images)

@@ -4,9 +4,9 @@ OPTIONS are those of PFLlib's system/main.py at d832e76.
 """
 
 import re
-from pathlib import Path
 
 from helpers import refused
+from pages import ROOT
 
 from configs import common
 from fedjax_pfl import algorithms
@@ -14,7 +14,7 @@ from fedjax_pfl.settings import parse_config
 from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import FIELDS
 
-PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'from_pfllib.md'
+PAGE = ROOT / 'docs' / 'howto' / 'from_pfllib.md'
 OPTIONS = """
   goal device device_id dataset num_classes model batch_size
   local_learning_rate learning_rate_decay learning_rate_decay_gamma

@@ -2,8 +2,9 @@
 
 import pytest
 from absl import flags
+from pages import ROOT
 from run_directories import refused
-from user_commands import ROOT, refusal, run
+from user_commands import refusal, run
 
 from experiments import commandline
 from fedjax_pfl.settings import parse_config

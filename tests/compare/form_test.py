@@ -1,9 +1,8 @@
 """The budget of the leaderboard, and the settings that follow from it."""
 
-from pathlib import Path
-
 import pytest
 from helpers import refused
+from pages import ROOT
 
 from configs.leaderboard import FORMS, load_form
 from fedjax_pfl.algorithms import available
@@ -14,7 +13,6 @@ from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
 
-ROOT = Path(__file__).parents[2]
 DEMO = ROOT / 'results' / 'leaderboard' / 'demo_counts.csv'
 BATCHES = {'digits': 4, 'cifar10': 12, 'demo': 2}  # of a pass of a client
 

@@ -2,11 +2,11 @@
 
 import json
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import refused
+from pages import ROOT
 
 from configs.leaderboard import load_form
 from experiments.entries import entries, form_data
@@ -20,7 +20,6 @@ from fedjax_pfl.results.runs import stored_counts as stored
 from fedjax_pfl.results.statistics.board import make_board
 from fedjax_pfl.results.tables.board_tables import tables_of
 
-ROOT = Path(__file__).parents[2]
 STORED, MARKED = ROOT / 'results' / 'entries', '| recomputed |'
 STATED = {'authors': 'Doe', 'paper': 'none', 'code': ''}
 SHARES = {'fedavg': 0.9, 'local_only': 0.8, 'fedbabu': 0.92}

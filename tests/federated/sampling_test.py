@@ -1,13 +1,11 @@
 """How many clients join a round; a sampler of the user's own."""
 
-import re
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import refused
+from pages import code_of
 from small_runs import make_experiment, make_settings
 
 import fedjax_pfl as pfl
@@ -15,8 +13,6 @@ from fedjax_pfl.core.algorithm import JOINED
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.rounds import init_states
-
-PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'own_loss.md'
 
 
 def test_clients_join_a_round_as_often_as_the_budget_says():
@@ -47,14 +43,9 @@ def test_clients_join_a_round_as_often_as_the_budget_says():
   assert sampler.mean_size == clients * rate
 
 
-def section(page):
-  """Return what the page says of samplers."""
-  return page.read_text().partition('## A sampler')[2].partition('\n## ')[0]
-
-
 @pytest.fixture
 def settings(tmp_path):
-  (code,) = re.findall('```python\n(.*?)```', section(PAGE), re.DOTALL)
+  (code,) = code_of('docs/howto/own_loss.md', 'A sampler')
   (tmp_path / 'draw.py').write_text(code)
   name = f'{tmp_path}/draw.py:by_size'
   small = make_settings(

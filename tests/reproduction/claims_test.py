@@ -3,13 +3,13 @@
 import collections
 import re
 import shutil
-from pathlib import Path
 
 import claim_runs
 import numpy as np
 import pytest
 from claim_runs import judge, make_run, write_summary
 from helpers import refused
+from pages import ROOT
 from printed import load_cells, load_table
 from user_commands import load_command
 
@@ -162,7 +162,6 @@ def test_cells_without_a_printed_number_have_no_printed_difference(tmp_path):
 
 # ---- Our results -------------------------------------------------------------
 
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results'
 COMMAND = 'python experiments/claims.py --write'
 

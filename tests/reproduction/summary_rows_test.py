@@ -3,10 +3,10 @@
 import csv
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from finished_runs import make_run, make_settings
+from pages import ROOT
 from small_cells import cell_of
 
 from configs import common
@@ -160,7 +160,7 @@ def test_a_summary_of_another_version_is_refused(tmp_path):
 
 # ---- Our results -------------------------------------------------------------
 
-RESULTS = Path(__file__).parents[2] / 'results'
+RESULTS = ROOT / 'results'
 ROWS = read_csv(RESULTS / 'summary.csv')
 TABLES = sorted(path.stem for path in (RESULTS / 'tables').glob('*_*.md'))
 

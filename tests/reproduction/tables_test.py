@@ -6,10 +6,10 @@ Nothing is compiled; methods are traced on tiny shapes.
 """
 
 import json
-from pathlib import Path
 
 import jax
 from helpers import SHAPE, make_task
+from pages import ROOT
 from printed import load_cells, load_table
 
 from configs import pfllib
@@ -24,7 +24,6 @@ from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build_method
 
-ROOT = Path(__file__).parents[2]
 OF_ALL_ROUNDS = 'best_round', 'best_finished', 'best_pooled', 'global_last10'
 
 

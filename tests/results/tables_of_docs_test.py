@@ -1,9 +1,8 @@
 """The tables of docs/leaderboard.md have the numbers of their CSVs alone."""
 
-from pathlib import Path
-
 import pytest
 from helpers import read_rows
+from pages import ROOT
 
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs import stored_counts
@@ -11,7 +10,6 @@ from fedjax_pfl.results.statistics.board import BELOW, OPEN, WITHIN, make_board
 from fedjax_pfl.results.tables.text_table import decimal
 
 VIEWS = 'before', 'after'
-ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / 'results' / 'leaderboard'
 LITE, EQUAL = 'lite_counts', ', equal gradients'
 MIXED = {'architectures_counts': True, 'architectures_cifar10_counts': False}

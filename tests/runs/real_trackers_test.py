@@ -3,16 +3,14 @@
 import importlib.util
 import json
 import os
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from pages import ROOT, code_of
 
 from fedjax_pfl.runs import run_dir
 
-ROOT = Path(__file__).parents[2]
 # A run that is killed after round 3 and continued after round 1, to round 4.
 PROGRAM = """
 import json, sys
@@ -87,8 +85,7 @@ def test_mlflow_in_files(tmp_path):
     'MLFLOW_ALLOW_FILE_STORE': 'true',
     'MLFLOW_DISABLE_TELEMETRY': 'true',
   }
-  page = (ROOT / 'docs' / 'howto' / 'trackers.md').read_text()
-  (code,) = re.findall('```python\n(.*?)```', page, re.DOTALL)
+  (code,) = code_of('docs/howto/trackers.md')
   (tmp_path / 'mlflow_runs.py').write_text(code)
   run = play(tmp_path, 'mlflow', 'mlflow_runs.py:MLflow', **variables)
   (id_,) = json.loads((run / 'tracker.json').read_text()).values()

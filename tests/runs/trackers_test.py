@@ -4,21 +4,19 @@ A small module stands in for wandb and for mlflow, which the page's class speaks
 to; the real ones, where they are installed, are asked in real_trackers_test.py.
 """
 
-import re
 import sys
-from pathlib import Path
 
 import fake_trackers
 import numpy as np
 import pytest
 from helpers import refused
+from pages import code_of
 
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
 
-PAGE = Path(__file__).parents[2] / 'docs' / 'howto' / 'trackers.md'
 CONFIG = {'seed': 1, 'hp': {'clip': float('inf')}, 'views': ('initial',)}
 
 
@@ -95,7 +93,7 @@ def test_wandb_is_told_every_round_once(tmp_path, fakes, monkeypatch):
 
 
 def test_a_class_of_the_page_tells_mlflow_every_round_once(tmp_path, fakes):
-  (code,) = re.findall('```python\n(.*?)```', PAGE.read_text(), re.DOTALL)
+  (code,) = code_of('docs/howto/trackers.md')
   (tmp_path / 'mlflow_runs.py').write_text(code)
   name, logged = f'{tmp_path}/mlflow_runs.py:MLflow', []
   assert 'code that your own' in refused(begin, tmp_path / 'run7', name)

@@ -3,12 +3,12 @@
 import math
 from collections import namedtuple
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 
 import helpers
 import numpy as np
 import pytest
+from pages import ROOT
 from small_runs import settings_of
 
 from configs import common
@@ -268,7 +268,7 @@ def test_a_field_states_what_it_changes():
 
 
 def test_the_page_is_that_of_the_code():
-  stored = (Path(__file__).parents[2] / 'docs' / 'settings.md').read_text()
+  stored = (ROOT / 'docs' / 'settings.md').read_text()
   assert stored == document.as_markdown(), (
     'docs/settings.md: fedjax-pfl settings --write'
   )

@@ -5,11 +5,9 @@ import os
 import runpy
 import subprocess
 import sys
-from pathlib import Path
 
 from absl import flags
-
-ROOT = Path(__file__).parents[2]
+from pages import ROOT
 
 
 def run(file, *flags, cwd=ROOT, **environ):

@@ -3,12 +3,12 @@
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from helpers import assert_close
+from pages import ROOT
 from small_runs import (
   assert_same_run,
   make_experiment,
@@ -19,8 +19,6 @@ from small_runs import (
 
 from fedjax_pfl.core.machine import num_cores
 from fedjax_pfl.training.loop import train
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.long

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 from compiler import QUICK
 from helpers import assert_same_bits, refused
+from pages import ROOT
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.machine import num_cores
 from fedjax_pfl.runs import checkpoint
 from fedjax_pfl.training import multihost
 
-ROOT = Path(multihost.__file__).parents[2]
 PROGRAM = ROOT / 'tests' / 'support' / 'on_hosts.py'
 WAIT = 300  # seconds, on a machine that does much else
 

@@ -3,13 +3,12 @@
 They are those of docs/howto/own_*.md; the data are drawn.
 """
 
-import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers import long, refused
+from pages import code_of
 
 import fedjax_pfl as pfl
 from experiments import commandline
@@ -21,12 +20,7 @@ from fedjax_pfl.settings import to_config
 from fedjax_pfl.training.keys import run_key, training_key
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-PAGES = [
-  Path(__file__).parents[2] / 'docs' / 'howto' / f'own_{name}.md'
-  for name in ('model', 'loss')
-]
-TEXT = '\n'.join(page.read_text() for page in PAGES)
-BLOCKS = re.findall(r'```python\n(.*?)```', TEXT, re.DOTALL)
+BLOCKS = code_of('docs/howto/own_model.md') + code_of('docs/howto/own_loss.md')
 (STORE,) = [block for block in BLOCKS if 'savez' in block]
 CODE = '\n'.join(
   block for block in BLOCKS if 'pfl.' not in block and block != STORE

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from helpers import assert_same_bits
+from pages import ROOT
 from small_runs import models_of, numbers_of, settings_of
 
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -15,7 +16,6 @@ from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
-ROOT = Path(run_dir.__file__).parents[2]
 ROUNDS = 5
 CONFIG = {
   'conv_impl': 'lax',  # compiles in half the time
