@@ -1,8 +1,11 @@
 """From a config to the programs of its run, on shapes alone."""
 
+import json
+
 import jax
 import pytest
-from helpers import refused
+import simulated_devices
+from helpers import ALGORITHMS, refused
 
 from configs import common
 from experiments.accelerators import programs
@@ -84,3 +87,20 @@ def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
   with compiling_for('tpu', 2**34):
     found = programs_of(own)
   assert [one.chunk for one in found] == [1, 1]
+
+
+# ---- every method lowers for a TPU and for CUDA
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('platform', ['tpu', 'cuda'])
+def test_every_method(platform):
+  names = [f'digits:{method}' for method in ALGORITHMS]
+  script = 'accelerators/lower.py'
+  (line,) = simulated_devices.output_of(script, 1, platform, *names)
+  found = json.loads(line)
+  for method in names:
+    own = [name for name in found if name.startswith(f'{method} ')]
+    assert {name.split()[-1] for name in own} == {'round', 'evaluation'}, own
+  # On an accelerator convolutions are the compiler's own.
+  assert found['digits:lg_fedavg fedavg round'] > 0

@@ -7,7 +7,7 @@ client after client); the tests look at these.
 How the engine runs a method must not move its results: the order of the cohort,
 the chunk, the backend, and the padding, whatever it points at. The promise is
 one about the order of sums, so it is tested with 64 bits, where `assert_close`
-asks for 1e-10. Rounds in one call, to the bit: determinism_test.py.
+asks for 1e-10. Rounds in one call, to the bit: loop_test.py.
 """
 
 import functools
@@ -383,3 +383,51 @@ def linear_task():
   return make_task(4, noise=0, classes=4)._replace(
     features=features, logits=logits, loss=loss
   )
+
+
+# ---- With the hyperparameters of its FEDAVG_EQUIVALENT it is FedAvg ----------
+
+TRAININGS = {
+  'examples': TRAIN,
+  'uniform': TRAIN._replace(aggregation='uniform', weight_decay=0.0),
+}
+
+
+@functools.cache
+def fedavg(weights):
+  server, _, _ = play(build('fedavg', train=TRAININGS[weights])[:1], DATA, 3)
+  return server.params
+
+
+@every_method()
+def test_server_is_fedavgs(name):
+  check(name, 'examples')
+
+
+@every_method(0)
+def test_server_is_fedavgs_with_uniform_weights(name):
+  check(name, 'uniform')
+
+
+def check(name, weights):
+  """The first stage's params after three rounds."""
+  when = load(name).FEDAVG_EQUIVALENT
+  if when is None:
+    pytest.skip('never FedAvg')
+  hp = {'train': TRAININGS[weights], **when}
+  server, _, _ = play(build(name, **hp)[:1], DATA, 3)
+  want = fedavg(weights)
+  # A server with models of several clusters has one of them then.
+  got = jax.tree.map(lambda a, b: a.reshape(b.shape), server.params, want)
+  assert_close(got, want)
+
+
+def test_three_rounds_of_fedavg_change_every_leaf():
+  """Without this, a method that never learns could equal FedAvg."""
+  server, _, _ = play(build('fedavg')[:1], DATA, 0)
+  for start, end in (
+    (server.params[part][leaf], fedavg('examples')[part][leaf])
+    for part in ('body', 'head')
+    for leaf in ('kernel', 'bias')
+  ):
+    assert jnp.abs(start - end).max() > 1e-2

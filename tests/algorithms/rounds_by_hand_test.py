@@ -81,7 +81,7 @@ def test_momentum_begins_anew_in_each_round():
   """One step of eta = 1/4 a round, beta = 1/2, x = 8, and w = 0:
 
   both + 1/4 (8 - 0) = 2 and, with w = 4, both + 1/4 (8 - 4): 3. Kept momentum
-  would add 1/2 1/4 (8 - 0) = 1. Of other methods: reduction_test.py.
+  would add 1/2 1/4 (8 - 0) = 1. Of other methods: contract_test.py.
   """
   train = training(0.25, momentum=0.5)
   assert play('fedavg', make_task(), train, [8.0], rounds=2)['head'] == 3

@@ -1,14 +1,18 @@
 """Records of settings: a field is stated once, and a bad value is refused."""
 
 import dataclasses
+import math
+import typing
 
 import jax
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import every_method, make_task, refused
 
+from fedjax_pfl.algorithms import load
+from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.records import EVALUATES, field, record
-from fedjax_pfl.core.rules import count, tuple_of
+from fedjax_pfl.core.rules import count, equals, tuple_of
 
 
 @record('nap.')
@@ -52,3 +56,28 @@ def test_a_traced_number_has_been_checked_before():
   traced = []
   jax.eval_shape(lambda length: traced.append(Nap(length).length) or 0, -1)
   assert isinstance(traced[0], jax.core.Tracer)
+
+
+# ---- those of every method
+
+
+@every_method()
+def test_defaults_keep_the_rules_and_no_number_may_be_infinite(name):
+  hp = load(name).HParams()
+  for name, hint in typing.get_type_hints(type(hp)).items():
+    if float not in (hint, *typing.get_args(hint)):
+      continue
+    for bad in (math.nan, math.inf, -math.inf):
+      with pytest.raises(BadInput, match=f'^hp.{name}: got'):
+        hp._replace(**{name: bad})
+
+
+def test_a_traced_number_is_not_checked_again():
+  module = load('fedprox')
+
+  @jax.jit
+  def built(mu):
+    module.build(make_task(), module.HParams(mu=mu))
+    return equals(mu, 0)
+
+  assert not built(-1.0) and equals(0, 0.0) and not equals(0.1, 0)

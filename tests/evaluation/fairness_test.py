@@ -5,14 +5,8 @@ import pytest
 
 import fedjax_pfl as pfl
 from fedjax_pfl.evaluation import fairness
-from fedjax_pfl.evaluation.measures import lowest_client
 
 NAN = np.nan
-
-
-def test_the_lowest_client_is_one_with_a_number():
-  assert lowest_client(np.array([NAN, 3.0, 2.0, 2.0])) == 2.0
-  assert np.isnan(lowest_client(np.array([NAN])))
 
 
 def test_negative_transfer_counts_clients_with_both_numbers():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.choices import best_rounds
 from fedjax_pfl.evaluation.measures import worst_decile
 from fedjax_pfl.evaluation.summary import summarise
 
@@ -65,3 +66,26 @@ def test_interval_of_the_mean():
   again = summarise(make_scores(correct[::-1], [1000] * 400))
   for name, number in got.items():  # it does not depend on the order
     assert again[name] == number or math.isnan(number)
+
+
+# ---- the best round by test accuracy
+
+# Correct predictions of each of three clients in rounds 0 to 3.
+ROUNDS = np.array([[0, 2, 3], [2, 0, 3], [1, 2, 3], [2, 1, 0]], 'i4')
+COUNT = np.array([4, 4, 4])
+
+
+@pytest.mark.parametrize(
+  ('trains', 'number', 'each', 'together'),
+  [
+    # In total 5, 5, 6 and 3 predictions of each round are correct.
+    ([1, 1, 1], 2, [2, 2, 3], [1, 2, 3]),
+    ([1, 0, 1], 1, [2, 3], [2, 3]),  # 3, 5, 4 and 2 of those who train
+    ([0, 1, 0], 0, [2], [2]),  # of equal ones the first
+  ],
+)
+def test_the_best_round(trains, number, each, together):
+  found = best_rounds(dict(enumerate(ROUNDS)), COUNT, np.array(trains))
+  assert found['together']['round'] == number
+  for name, correct in ('each', each), ('together', together):
+    assert found[name]['mean'] == pytest.approx(25 * np.mean(correct))

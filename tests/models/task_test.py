@@ -12,9 +12,7 @@ from helpers import KEY, assert_same_bits, long, refused
 
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.types import Batch
-from fedjax_pfl.models import mobilenet, resnet
 from fedjax_pfl.models.registry import make_task
-from fedjax_pfl.models.replace_layers import replace_layers
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DIGITS = {'image_shape': (8, 8, 1), 'num_classes': 10}
@@ -77,33 +75,6 @@ def test_features_of_a_row_do_not_depend_on_other_rows(name, side):
   )
   assert (one[1] != other[1]).any()
   assert task.batch_independent == bool((one[0] == other[0]).all())
-
-
-@pytest.mark.parametrize(
-  'module, stride, how',
-  [
-    (mobilenet.Block, 2, 'gemm'),
-    (resnet.BasicBlock, 2, 'fused'),
-    long(resnet.Bottleneck, 1, 'gemm'),
-  ],
-)
-def test_blocks_agree(module, stride, how):
-  """One block of each kind; with a stride, so with a projection."""
-  x = np.random.default_rng(0).normal(size=(4, 5, 4, 8))
-  with jax.enable_x64(True):
-    x, mask = jnp.asarray(x), jnp.array([1.0, 1, 1, 0])
-    block = module(4, stride)
-    params = jax.jit(block.init)(KEY(0), x, mask)
-
-    def value(params):
-      return (block.apply(params, x, mask) ** 2).sum()
-
-    got, want = (
-      jax.jit(jax.value_and_grad(fn))(params)
-      for fn in (replace_layers(value, how), value)
-    )
-  for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
-    np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize(

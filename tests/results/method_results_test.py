@@ -4,7 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from helpers import refused
 
+from fedjax_pfl.compare.sweep import best_on_validation
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.results.runs.entry import (
   METHOD,
@@ -19,6 +21,7 @@ from fedjax_pfl.training import divergence
 from tests.results import page_runs
 
 FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}
+WORSE = Scores(np.zeros(4, int), np.full(4, 1000))
 
 
 @pytest.fixture
@@ -34,7 +37,9 @@ def make(tmp_path):
     }
     chosen = {f'validation/{view}': own for view, own in found.items()}
     page_runs.make_run(path, **FIELDS, **changes, validation=found['finetuned'])
-    score_files.write(path / 'scores', '3', chosen)
+    for number in ('2', '3'):  # the last counts
+      own = chosen if number == '3' else dict.fromkeys(chosen, WORSE)
+      score_files.write(path / 'scores', number, own)
     lines = [
       {'round': 2, 'num_steps': 6.0, 'bytes_up': 10, 'bytes_down': 20},
       {'round': 3, 'num_steps': 9.0, 'bytes_up': 5, 'bytes_down': 7},
@@ -71,6 +76,38 @@ def test_the_choice_is_the_best_mean_on_validation(make):
   # Of three the highest is an end that binds; hp.mu was always 1.
   groups = [[make(name, 80.0, 80.0 + at)] for at, name in enumerate('ghi')]
   assert choose(own, [*map(read_group, groups)]).ends == ('learning_rate',)
+
+
+def test_the_lead_of_the_best_is_that_of_its_clients_and_seeds(make):
+  """Leads of 20 and 10; then of 12, 2, 2 and 4 with every seed."""
+  rows = {'a': ((50, 60), {}), 'b': ((30, 50), {})}
+  fixed = {'partition': 'natural'}
+  rows |= {
+    'd': (([70, 50, 40, 40],) * 2, fixed),
+    'e': (([58, 48, 38, 36],) * 2, fixed),
+  }
+  groups = {}
+  for name, (seeds, changes) in rows.items():
+    paths = [
+      make(f'{name}{seed}', 1.0, np.array(own) * 1.0, seed=seed, **changes)
+      for seed, own in enumerate(seeds)
+    ]
+    groups[name] = read_group(paths)
+  choice = best_on_validation([groups['b'], groups['a']])
+  half = 12.7062 * 5  # Student's t
+  assert (choice.best, choice.second) == (1, 0)
+  assert choice.lead.gap[:3] == pytest.approx(
+    (15, 15 - half, 15 + half), abs=0.01
+  )
+  lead = best_on_validation([groups['d'], groups['e']]).lead.gap
+  error = np.std([12, 2, 2, 4], ddof=1) / 2
+  assert lead.high - 5 == pytest.approx(12.7062 * error, rel=1e-4)
+  alone = best_on_validation([groups['a'][:1], groups['b'][:1]])
+  assert alone.lead is None  # one seed says nothing of others
+  alone = best_on_validation([[], groups['a']])
+  assert alone.second is None and alone.tried[0] is None
+  message = refused(best_on_validation, [[], []])
+  assert '2 settings, in each of which a run diverged' in message
 
 
 CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())

@@ -6,12 +6,11 @@ Configs are found, not named; nothing is compiled and no data are read.
 import importlib
 import re
 import shlex
-from pathlib import Path
 
-import jax
 import numpy as np
 import pytest
-from helpers import SHAPE, every_method, make_task, refused
+from helpers import SHAPE, make_task, refused
+from pages import ROOT
 
 from configs import common, digits, pfllib
 from experiments import commandline
@@ -20,13 +19,11 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation.evaluate import check_views, view_names
-from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.federated.sampling import cohort_size
+from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import build_method
 
-ROOT = Path(__file__).parents[2]
 NAMES = common.available()
 FILES = sorted({name.partition(':')[0] for name in NAMES})
 EXAMPLES = 60  # of a client: more than one batch
@@ -136,38 +133,6 @@ def test_config_holds_to_the_rules_and_quick_is_smaller(name):
       # Clients share the shards of a class equally.
       num_classes = peek(data.dataset, data.data_dir).num_classes
       assert data.num_clients * data.shards_per_client % num_classes == 0
-
-
-def config_of(method):
-  """Return the first config of a method: others differ in data and numbers."""
-  return next(name for name in NAMES if common.load(name).algorithm == method)
-
-
-@every_method(3)
-def test_config_traces(name):
-  """Task, stages, states, a round and personal models, from shapes alone.
-
-  Of a small network: a large one takes seconds, and tests/models has them.
-  """
-  config = common.load(config_of(name), quick=True).to_dict()
-  settings = parse_config({**config, 'model': 'convnet3'})
-  shape = build_method.peek_shape(settings.data)
-  task = build_method.build_task(settings, shape)
-  num_clients = settings.data.num_clients
-  data = shapes_of_clients(shape, num_clients, EXAMPLES)
-  key = jax.random.key(0)
-  cohort = np.arange(
-    cohort_size(num_clients, settings.training.client_fraction)
-  )
-  stages = build_method.build_stages(settings, task)
-  for stage, *states in stage_shapes(stages, data):
-    round_fn = make_round(stage.algorithm, clients_per_chunk=1)
-    ready = jax.eval_shape(stage.prepare_data, states[0], data)
-    *after, metrics = jax.eval_shape(round_fn, *states, cohort, ready, key)
-    assert jax.tree.structure(after) == jax.tree.structure([*states])
-    assert metrics['loss'].shape == cohort.shape
-  names = view_names(stage.algorithm, *states, data)
-  check_views(wanted_views(settings), names)
 
 
 @every_config

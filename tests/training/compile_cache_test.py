@@ -93,14 +93,6 @@ def test_a_run_goes_on_without_a_cache(cache, monkeypatch, missing):
   assert compute() == 41
 
 
-def test_the_folder_of_the_users_choice(cache, tmp_path):
-  jax.config.update('jax_compilation_cache_dir', str(tmp_path / 'own' / 'one'))
-  assert not enable()
-  compute()
-  assert list((tmp_path / 'own' / 'one').glob('jit__lambda*'))
-  assert not cache.exists()
-
-
 def test_what_was_used_the_longest_ago_goes_first(tmp_path):
   folder = tmp_path / 'machine'
   folder.mkdir()
@@ -113,11 +105,14 @@ def test_what_was_used_the_longest_ago_goes_first(tmp_path):
   assert sorted(path.name for path in folder.iterdir()) == ['0', '1']
 
 
-def test_a_program_of_the_users_own_chooses_its_folder(cache, tmp_path):
-  given = str(tmp_path / 'given')
-  jax.config.update('jax_compilation_cache_dir', given)
+def test_the_folder_of_the_users_choice(cache, tmp_path):
+  """In a command, and in a program of the user's own."""
+  given = tmp_path / 'own' / 'one'
+  jax.config.update('jax_compilation_cache_dir', str(given))
   compile_cache.cache_unless_set()
-  assert jax.config.jax_compilation_cache_dir == given
+  assert not enable()
+  compute()
+  assert [*given.glob('jit__lambda*')] and not cache.exists()
   jax.config.update('jax_compilation_cache_dir', None)
   compile_cache.cache_unless_set()
   assert jax.config.jax_compilation_cache_dir.startswith(str(cache))

@@ -17,11 +17,13 @@ from small_runs import (
 
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.client.global_model import Server
+from fedjax_pfl.core import trees
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
+from fedjax_pfl.training.round_numbers import num_images
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 NO_ROUND = {'rounds': 0, 'init_from': 'elsewhere', 'views': ('initial',)}
@@ -118,6 +120,8 @@ def test_the_result_names_what_ran(fedbabu):
   assert np.array_equal(clients.test_classes.sum(1), experiment.test.count)
   for scores in clients.scores.values():
     assert np.array_equal(scores.count, experiment.test.count)
+  names = sorted(path.stem for path in (workdir / 'model').iterdir())
+  assert names == ['finetuned_client0', 'finetuned_client3', 'global']
   # Without unseen clients nothing is added.
   assert clients.unseen is None and 'unseen' not in result
 
@@ -139,30 +143,6 @@ def test_the_global_model_is_evaluated_on_the_whole_test_set(fedbabu):
   curve = [line['global/accuracy'] for line in lines if 'global/ece' in line]
   assert len(curve) == 3 and curve[-1] == got['accuracy']
   assert got['last10']['mean'] == pytest.approx(np.mean(curve))
-
-
-def test_stored_models_have_the_stored_accuracy(fedbabu):
-  experiment, workdir = fedbabu
-  stored, test = scores_of(workdir), experiment.test
-  score = jax.jit(score_view, static_argnums=(0, 3))
-
-  def check(name, view, client):
-    params, about = load_model(workdir / 'model' / f'{name}.npz')
-    assert about['view'] == view
-    assert about.get('client', client) == client
-    one = test._replace(index=test.index[client], count=test.count[client])
-    params = jax.tree.map(jnp.asarray, params)
-    scores = score(TASK.logits, params, one, TASK.normalise)
-    assert scores.correct == stored[view].correct[client]
-    want = stored[view].loss[client]
-    np.testing.assert_allclose(scores.loss, want, rtol=1e-5)
-
-  names = sorted(path.stem for path in (workdir / 'model').iterdir())
-  assert names == ['finetuned_client0', 'finetuned_client3', 'global']
-  for client in range(10):
-    check('global', 'initial', client)
-  for client in (0, 3):
-    check(f'finetuned_client{client}', 'finetuned', client)
 
 
 def test_clients_that_lack_examples_are_in_no_mean(tmp_path):
@@ -236,3 +216,39 @@ def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path, select):
   assert_same_bits(server.params, first)
   params, _ = load_model(tmp_path / 'model' / 'global.npz')
   assert_same_bits(jax.tree.map(jnp.asarray, params), first)
+
+
+# ---- a stage that says otherwise
+
+
+@pytest.mark.long
+def test_full_participation_prepared_data_and_initial_broadcast(tmp_path):
+  experiment = make_experiment(rounds=2, log_every=1, save_clients=())
+  (stage,) = experiment.stages
+  prepared = []
+
+  def prepare_data(server, data):
+    prepared.append(int(server.round))
+    return data._replace(count=jnp.minimum(data.count, 8))  # one batch
+
+  stage = stage._replace(
+    full_participation=True,
+    initial_broadcast=lambda server: server.params['body'],
+    prepare_data=prepare_data,
+  )
+  train(experiment._replace(stages=(stage,)), tmp_path)
+  assert prepared == [0]
+  lines = run_dir.load_metrics(tmp_path)
+  assert [line['num_steps'] for line in lines] == [1, 1]
+  params = jax.eval_shape(lambda: TASK.init(jax.random.key(0)))
+  clients, clock = 10, 4
+  head, body = (trees.num_bytes(params[part]) for part in ('head', 'body'))
+  down = [line['bytes_down'] for line in lines]
+  assert down == [clients * (clock + head + body), clients * (clock + head)]
+
+
+def test_images_are_counted_by_steps():
+  """Clients of 50 and 7 examples in batches of 20: two passes, two steps."""
+  counts = np.array([[50, 7, 0]])
+  assert num_images(np.array([[6, 2, 0]]), counts, 20) == 2 * 57
+  assert num_images(np.array([[2, 1, 0]]), counts, 20) == 40 + 7

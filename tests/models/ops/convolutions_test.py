@@ -13,7 +13,7 @@ from replaced import check
 
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.models import layers
-from fedjax_pfl.models.ops import blocks
+from fedjax_pfl.models.ops import blocks, dense
 from fedjax_pfl.models.ops.fuse import plan_of
 from fedjax_pfl.models.replace_layers import replace_layers
 
@@ -180,3 +180,31 @@ def test_the_first_of_equal_pixels_gets_the_gradient(conv_impl):
   winners[:, :4:2, ::2] = 1
   slope = jax.jit(jax.grad(replace_layers(fn, conv_impl)))
   np.testing.assert_array_equal(slope(x), winners)
+
+
+# ---- dense layers with a large kernel
+
+
+def two_layers(params, x):
+  first, second = params
+  return jnp.tanh(jnp.tanh(x @ first) @ second)
+
+
+@pytest.mark.parametrize('rows', [0, dense.MOST_ROWS, dense.MOST_ROWS + 1])
+def test_gradients_agree_twice(rows, monkeypatch):
+  monkeypatch.setattr(dense, 'LEAST_BYTES', 1)
+
+  @jax.jit
+  def derivatives(params, x):
+    def run(f):
+      slope = jax.grad(lambda *a: (f(*a) ** 3).sum(), (0, 1))
+      leaves = jax.tree.leaves
+      total = jax.grad(lambda *a: sum(g.sum() for g in leaves(slope(*a))), 1)
+      return slope(params, x), total(params, x)
+
+    return run(replace_layers(two_layers, 'gemm')), run(two_layers)
+
+  *params, x = normal(12, 12), normal(12, 5), normal(rows, 12)
+  got, want = derivatives(params, x)
+  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+    np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
