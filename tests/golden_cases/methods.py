@@ -36,20 +36,11 @@ PERSONAL = {'personalized': 'personal'}
 FINETUNED = {'personalized': 'finetuned'}
 
 
-def check_method(case, name, fields=(), views=None, each=None, hp=None, **how):
-  """Replay a case of a method that needs no more than a `Replay`.
-
-  fields: of the case that are hyperparameters: a name, or two, the second of
-  which is the package's. Those that the case lacks have their defaults.
-  """
-  hp = dict(hp or {})
-  for field in fields:
-    field, own = (field, field) if isinstance(field, str) else field
-    if field in case.settings:
-      hp[own] = case[field]
+def check_method(case, name, fields=(), views=None, each=None, hp=(), **how):
+  """Replay a case of a method that needs no more than a `Replay`."""
   if views is None and case.get('personalization'):
     views = VIEWS
-  algorithm = build(case, name, **hp)
+  algorithm = build(case, name, fields, **dict(hp))
   return replay(case, algorithm, Replay(views=views, **how), each)
 
 
@@ -101,7 +92,7 @@ def check_fedrep(case):
     return build(
       case,
       'fedrep',
-      task,
+      task=task,
       train=case.training(learning_rate=rates),
       finetune=Finetuning(epochs=(epochs,), batch_size=size, shuffle=False),
       body_epochs=personal['body_epochs'],
@@ -204,7 +195,7 @@ def check_pfedme(case, each=None, views=PERSONAL):
   )
 
 
-def check_apfl(case, **hp):
+def check_apfl(case, fields, **hp):
   alphas = []
 
   def steps(update):
@@ -220,6 +211,7 @@ def check_apfl(case, **hp):
   check_method(
     case,
     'apfl',
+    fields,
     hp=hp,
     steps=steps,
     trained=None,
@@ -230,20 +222,13 @@ def check_apfl(case, **hp):
   case.check('alpha', np.transpose(alphas))  # [client, round]
 
 
+ALPHA = (('alpha_init', 'alpha'),)
+
+
 def check_papers_apfl(case):
   when = case.get('alpha_update', 'every_step').removesuffix('_of_round')
   order = case.get('update_order', 'simultaneous')
-  check_apfl(case, alpha=case['alpha_init'], adapt=when, order=order)
-
-
-def check_pfllib_apfl(case):
-  check_apfl(case, alpha=case['alpha_init'], protocol='pfllib')
-
-
-def check_released_apfl(case):
-  decay = case['weight_decay_v']
-  hp = {'alpha': case['alpha'], 'private_decay': decay}
-  check_apfl(case, protocol='released', **hp)
+  check_apfl(case, ALPHA, adapt=when, order=order)
 
 
 # ---- Per-FedAvg --------------------------------------------------------------
@@ -369,7 +354,7 @@ CHECKS = {
   'pfedme (original)': check_pfedme,
   'pfedme of pfllib': check_pfllib_pfedme,
   'per-fedavg, first order': check_per_fedavg,
-  'apfl of pfllib': check_pfllib_apfl,
+  'apfl of pfllib': partial(check_apfl, fields=ALPHA, protocol='pfllib'),
   f'{DENG}alpha adapted at every local step)': check_papers_apfl,
   f'{DENG}alpha adapted only at the first local step of each round)': (
     check_papers_apfl
@@ -378,5 +363,9 @@ CHECKS = {
     check_papers_apfl
   ),
   'apfl as coded in the final superfed repository (fixed alpha, stale w) - '
-  'not the published algorithm': check_released_apfl,
+  'not the published algorithm': partial(
+    check_apfl,
+    fields=('alpha', ('weight_decay_v', 'private_decay')),
+    protocol='released',
+  ),
 }
