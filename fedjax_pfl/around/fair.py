@@ -30,7 +30,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 
-STEPS = 3  # of the descent to l of fedmgda
+STEPS = 200  # of the descent to l of fedmgda
 STRENGTH = {'qffl': 1.0, 'afl': 0.1, 'term': 1.0, 'fedmgda': 0.1}
 
 
