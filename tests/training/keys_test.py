@@ -8,9 +8,9 @@ from finished_runs import make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
-from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.training import keys
 
 # Of a config of the time when results were stored.
@@ -93,7 +93,7 @@ def test_writing_out_a_default_changes_no_key(method):
 
 def test_a_directory_of_something_else(tmp_path):
   (tmp_path / 'config.json').write_text('[1]')
-  assert 'another program' in refused(keys.run_key, tmp_path)
+  assert 'not an object with names' in refused(keys.run_key, tmp_path)
 
 
 def test_evaluation():
