@@ -8,8 +8,7 @@ from pages import ROOT
 from configs import common
 from experiments.commandline import read_settings
 from experiments.reproduction import cells
-from fedjax_pfl.algorithms import available, load
-from fedjax_pfl.settings.hyperparameters import own_defaults
+from fedjax_pfl.algorithms import available, load, own_defaults
 from fedjax_pfl.settings.schema import GROUPED
 
 MOST_LINES = {'README.md': 110, 'BUILD.md': 160}

@@ -44,7 +44,7 @@ LATE |= {'wandb', 'dp_accounting'}  # optional
 
 
 ALGORITHMS = f'{PACKAGE}.algorithms.'
-FOUND_BY = 'available', 'load', 'needs_body', 'paper_name'
+FOUND_BY = 'available', 'load', 'needs_body', 'own_defaults', 'paper_name'
 KERNELS, TARGET = f'{PACKAGE}.models.ops', f'{PACKAGE}.core.target'
 
 

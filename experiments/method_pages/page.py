@@ -17,9 +17,8 @@ from experiments.method_pages.table import (
   family,
   title_of,
 )
-from fedjax_pfl.algorithms import available, load
+from fedjax_pfl.algorithms import available, load, own_defaults
 from fedjax_pfl.results.tables.text_table import markdown
-from fedjax_pfl.settings.hyperparameters import own_defaults
 
 DIFFERS, NEW_CLIENT = 'Differs from the paper', 'New client'  # paragraphs
 FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)

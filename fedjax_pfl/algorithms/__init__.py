@@ -19,6 +19,9 @@ from fedjax_pfl.core.user_code import (
   without_digest,
 )
 
+# Hyperparameters that are records of other fields of the config.
+SHARED = {'train': LocalTraining, 'finetune': Finetuning}
+
 
 def available() -> tuple[str, ...]:
   """Return the names of all methods: the files in `algorithms/`.
@@ -109,9 +112,15 @@ def load(name: str) -> ModuleType:
   return importlib.import_module(f'fedjax_pfl.algorithms.{name}')
 
 
+def own_defaults(method: str) -> dict[str, Any]:
+  """Return the hyperparameters of a method that are no records, by name."""
+  record = load(method).HParams
+  names, hp = inspect.signature(record).parameters, record()
+  return {name: getattr(hp, name) for name in names if name not in SHARED}
+
+
 def _check(name: str, method: Any) -> Any:
   """Return a method of the user's own; refuse one that lacks its parts."""
-  shared = {'train': LocalTraining, 'finetune': Finetuning}
   build = getattr(method, 'build', None)
   record = getattr(method, 'HParams', None)
   lacks = ''
@@ -123,7 +132,7 @@ def _check(name: str, method: Any) -> Any:
     lacks = 'no NamedTuple HParams'
   fields = {} if lacks else inspect.signature(record).parameters
   defaults = {name: one.default for name, one in fields.items()}
-  for field, kind in shared.items():
+  for field, kind in SHARED.items():
     if not lacks and not isinstance(defaults.get(field), kind):
       lacks = f'HParams without {field}: {kind.__name__} = {kind.__name__}()'
   if lacks:

@@ -34,8 +34,8 @@ from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.settings import Settings, flat_config
-from fedjax_pfl.settings.hyperparameters import effective
 from fedjax_pfl.settings.schema import FIELDS
+from fedjax_pfl.settings.validate import effective
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.privacy_budget import budget_of
 from fedjax_pfl.training.program import as_one_client

@@ -5,13 +5,13 @@ from math import comb
 from typing import Any
 
 from fedjax_pfl import algorithms
+from fedjax_pfl.algorithms import own_defaults
 from fedjax_pfl.around.aggregation import MEANS, OF_F, TRUSTED
 from fedjax_pfl.around.fair import STRENGTH
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.federated.sampling import TURNS
-from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import FIELDS, Settings
 
 # The loss of every step, and the numbers of every round, are kept in memory.

@@ -21,7 +21,8 @@ from fedjax_pfl.runs import score_files
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
-from fedjax_pfl.settings import Settings, hyperparameters
+from fedjax_pfl.settings import Settings
+from fedjax_pfl.settings.validate import effective
 from fedjax_pfl.training import best_models, lies, multihost
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import States
@@ -59,8 +60,7 @@ def finalize(training: Training) -> None:
   summary = _summary(training, evaluated, finished, of_server, lying)
   clients = _clients(experiment, result, validation)
   run = training.run
-  with atomic_files.writing(run.path):
-    result.models.save(training, result.about['round'])
+  result.models.save(training, result.about['round'])
   run.write_clients(result.scores, **clients)
   if digest := model_digest(run.path):  # by which runs recognise their start
     summary['model'] = digest
@@ -152,14 +152,17 @@ class Models:
       'num_classes': experiment.dataset.num_classes,
       'rounds': rounds,
     }
-    models, path_of = _models_of_clients(settings), training.run.model_path
+    names, saved = _models_of_clients(settings), {}
     has_global = self.shared is not None and self.is_shared
     for (view, client), params in self.of_clients.items():
       if view != 'initial' or not has_global:
-        more = {'view': view, 'client': client, 'model': models[client]}
-        save_model(path_of(f'{view}_client{client}'), params, about | more)
+        more = {'view': view, 'client': client, 'model': names[client]}
+        saved[f'{view}_client{client}'] = params, more
     if has_global:
-      save_model(path_of('global'), self.shared, about | {'view': 'initial'})
+      saved['global'] = self.shared, {'view': 'initial'}
+    with atomic_files.writing(training.run.path):
+      for name, (params, more) in saved.items():
+        save_model(training.run.model_path(name), params, about | more)
 
 
 def _clients(
@@ -219,7 +222,7 @@ def _summary(
   num_labels = next(iter(result.scores.values())).count  # of tokens, too
   return {
     'algorithm': settings.algorithm,
-    'hp': hyperparameters.effective(settings),
+    'hp': effective(settings),
     'dataset': experiment.dataset.name,
     'rounds': experiment.rounds,
     **_summaries(experiment, result),

@@ -23,6 +23,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedjax_pfl.algorithms import own_defaults
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
@@ -31,7 +32,6 @@ from fedjax_pfl.data.dealing import divide, identify, load_images
 from fedjax_pfl.runs import result_file, run_dir
 from fedjax_pfl.runs.model_file import SUFFIX
 from fedjax_pfl.settings import FIELDS, DataSettings, Settings, changing
-from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.validate import flat_config, parse_config
 
 # The number of rounds stands for total_epochs, the key of a run for its path.

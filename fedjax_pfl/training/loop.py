@@ -131,8 +131,12 @@ def run_rounds(training: Training) -> Training:
   ):
     for phase in phases(experiment.stages):
       training = start_stage(training, phase)
-      if training.state.kept and training.done == phase.first:
-        training = evaluate_start(training, phase)
+      kept, is_start = training.state.kept, training.done == phase.first
+      # That of several stages would continue from the first: `state_shapes`.
+      is_saved = not rounds and len(experiment.stages) == 1
+      if is_start and (kept or is_saved):
+        views = [best_models.KEPT_VIEW] * bool(kept)
+        training, _ = evaluate(training, phase, views)
       while training.done < phase.last:
         stop = every.next_stop(training.done, phase.last)
         began, cohorts = times(), cohorts_of(training, phase, stop)
@@ -153,9 +157,8 @@ def run_rounds(training: Training) -> Training:
         bar.update(stop, **speed)
         training = record(training, numbers, phase, every)
         stop_if_asked(training, signal_fn())
-    # That of several stages would continue from the first: `state_shapes`.
-    if not rounds and len(experiment.stages) == 1:
-      training = save_start(training, phase)
+      if is_saved:  # exports and analyses read checkpoints
+        save_state(training)
   return training
 
 
@@ -258,10 +261,17 @@ def after_rounds(
 def record(
   training: Training, numbers: dict[str, Any], phase: Phase, every: Cadence
 ) -> Training:
-  """Return the run, evaluated, logged and saved where that is due."""
-  done = training.done
-  if done % every.evaluate == 0 or done == training.experiment.rounds:
-    training, more = evaluate(training, phase)
+  """Return the run, evaluated, logged and saved where that is due.
+
+  A stage is evaluated in those of `eval_views` that it has; the last has all.
+  """
+  done, experiment, stage = training.done, training.experiment, phase.stage
+  if done % every.evaluate == 0 or done == experiment.rounds:
+    views = experiment.settings.evaluation.eval_views
+    if stage is not experiment.stages[-1]:
+      names = view_names(stage.algorithm, *training.states, experiment.train)
+      views = [view for view in views if view in names]
+    training, more = evaluate(training, phase, views)
     numbers = {**numbers, **more}
   training.run.log(round=done, **numbers)
   if done % every.save == 0 or done == phase.last:
@@ -269,46 +279,15 @@ def record(
   return training
 
 
-def save_start(training: Training, phase: Phase) -> Training:
-  """Return a run of no round, saved: exports and analyses read checkpoints."""
-  chosen, scores, _ = best_models.choose(
-    training.evaluator,
-    training.state.chosen,
-    phase.number,
-    training.states,
-    training.done,
-  )
-  training.run.write_scores(name_of(training.done, phase.first), scores)
-  training = training._replace(state=training.state._replace(chosen=chosen))
-  save_state(training)
-  return training
-
-
-def evaluate_start(training: Training, phase: Phase) -> Training:
-  """Return the run after an evaluation of the models that clients may keep."""
-  began, state = time.perf_counter(), training.state
-  views = [best_models.KEPT_VIEW]
-  scores, kept = best_models.evaluate(
-    training.evaluator, phase.number, training.states, views, state.kept
-  )
-  training.run.write_scores(name_of(training.done, phase.first), scores)
-  seconds = state.seconds + time.perf_counter() - began
-  return training._replace(state=state._replace(seconds=seconds, kept=kept))
-
-
 def evaluate(
-  training: Training, phase: Phase
+  training: Training, phase: Phase, views: Sequence[str]
 ) -> tuple[Training, dict[str, Any]]:
-  """Return the run after an evaluation, and its numbers.
+  """Return the run after an evaluation in these views, and its numbers.
 
-  A stage is evaluated in those of `eval_views` that it has; the last has all.
+  Validation may choose a round, or the start of a stage without rounds.
   """
   began, number, state = time.perf_counter(), phase.number, training.state
   experiment, evaluator = training.experiment, training.evaluator
-  views, stage = experiment.settings.evaluation.eval_views, phase.stage
-  if stage is not experiment.stages[-1]:
-    names = view_names(stage.algorithm, *training.states, experiment.train)
-    views = [view for view in views if view in names]
   scores, kept = best_models.evaluate(
     evaluator, number, training.states, views, state.kept
   )
@@ -321,9 +300,11 @@ def evaluate(
   of_server = evaluator.global_model(number, state.server)
   of_server.pop('count', None)
   numbers |= {f'global/{name}': value for name, value in of_server.items()}
-  chosen, validation, means = best_models.choose(
-    evaluator, state.chosen, number, training.states, training.done
-  )
+  chosen, validation, means = state.chosen, {}, {}
+  if training.done > phase.first or phase.first == phase.last:
+    chosen, validation, means = best_models.choose(
+      evaluator, chosen, number, training.states, training.done
+    )
   name = name_of(training.done, phase.first)
   training.run.write_scores(name, scores | validation)
   seconds = state.seconds + time.perf_counter() - began

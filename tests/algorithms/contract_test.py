@@ -40,7 +40,7 @@ from helpers import (
 )
 
 from experiments.method_pages.page import NEW_CLIENT, paragraph
-from fedjax_pfl.algorithms import load
+from fedjax_pfl.algorithms import load, own_defaults
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import SERVER_FINITE, Stage, private_names
 from fedjax_pfl.core.trees import kinds
@@ -49,7 +49,6 @@ from fedjax_pfl.evaluation.new_clients import first_state
 from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.rounds import begin, stage_shapes
 from fedjax_pfl.models.registry import outline
-from fedjax_pfl.settings.hyperparameters import own_defaults
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
 DATA = make_data()

@@ -10,8 +10,8 @@ from pages import ROOT
 
 from configs import common
 from fedjax_pfl import algorithms
+from fedjax_pfl.algorithms import own_defaults
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.settings.hyperparameters import own_defaults
 from fedjax_pfl.settings.schema import FIELDS
 
 PAGE = ROOT / 'docs' / 'howto' / 'from_pfllib.md'

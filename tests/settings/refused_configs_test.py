@@ -24,7 +24,10 @@ NO_DATA_NEEDED = [
   ({'views': ('finetuned_5',)}, 'fine-tuning that stops at other epochs'),
   ({'eval_views': ('global',)}, "got 'global', expected a view of this method"),
   ({'hp__mu': 0.1}, "hp: got 'mu', expected a hyperparameter of fedbabu"),
-  ({'algorithm': 'lg_fedavg', 'hp__train_fedavg': False}, 'the directory of a FedAvg run'),
+  (
+    {'algorithm': 'lg_fedavg', 'hp__train_fedavg': False},
+    'the directory of a FedAvg run',
+  ),
   (
     {'algorithm': 'lg_fedavg', 'hp__protocol': 'released', 'eval_views': ()},
     'eval_views: got (), expected initial among them',

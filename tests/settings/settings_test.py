@@ -26,12 +26,12 @@ from fedjax_pfl.settings import (
   defaults,
   document,
   flat_config,
-  hyperparameters,
   parse_config,
   replace,
   to_config,
 )
 from fedjax_pfl.settings.schema import GROUPED
+from fedjax_pfl.settings.validate import effective
 
 make_settings = partial(settings_of, arg='fedbabu')
 
@@ -293,4 +293,4 @@ def test_effective_hyperparameters_are_what_json_holds():
   name = UserCode('own.py:method#0123456789ab', method)
   settings = SimpleNamespace(algorithm=name, hp={'mu': 2.0})
   want = {'mu': 2.0, 'rate': 0.5, 'squash': 'tanh'}
-  assert hyperparameters.effective(settings) == want
+  assert effective(settings) == want

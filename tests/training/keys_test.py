@@ -8,7 +8,7 @@ from finished_runs import make_run, make_settings
 from helpers import refused
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.settings.hyperparameters import own_defaults
+from fedjax_pfl.algorithms import own_defaults
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config, to_config
 from fedjax_pfl.training import keys
