@@ -178,8 +178,13 @@ def _with_part(function, part: PyTree, whole: PyTree) -> PyTree:
   )
 
 
-def check_method(stages: tuple[Stage, ...], data: ClientData) -> None:
-  """Refuse a method whose uploads are no changes of the server's model."""
+def only_stage(
+  stages: tuple[Stage, ...], data: ClientData
+) -> tuple[Stage, Server, Client]:
+  """Return the stage and the shapes of its states.
+
+  Refuses a method whose uploads are no changes of the server's model.
+  """
   (stage, server, clients), *more = stage_shapes(stages, data)
   cause = ''
   if more or stage.full_participation:
@@ -199,6 +204,7 @@ def check_method(stages: tuple[Stage, ...], data: ClientData) -> None:
       choices=['buffer_size=0', 'algorithm=fedavg', 'algorithm=fedper'],
       cause=cause,
     )
+  return stage, server, clients
 
 
 def _sends_a_model(

@@ -193,9 +193,7 @@ def make_buffers(
   As many clients as there is room for begin to work on a version, drawn without
   replacement.
   """
-  shapes = shapes_of(data)
-  buffers.check_method(stages, shapes)
-  ((stage, *states),) = stage_shapes(stages, shapes)
+  stage, *states = buffers.only_stage(stages, shapes_of(data))
   if not stage.rounds:
     return Timing(speeds)
   steps_of = steps_function(stage, *states, data)

@@ -18,8 +18,8 @@ from fedjax_pfl.around.buffers import (
   Buffers,
   Schedule,
   buffered,
-  check_method,
   make_schedule,
+  only_stage,
   places_of_versions,
 )
 from fedjax_pfl.federated.rounds import begin
@@ -117,5 +117,5 @@ def test_a_late_change_is_of_its_version_and_scaled():
 def test_methods_without_such_an_upload_are_refused(name):
   """Of Ditto the released form, whose clients keep the server's clock."""
   hp = {'protocol': 'released'} if name == 'ditto' else {}
-  message = refused(check_method, build(name, **hp), DATA)
+  message = refused(only_stage, build(name, **hp), DATA)
   assert 'buffer_size=0' in message
