@@ -175,15 +175,17 @@ def test_ways_to_draw_agree_where_they_are_the_same():
 @pytest.mark.parametrize('accounting', ['all', 'poisson', 'cyclic', FIXED])
 def test_rounds_of_before_have_their_own_noise(accounting):
   pytest.importorskip('dp_accounting')
-  rounds = Rounds(10, 10.0, 100, accounting)
-  before, twice = rounds._replace(noise=2.0), rounds._replace(number=20)
+  rounds = Rounds(2, 10.0, 100, accounting)
+  before, twice = rounds._replace(noise=2.0), rounds._replace(number=4)
   spent = accountant.epsilon_of(2.0, DELTA, (twice,))
   for noise, plan in ((2.0, (before, rounds)), (0.0, (before, before))):
     assert accountant.epsilon_of(noise, DELTA, plan) == spent
   assert accountant.epsilon_of(0.0, DELTA, (before, rounds)) == math.inf
-  less = accountant.epsilon_of(50.0, DELTA, (before, rounds))
+  less = accountant.epsilon_of(8.0, DELTA, (before, rounds))
   alone = accountant.epsilon_of(2.0, DELTA, (rounds,))
   assert alone < less < 1.05 * alone
+  if accounting != 'all':  # the search is the same, and takes long
+    return
   noise = accountant.find_noise(spent, DELTA, (before, rounds))
   assert noise == pytest.approx(2.0, rel=accountant.PRECISION)
 

@@ -72,7 +72,7 @@ def test_a_field_of_one_method_has_a_grid_of_its_own(form):
 
 
 def test_a_method_that_a_clip_breaks_is_refused_beforehand(form):
-  private = 'clip=1.0', 'epsilon=8', 'delta=1e-3'
+  private = 'clip=1.0', 'noise_multiplier=1', 'delta=1e-3'
   words = [f'--config.dp.{word}' for word in private]
   plans = plans_of(form('--methods=fedavg,scaffold', '--grid=rounds=3', *words))
   sentence = refused(lambda: check(plans, tunes=True))
@@ -135,15 +135,13 @@ def test_what_cannot_be_compared_is_a_sentence(form, words, sentence):
     assert sentence in refused(form, *words.split())
 
 
-def test_without_examples_for_choosing_nothing_is_trained(tmp_path):
-  done = user_commands.run(
-    'compare',
-    WORDS[0],
-    '--methods=fedavg,ditto',
-    '--grid=learning_rate=0.1,0.2',
-    f'--workdir={tmp_path}/c',
-  )
-  sentence = user_commands.refusal(done)
+def test_without_examples_for_choosing_nothing_is_trained(
+  tmp_path, monkeypatch
+):
+  main, file = user_commands.load_command(monkeypatch, 'compare.py')
+  words = WORDS[0], '--methods=fedavg,ditto', '--grid=learning_rate=0.1,0.2'
+  words = file, *words, f'--workdir={tmp_path}/c'
+  sentence = refused(main, commandline.parse_words(words)[0])
   assert sentence.startswith('validation_fraction: got 0, expected a share')
   assert not [*tmp_path.iterdir()]
 

@@ -15,17 +15,11 @@ DIGITS = 'configs/digits.py:fedbabu'
 # ---- real processes
 
 
-@pytest.mark.parametrize(
-  ('words', 'sentence'),
-  [
-    ('--confg=x', '--config.<field>=<value>, --help (did you mean --config?)'),
-    (f'--config={DIGITS} --coordinator=x', 'coordinator: got '),
-  ],
-)
-def test_a_mistake_is_a_sentence_and_leaves_no_file(tmp_path, words, sentence):
+def test_a_mistake_is_a_sentence_and_leaves_no_file(tmp_path):
   (tmp_path / 'configs').symlink_to(ROOT / 'configs')
-  done = run('main', *words.split(), '--workdir=a/b', cwd=tmp_path)
-  assert sentence in refusal(done) and done.stdout == ''
+  done = run('main', '--confg=x', '--workdir=a/b', cwd=tmp_path)
+  assert '--help (did you mean --config?)' in refusal(done)
+  assert done.stdout == ''
   assert done.stderr.count('\n') == 1
   assert [path.name for path in tmp_path.iterdir()] == ['configs']
 

@@ -3,18 +3,12 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_close, make_task
+from helpers import assert_close
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.target import compiling_for
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.models import registry as models
-
-
-def test_parts_of_a_model_are_complements():
-  task = make_task()
-  head, body = (part_mask(task, part) for part in ('head', 'body'))
-  assert head == task.is_head == trees.invert(body)
 
 
 def test_part_may_name_layers():

@@ -1,7 +1,5 @@
 """From run directories to the choice, the accuracies and the costs."""
 
-import json
-
 import numpy as np
 import pytest
 from helpers import refused
@@ -21,6 +19,10 @@ from fedjax_pfl.training import divergence
 from tests.results import page_runs
 
 FIELDS = {'num_clients': 4, 'client_fraction': 0.5, 'validation_fraction': 0.2}
+LINES = [
+  dict(stage='a', round=2, num_steps=6.0, bytes_up=10, bytes_down=20),
+  dict(stage='b', round=3, num_steps=9.0, bytes_up=5, bytes_down=7),
+]
 WORSE = Scores(np.zeros(4, int), np.full(4, 1000))
 
 
@@ -36,18 +38,12 @@ def make(tmp_path):
       view: Scores(own.astype(int), count) for view, own in right.items()
     }
     chosen = {f'validation/{view}': own for view, own in found.items()}
-    page_runs.make_run(path, **FIELDS, **changes, validation=found['finetuned'])
+    page_runs.make_run(
+      path, **FIELDS, **changes, validation=found['finetuned'], lines=LINES
+    )
     for number in ('2', '3'):  # the last counts
       own = chosen if number == '3' else dict.fromkeys(chosen, WORSE)
       score_files.write(path / 'scores', number, own)
-    lines = [
-      {'round': 2, 'num_steps': 6.0, 'bytes_up': 10, 'bytes_down': 20},
-      {'round': 3, 'num_steps': 9.0, 'bytes_up': 5, 'bytes_down': 7},
-    ]
-    for stage, line in zip('ab', lines, strict=True):
-      line['stage'] = stage
-    text = ''.join(json.dumps(line) + '\n' for line in lines)
-    (path / 'metrics.jsonl').write_text(text)
     return path
 
   return make

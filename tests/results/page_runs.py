@@ -1,10 +1,9 @@
 """Finished runs made of numbers."""
 
+import finished_runs
 import numpy as np
 
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.runs import run_dir
 
 TESTS = 20
 TIMES = 5  # each test counts: enough tests for a worst tenth
@@ -23,6 +22,8 @@ CORRECT = {
 }
 CLASSES = [[30, 0, 5], [0, 40, 0], [0, 0, 35], [20, 20, 0]]
 EVALUATED = {2: 20.5, 4: 25.0}  # round -> accuracy of the initial view
+LINE = {'time': 1000.0, 'images_per_second': 1000.0, 'global/accuracy': 30.0}
+LINE |= {'bytes_up': 1_000_000, 'bytes_down': 2_000_000}
 
 
 def make_run(
@@ -35,22 +36,17 @@ def make_run(
   more=(),
   validation=None,
   unseen=None,
+  lines=None,
   data='data',
   **changes,
 ):
   """Write a finished run; `changes` are of its config, `more` is its result."""
   config = {**CONFIG, 'algorithm': algorithm, **changes}
-  run = run_dir.open_run(path, config, data=f'{data}-{config["seed"]}')
-  lift = 4.0 * config['seed']
-  for at, accuracy in EVALUATED.items():
-    run.log(
-      round=at,
-      images_per_second=1000.0,
-      bytes_up=1_000_000,
-      bytes_down=2_000_000,
-      sim_seconds=10.0 * at,
-      **{'initial/accuracy': accuracy + lift, 'global/accuracy': 30.0},
-    )
+  curve = {at: 4.0 * config['seed'] + own for at, own in EVALUATED.items()}
+  lines = lines or [
+    {'round': at, 'initial/accuracy': own, 'sim_seconds': 10.0 * at, **LINE}
+    for at, own in curve.items()
+  ]
   scores = {
     view: Scores(
       TIMES * np.array(correct),
@@ -59,23 +55,19 @@ def make_run(
     )
     for view, correct in views.items()
   }
-  number = len(next(iter(views.values())))
-  run.write_clients(
-    scores,
-    ids=np.arange(number),
-    train_count=np.full(number, 40),
-    train_classes=classes,
-    test_classes=classes,
-    validation=validation,
-    unseen=unseen,
+  run = finished_runs.make_run(
+    path,
+    settings=config,
+    data=f'{data}-{config["seed"]}',
+    lines=lines,
+    scores=scores,
+    of_clients={
+      **dict.fromkeys(('train_classes', 'test_classes'), classes),
+      **{'validation': validation, 'unseen': unseen},
+    },
+    result={
+      **{'rounds': 4, 'seconds': 90.0, 'global': {'accuracy': 31.25}},
+      **dict(more),
+    },
   )
-  run.write_result(
-    algorithm=algorithm,
-    dataset=config['dataset'],
-    rounds=4,
-    seconds=90.0,
-    views={view: summarise(one) for view, one in scores.items()},
-    **{'global': {'accuracy': 31.25}, **dict(more)},
-  )
-  run.close()
-  return str(path)
+  return str(run)

@@ -5,8 +5,8 @@ import json
 import re
 from types import SimpleNamespace
 
+import finished_runs
 import numpy as np
-import page_runs
 import pytest
 from page_runs import CORRECT, make_run
 from run_directories import refused
@@ -184,9 +184,9 @@ def test_a_worst_tenth_of_few_tests_is_not_shown(
   tmp_path, monkeypatch, earlier
 ):
   """Not either where an earlier version wrote it."""
-  summarise = page_runs.summarise
+  summarise = finished_runs.summarise
   monkeypatch.setattr(
-    page_runs, 'summarise', lambda scores: summarise(scores) | earlier
+    finished_runs, 'summarise', lambda *args: summarise(*args) | earlier
   )
   views = {'initial': [3, 4]}
   path = make_run(tmp_path / 'a', tests=9, views=views, classes=None)

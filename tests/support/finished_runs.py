@@ -27,9 +27,18 @@ def make_scores(seed=0, more=0.0):
   return Scores(correct, COUNT, loss, np.minimum(correct + 2, COUNT), ece, ece)
 
 
+# As Run.log writes them, without TensorBoard's file.
+LINES = (
+  {'round': 4, 'time': 1000.0, 'images_per_second': 90.0, 'bytes_up': 7},
+  {'round': 8, 'time': 1001.0, 'images_per_second': 110.0, 'bytes_up': 8},
+  {'round': 12, 'time': 1002.0, 'images_per_second': 100.0, 'bytes_up': 9},
+)
+
+
 def make_run(
   path, *, data='images-clients', views=('initial',), scores=None, model=b'',
-  settings=None, result=(), seed=0, more=0.0, validation=None, **changes,
+  settings=None, result=(), seed=0, more=0.0, lines=LINES, of_clients=(),
+  **changes,
 ):  # fmt: skip
   """Make the directory of a finished run; `more` is added to its losses."""
   path = Path(path)
@@ -40,25 +49,18 @@ def make_run(
   scores = scores or {
     view: make_scores(seed + number, more) for number, view in enumerate(views)
   }
-  # As Run.log writes it, without TensorBoard's file.
-  lines = [
-    {'round': 4, 'time': 1000.0, 'images_per_second': 90.0, 'bytes_up': 7},
-    {'round': 8, 'time': 1001.0, 'images_per_second': 110.0, 'bytes_up': 8},
-    {'round': 12, 'time': 1002.0, 'images_per_second': 100.0, 'bytes_up': 9},
-  ]
   text = ''.join(json.dumps(line) + '\n' for line in lines)
   (path / 'metrics.jsonl').write_text(text)
   if model:
     atomic_files.write_bytes(run.model_path('global'), model)
   run.write_clients(
-    scores, np.arange(count), train_count=trained, validation=validation
+    scores, np.arange(count), train_count=trained, **dict(of_clients)
   )
   run.write_result(
+    **{'rounds': 16, 'seconds': 12.0 + more, **dict(result)},
     algorithm=settings['algorithm'],
-    dataset='digits',
-    rounds=16,
-    seconds=12.0 + more,
+    dataset=settings['dataset'],
     views={view: summarise(one, trained) for view, one in scores.items()},
-    **dict(result),
   )
+  run.close()
   return path
