@@ -11,6 +11,8 @@ all (--range learning_rate=0.001..0.3) and of one more (--range
 ditto:hp.lam=0.05..5). A method has the fields of the config and its own
 defaults; that of the config has the config's hyperparameters. A field of one
 method alone: --grid fml:hp.student=convnet3, as many values for each.
+--tune_by=macro_f1 chooses and compares by a metric of your own
+(--config.metrics=FILE.py:macro_f1), or by loss, with accuracy beside it.
 
   fedjax-pfl compare --form=digits    (make leaderboard)
 
@@ -51,6 +53,9 @@ SEEDS = flags.DEFINE_string(
 TUNING = flags.DEFINE_string(
   'tuning_seeds', None, 'seeds that choose, as --seeds; the first of --seeds'
 )
+TUNE_BY = flags.DEFINE_string(
+  'tune_by', None, 'choose and compare by this measure, not by accuracy'
+)
 WORKDIR = flags.DEFINE_string(
   'workdir', 'runs/compare', 'where runs, page and tables go'
 )
@@ -61,7 +66,7 @@ AGAIN = flags.DEFINE_string(
 )
 
 # What a form states, for itself.
-OF_CONFIG = CONFIG, BASELINE, GRID, RANGE, RANDOM, TUNING
+OF_CONFIG = CONFIG, BASELINE, GRID, RANGE, RANDOM, TUNING, TUNE_BY
 
 
 def main(overrides):
@@ -191,6 +196,7 @@ def read_form(overrides):
     own_views=OWN_VIEWS,
     seeds=seeds,
     tuning_seeds=tuple(tuning),
+    tune_by=TUNE_BY.value or base['tune_by'],
   )
 
 

@@ -13,7 +13,9 @@ same seeds: a run that one of them trains is left to it by the others.
 
 --tune=validation ends with the setting that is best on the examples of
 validation_fraction, its lead over the next, whether seeds tell them apart, and
-the command of the best. --out=sweep.html writes the report of all runs.
+the command of the best; --tune_by=macro_f1 chooses by a metric of your own
+(--config.metrics=FILE.py:macro_f1), or by loss. --out=sweep.html writes the
+report of all runs.
 """
 
 import shlex
@@ -37,6 +39,9 @@ SEEDS = flags.DEFINE_string(
 TUNE = flags.DEFINE_enum(
   'tune', None, ['validation'], 'choose the best combination on validation'
 )
+TUNE_BY = flags.DEFINE_string(
+  'tune_by', None, 'choose by this measure on validation, not by accuracy'
+)
 WORKDIR = flags.DEFINE_string('workdir', 'runs', 'where the run directories go')
 OUT = flags.DEFINE_string('out', None, 'the report of all runs, a .html file')
 
@@ -47,6 +52,7 @@ def main(overrides):
   from fedjax_pfl.compare.combinations import parse_seeds
   from fedjax_pfl.compare.train import train_groups
   from fedjax_pfl.core import errors, progress
+  from fedjax_pfl.evaluation import own_metrics
   from fedjax_pfl.training import compile_cache
 
   if OUT.value:
@@ -56,16 +62,22 @@ def main(overrides):
     page.check_output(OUT.value)
   seeds = parse_seeds(SEEDS.value)
   combinations = read_combinations(overrides)
+  tunes = bool(TUNE.value or TUNE_BY.value)
   configs = [
     commandline.read_settings(CONFIG.value, {**overrides, **own})
     for own in combinations
   ]
+  if TUNE_BY.value and configs[0]['select'] == 'validation':
+    overrides['tune_by'] = TUNE_BY.value  # of its rounds, too
+    configs = [config | {'tune_by': TUNE_BY.value} for config in configs]
+  by = TUNE_BY.value or configs[0]['tune_by']
+  measure = own_metrics.chooser(by, configs[0]['metrics'])
   compile_cache.cache_programs(progress.log)
   plan = plans.of_combinations(combinations, configs, seeds)
-  plans.check([plan], tunes=bool(TUNE.value))
+  plans.check([plan], tunes=tunes)
   groups = train_groups(plan, WORKDIR.value, progress.log)
-  choice = sweeps.best_on_validation(groups) if TUNE.value else None
-  progress.log(sweeps.as_table(combinations, groups, choice))
+  choice = sweeps.best_on_validation(groups, measure) if tunes else None
+  progress.log(sweeps.as_table(combinations, groups, choice, measure))
   if choice:
     progress.log(sweeps.verdict(combinations, choice))
     best = {**overrides, **combinations[choice.best]}
@@ -76,7 +88,7 @@ def main(overrides):
     # The mean of the seeds that are left of a setting would be too high.
     paths = [run.path for runs in groups for run in runs]
     if paths:
-      progress.log(f'Report: {page.save(paths, OUT.value)}')
+      progress.log(f'Report: {page.save(paths, OUT.value, None, measure)}')
     else:
       progress.log('No report: a run of every setting diverged.')
 

@@ -8,7 +8,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.evaluation.choices import FINETUNED, families
 from fedjax_pfl.evaluation.measures import ACCURACY, MEASURES, Measure
-from fedjax_pfl.evaluation.own_metrics import measures_of
+from fedjax_pfl.evaluation.own_metrics import chooser, measures_of
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
 from fedjax_pfl.settings import Settings, parse_config
@@ -18,6 +18,7 @@ from fedjax_pfl.training.outline import Outline, sketch
 RATE = ('learning_rate', 'finetune.learning_rate')
 # Of every run: the last round alone is evaluated, and counts.
 LAST_ROUND = {'eval_views': (), 'eval_every': 1_000_000, 'select': 'last'}
+LAST_ROUND |= {'tune_by': 'accuracy'}  # of the round
 Fields = Mapping[str, Any]
 
 
@@ -35,6 +36,7 @@ class Form(NamedTuple):
   own_views: Mapping[str, str]  # after personalisation, of methods that say so
   seeds: tuple[int, ...]  # of every number
   tuning_seeds: tuple[int, ...]  # of the choice
+  tune_by: str = 'accuracy'  # the measure that chooses, and is compared
 
   def units(self) -> Iterator['Unit']:
     """Yield everything that is tuned and trained."""
@@ -50,9 +52,11 @@ class Form(NamedTuple):
 
   @property
   def measures(self) -> list[Measure]:
-    """Return what is compared: accuracy, and the user's metrics."""
+    """Return what is tuned by, then accuracy, and the user's metrics."""
+    metrics = self.base.get('metrics', ())
     others = [one for one in MEASURES if one.compared and one.of_client]
-    return [ACCURACY, *others, *measures_of(self.base.get('metrics', ()))]
+    every = [chooser(self.tune_by, metrics), ACCURACY, *others]
+    return [*dict.fromkeys([*every, *measures_of(metrics)])]
 
   @property
   def trainings(self) -> int:
@@ -88,6 +92,7 @@ def make_form(**fields: Any) -> Form:
       'a range of few whole numbers',
     ),
   ]
+  chooser(form.tune_by, form.base.get('metrics', ()))
   for is_wrong, name, got, expected, cause in wrong:
     if is_wrong:
       raise bad_input(name, got=got, expected=expected, cause=cause)

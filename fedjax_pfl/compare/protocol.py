@@ -2,6 +2,7 @@
 
 from fedjax_pfl.compare.form import Form
 from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs.run import are_same_clients
 from fedjax_pfl.results.runs.stored_counts import About
@@ -59,8 +60,12 @@ def _protocol(form: Form) -> list[str]:
     f'{name} {", ".join(dict.fromkeys(str(fields[name]) for fields in first))}'
     for name in first[0]
   )
-  others = [f'{one.head} ({one.direction})' for one in form.measures[1:]]
-  beside = f'Beside it: {", ".join(others)}; of clients for whom it is defined.'
+  main, *others = form.measures
+  others = ', '.join(f'{one.head} ({one.direction})' for one in others)
+  choice = f'Validation chooses by {main.name}, {main.direction}.'
+  beside = (
+    f'Beside {main.name}, over the clients for whom it is defined: {others}.'
+  )
   epochs = ' or '.join(map(str, base.get('finetune', {}).get('epochs', ())))
   return [
     'Every method has the same rounds, cohorts and local epochs'
@@ -75,6 +80,7 @@ def _protocol(form: Form) -> list[str]:
     'fine-tuning and of mixtures. No test reaches a choice, and nothing is '
     'trained again with these examples. All are compared after '
     'personalisation: FedAvg after the epochs that validation chose.',
+    *[choice] * (main != ACCURACY),
     *[beside] * bool(others),
   ]
 

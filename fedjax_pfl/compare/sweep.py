@@ -11,18 +11,19 @@ import numpy as np
 
 from fedjax_pfl.compare.combinations import Combination
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.board import settings_in_words
 from fedjax_pfl.results.statistics.choice import Choice, best_setting
-from fedjax_pfl.results.statistics.differences import ABOVE
+from fedjax_pfl.results.statistics.differences import ABOVE, BELOW
 from fedjax_pfl.results.tables.text_table import align
 
 Groups = Sequence[Sequence[Run]]  # [setting][seed]; () where a seed diverged
 
 
-def best_on_validation(groups: Groups) -> Choice:
+def best_on_validation(groups: Groups, measure: Measure = ACCURACY) -> Choice:
   """Return the choice; refuse settings in each of which a run diverged."""
-  choice = best_setting(groups)
+  choice = best_setting(groups, measure)
   if choice is None:
     raise bad_input(
       'sweep',
@@ -34,9 +35,12 @@ def best_on_validation(groups: Groups) -> Choice:
 
 
 def as_table(
-  combinations: Sequence[Combination], groups: Groups, choice: Choice | None
+  combinations: Sequence[Combination],
+  groups: Groups,
+  choice: Choice | None,
+  measure: Measure = ACCURACY,
 ) -> str:
-  """Return the accuracies in percent, mean ± deviation over seeds, as text.
+  """Return a measure of each setting, mean ± deviation over seeds, as text.
 
   With a choice: on validation, and of the best setting alone on the tests.
   Without: on the tests, which are no ground for a choice.
@@ -49,45 +53,53 @@ def as_table(
     if choice:
       tried = choice.tried[number]
       view = tried.view if tried else ''
-      cells.append(_mean_and_std(tried.means if tried else []))
+      cells.append(_mean_and_std(tried.means if tried else [], measure))
     is_shown = not choice or number == choice.best
-    rows.append((*cells, on_tests(runs, view) if is_shown else ''))
+    rows.append((*cells, on_tests(runs, view, measure) if is_shown else ''))
   return align(rows)
 
 
 def verdict(combinations: Sequence[Combination], choice: Choice) -> str:
   """Return what was chosen, by how much, and whether seeds tell them apart."""
   tried = choice.tried[choice.best]
+  measure = tried.measure
   best = settings_in_words(combinations[choice.best])
   view = f' in the view {tried.view}' if tried.view else ''
-  line = f'Best on validation: {best}{view}, {tried.mean:.2f} %'
+  by = f' by {measure.name}' * (measure != ACCURACY)
+  number = f'{measure.text(tried.mean)} {measure.unit}'.rstrip()
+  line = f'Best on validation{by}: {best}{view}, {number}'
   if choice.second is None:
     return f'{line}; the only setting with finite numbers.'
   ahead = tried.mean - choice.tried[choice.second].mean
+  side = ABOVE if measure.sign > 0 else BELOW
   second = settings_in_words(combinations[choice.second])
-  line += f', {ahead:.2f} points above {second}'
+  gap = f'{measure.text(abs(ahead))} {measure.unit_of_gap}'.rstrip()
+  line += f', {gap} {side} {second}'
   if choice.lead is None:
     return f'{line} (of one seed, which says nothing of others).'
-  gap, word = choice.lead.gap, choice.lead.word
-  word = 'distinguishable' if word == ABOVE else word
+  lead, (_, low, high, _) = choice.lead, choice.lead.gap
+  low, high = map(
+    measure.text, sorted((measure.sign * low, measure.sign * high))
+  )
+  word = 'distinguishable' if lead.is_ahead else lead.word
   return (
-    f'{line} (95 % interval {gap.low:.2f} to {gap.high:.2f}, paired over '
+    f'{line} (95 % interval {low} to {high}, paired over '
     f'seeds; by Holm over all pairs of settings: {word}).'
   )
 
 
-def on_tests(runs: Sequence[Run], view: str) -> str:
+def on_tests(
+  runs: Sequence[Run], view: str, measure: Measure = ACCURACY
+) -> str:
   """Return mean ± deviation over seeds on the tests, in this view.
 
   Without one in that which is the number of each run.
   """
   numbers = [run.result['views'][view or run.compared[1]] for run in runs]
-  return _mean_and_std([number['mean'] for number in numbers])
+  return _mean_and_std([x[measure.in_summary] for x in numbers], measure)
 
 
-def _mean_and_std(values: Sequence[float]) -> str:
-  if not values or math.isnan(np.mean(values)):
+def _mean_and_std(values: Sequence[float], measure: Measure) -> str:
+  if not values or None in values or math.isnan(np.mean(values)):
     return 'diverged'
-  if len(values) == 1:
-    return f'{values[0]:.2f}'
-  return f'{np.mean(values):.2f} ± {np.std(values, ddof=1):.2f}'
+  return measure.over_seeds(values)

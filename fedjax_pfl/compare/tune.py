@@ -36,20 +36,20 @@ def train_unit(unit: Unit, folder: Path) -> Entry:
   form, final = unit.form, []
   plan = unit.plan(unit.candidates, form.tuning_seeds)
   groups = train_groups(plan, folder, progress.log)
-  choice = choose(unit.candidates, groups)
+  main, *_ = measures = form.measures
+  choice = choose(unit.candidates, groups, main)
   if choice is None:
     progress.log('No setting of the grid: each diverged.')
   else:
     ends = f'; at an end of the grid: {", ".join(choice.ends)}'
     progress.log(
       f'Chosen: {settings_in_words(choice.fields)}, view {choice.view}: '
-      f'{choice.value:.1f} % on validation{ends * bool(choice.ends)}'
+      f'{main.said(choice.value)} on validation{ends * bool(choice.ends)}'
     )
     plan = unit.plan([choice.fields], form.seeds)
     final = train(plan, in_folder(folder), progress.log)
   whole = [
     stage.name for stage in unit.outline.stages if stage.full_participation
   ]
-  measures = [one.name for one in form.measures]
-  known = unit.method, unit.kind, choice, form.seeds, final, whole, measures
-  return read_entry(*known)
+  known = unit.method, unit.kind, choice, form.seeds, final, whole
+  return read_entry(*known, [one.name for one in measures])

@@ -9,7 +9,7 @@ user's own is an entry that is made at run time.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,9 +36,23 @@ class Measure(NamedTuple):
   compared: bool = False  # comparisons and summaries have a column of it
 
   @property
+  def in_summary(self) -> str:
+    """Return the name of its mean over clients in a summary."""
+    return 'mean' if self.name == 'accuracy' else self.name
+
+  @property
   def sign(self) -> int:
     """Return 1 where higher is better, or -1."""
     return -1 if self.better == MIN else 1
+
+  def over_seeds(self, means: Sequence[float]) -> str:
+    """Return the mean ± the deviation over seeds; of one seed the mean."""
+    words = self.text(float(np.mean(means)))
+    if len(means) < 2:
+      return words
+    spread = float(np.std(means, ddof=1))
+    # Two digits that count, where those behind the point are not known.
+    return f'{words} ± {self.text(spread) if self.digits else f"{spread:.2g}"}'
 
   @property
   def direction(self) -> str:

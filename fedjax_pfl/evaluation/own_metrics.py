@@ -18,6 +18,7 @@ from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores
 from fedjax_pfl.core.user_code import NAME, call, describe, value_of
 from fedjax_pfl.data.batching import of_labels, rows_in_order
 from fedjax_pfl.evaluation.measures import (
+  ACCURACY,
   MAX,
   MEASURES,
   MIN,
@@ -59,6 +60,19 @@ def measures_of(metrics: Iterable[str]) -> list[Measure]:
     )
     for name in metrics
   ]
+
+
+def chooser(name: str, metrics: Iterable[str]) -> Measure:
+  """Return the measure of clients by which validation chooses."""
+  of_client = [
+    one for one in MEASURES if one.of_client or one.name in Scores._fields
+  ]
+  found = [ACCURACY, *of_client, *measures_of(metrics)]
+  known = {one.name: one for one in found if one.better}
+  cause = 'a metric of your own that is not among the metrics of the config'
+  rule = one_of(known, 'a measure of each client', cause)
+  rule.check('tune_by', name)
+  return known[name]
 
 
 def with_metrics(

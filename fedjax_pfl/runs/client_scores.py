@@ -4,7 +4,7 @@ ids, train_count             [K]
 names, class_names           [K], [Y]; where the data have names
 train_classes, test_classes  [K, Y]; may be absent
 VIEW/FIELD                   [K], of Scores and of the user's own metrics
-validation_FIELD             [K]; may be absent
+validation_FIELD             [K], of the same; may be absent
 unseen/...                   the same of clients who came after training
 """
 
@@ -52,11 +52,9 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   named = {'ids': clients.ids, 'train_count': clients.train_count}
   named |= {name: getattr(clients, name) for name in (*CLASSES, *NAMES)}
   for view, score in clients.scores.items():
-    fields = score._replace(own=None)._asdict() | (score.own or {})
-    named |= {f'{view}/{field}': array for field, array in fields.items()}
+    named |= fields_of(score, f'{view}/')
   if clients.validation is not None:
-    for field in ALWAYS_SCORED:
-      named[VALIDATION + field] = getattr(clients.validation, field)
+    named |= fields_of(clients.validation, VALIDATION)
   arrays = {}
   for name, array in named.items():
     if array is not None:
@@ -71,6 +69,12 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
     unseen = as_arrays(clients.unseen)
     arrays |= {f'{UNSEEN}{name}': array for name, array in unseen.items()}
   return arrays
+
+
+def fields_of(scores: Scores, prefix: str) -> dict[str, np.ndarray | None]:
+  """Return the arrays of a view by name, the user's metrics among them."""
+  fields = scores._replace(own=None)._asdict() | (scores.own or {})
+  return {f'{prefix}{field}': array for field, array in fields.items()}
 
 
 def take(clients: Clients, rows: np.ndarray, path: Path) -> Clients:
@@ -98,10 +102,10 @@ def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
     return Clients(
       arrays['ids'],
       arrays['train_count'],
-      {view: _scores(fields, f'{view}/') for view, fields in by_view.items()},
+      {view: scores_of(fields, f'{view}/') for view, fields in by_view.items()},
       *(arrays.get(name) for name in CLASSES),
       from_arrays(unseen, path) if unseen else None,
-      _scores(validation, VALIDATION) if validation else None,
+      scores_of(validation, VALIDATION) if validation else None,
       *(arrays.get(name) for name in NAMES),
     )
   except KeyError as error:
@@ -113,7 +117,7 @@ def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
     ) from error
 
 
-def _scores(fields: dict[str, np.ndarray], prefix: str) -> Scores:
+def scores_of(fields: dict[str, np.ndarray], prefix: str) -> Scores:
   """Return the scores of a view; all that is no field of Scores is `own`."""
   for name in ALWAYS_SCORED:
     if name not in fields:

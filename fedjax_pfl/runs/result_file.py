@@ -144,12 +144,18 @@ def _check_choice(result: Mapping[str, Any]) -> None:
     summary = chosen['views'][chosen['view']]
     _check_summary(name, summary)
     _expect(_has_spread(summary) and isinstance(chosen['round'], int), name)
-  share = result['validation']['validation_accuracy']
-  _expect(isinstance(share, int | float), 'validation_accuracy')
+  _, mean = value_of_choice(result['validation'])
+  _expect(isinstance(mean, int | float), 'validation_accuracy')
   _expect(result[result['select']]['view'] in result['views'], 'select')
   for best in result['test_best'].values():
     if 'together' in best:
       _expect(_has_spread(best['together']), 'together')
+
+
+def value_of_choice(chosen: Mapping[str, Any]) -> tuple[str, float]:
+  """Return by which measure validation chose a round, and its value."""
+  (name,) = (name for name in chosen if name.startswith('validation_'))
+  return name.removeprefix('validation_'), chosen[name]
 
 
 def _has_spread(summary: Mapping[str, Any]) -> bool:

@@ -1,7 +1,8 @@
 """scores/: the right answers of every client in each evaluation of a run.
 
   scores/ROUND.npz         VIEW/correct and VIEW/count [K] of every view on the
-                           tests, validation/VIEW/.. on examples for choosing
+                           tests; on examples for choosing validation/VIEW/..,
+                           all that was measured
   scores/ROUND.start.npz   the same of the models with which a stage begins
 
 From these the best rounds are chosen when the run ends (evaluation/choices.py).
@@ -16,8 +17,10 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.runs.client_scores import fields_of, scores_of
 
 FOLDER = 'scores'
+VALIDATION = 'validation/'  # begins the names of views on these examples
 
 
 def name_of(number: int, first: int) -> str:
@@ -29,8 +32,10 @@ def write(folder: Path, name: str, scores: Mapping[str, Scores]) -> None:
   """Write the file of one evaluation, whole or not at all."""
   arrays = {}
   for view, of_view in scores.items():
-    arrays[f'{view}/correct'] = of_view.correct
-    arrays[f'{view}/count'] = of_view.count
+    fields = fields_of(of_view, f'{view}/')
+    known = [f'{view}/correct', f'{view}/count']
+    names = fields if view.startswith(VALIDATION) else known
+    arrays |= {x: fields[x] for x in names if fields[x] is not None}
   with atomic_files.writing(folder):
     folder.mkdir(exist_ok=True)
     atomic_files.write_npz(folder / f'{name}.npz', arrays, compressed=True)
@@ -52,14 +57,12 @@ def last(run: Path, part: str) -> dict[str, Scores]:
   """Return {view: scores} of the last evaluation, of names that begin so."""
   files = _files(run / FOLDER)
   arrays = atomic_files.read_npz(files[-1][1]) if files else {}
-  names = [name.rpartition('/')[0] for name in arrays]
-  return {
-    name.removeprefix(part): Scores(
-      arrays[f'{name}/correct'], arrays[f'{name}/count']
-    )
-    for name in dict.fromkeys(names)
-    if name.startswith(part)
-  }
+  by_view: dict[str, dict[str, np.ndarray]] = {}
+  for name, array in arrays.items():
+    view, _, field = name.rpartition('/')
+    if view.startswith(part):
+      by_view.setdefault(view.removeprefix(part), {})[field] = array
+  return {view: scores_of(own, f'{view}/') for view, own in by_view.items()}
 
 
 def digest(folder: Path, step: int) -> str:

@@ -29,7 +29,14 @@ from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning, names_of
 from fedjax_pfl.core import records, rules, user_code
 from fedjax_pfl.core.norm_stats import NORM_STATISTICS
-from fedjax_pfl.core.records import EVALUATES, NOTHING, field, or_code, record
+from fedjax_pfl.core.records import (
+  BOTH,
+  EVALUATES,
+  NOTHING,
+  field,
+  or_code,
+  record,
+)
 from fedjax_pfl.core.rules import Rule, boolean, count, is_int, one_of
 from fedjax_pfl.data.client_data import PLACEMENTS
 from fedjax_pfl.data.fields import DataSettings
@@ -169,6 +176,8 @@ class EvaluationSettings:
       rounds, at least 1
     select: the round whose models are the result: the last, or the best one on
       validation_fraction
+    tune_by: what select=validation chooses by: accuracy, loss, or another
+      measure of each client, such as a metric of your own by its name
     save_clients: clients whose personalised models are saved in model/
   """
 
@@ -192,6 +201,13 @@ class EvaluationSettings:
     'last',
     one_of(SELECT, 'a round', 'a choice by the tests, which is test_best'),
     EVALUATES,
+  )
+  tune_by: str = field(
+    'accuracy',
+    Rule(lambda value: isinstance(value, str), 'the name of a measure'),
+    BOTH,
+    needs=('select', 'validation'),
+    only=True,
   )
   save_clients: tuple[int, ...] = field(
     (0,),

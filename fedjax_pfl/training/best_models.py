@@ -6,10 +6,10 @@ chosen for all clients, so that it is one model that could be deployed:
 
   argmax over rounds t and views v of  mean over clients k of a_k(t, v)
 
-where a_k is client k's accuracy on its validation examples; of equal ones the
-earliest round, and of these the first view. Clients without such examples are
-in no mean. Clients adapt on training data, and right answers are counted: no
-test reaches the choice.
+where a_k is client k's accuracy on its validation examples, or what `tune_by`
+names (argmin where lower is better); of equal ones the earliest round, and of
+these the first view. Clients without such examples are in no mean. Clients
+adapt on training data: no test reaches the choice.
 
 In a stage with `keep_best` each client keeps the model of its best round by
 TEST accuracy. The model with which the stage begins is one of them, and the
@@ -17,6 +17,7 @@ later of equal ones is kept. A run evaluates, when it ends, what `keep_best`
 makes of those of its last stage.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,7 +30,8 @@ from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.evaluation.choices import best_candidate, mean_of_clients
 from fedjax_pfl.evaluation.evaluate import view_shapes
-from fedjax_pfl.evaluation.summary import accuracies
+from fedjax_pfl.evaluation.own_metrics import chooser
+from fedjax_pfl.evaluation.summary import values_by_name
 from fedjax_pfl.federated.placement import shapes_on_host
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, States
@@ -51,7 +53,7 @@ class Chosen(NamedTuple):
 
   round: np.ndarray  # [] -1 before the first
   view: np.ndarray  # [] its number among the candidates
-  accuracy: np.ndarray  # [] mean over clients, in percent
+  accuracy: np.ndarray  # [] or what `tune_by` names: mean over clients
   server: Server
   clients: Client  # [K, ...]
 
@@ -99,13 +101,17 @@ def choose(
   views = experiment.settings.candidate_views
   scores = evaluator.validation(stage_number, states, views)
   scores = {f'validation/{view}': scores[view] for view in views}
-  count = experiment.train.count
+  count, evaluation = experiment.train.count, experiment.settings.evaluation
+  name, metrics = evaluation.tune_by, evaluation.metrics
   each = [
-    mean_of_clients(accuracies(score, count)) for score in scores.values()
+    mean_of_clients(values_by_name(score, count)[name])
+    for score in scores.values()
   ]
   means = dict(zip(scores, each, strict=True))
-  best = best_candidate([float(chosen.accuracy), *each])
-  if best == 0:  # an earlier round
+  before = float(chosen.accuracy) if chosen.round >= 0 else math.nan
+  sign = chooser(name, metrics).sign
+  best = best_candidate([sign * mean for mean in (before, *each)])
+  if not best:  # an earlier round, or none
     return chosen, scores, means
   view = best - 1
   server, clients = states

@@ -94,7 +94,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   about = {
     'round': number,
     'view': settings.candidate_views[int(chosen.view)],
-    'validation_accuracy': float(chosen.accuracy),
+    f'validation_{settings.evaluation.tune_by}': float(chosen.accuracy),
   }
   best = evaluated['last']
   if number != experiment.rounds:

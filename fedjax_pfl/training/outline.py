@@ -18,7 +18,7 @@ from fedjax_pfl.core.user_code import check_loaded
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation.evaluate import view_names
-from fedjax_pfl.evaluation.own_metrics import Metrics, metrics_of
+from fedjax_pfl.evaluation.own_metrics import Metrics, chooser, metrics_of
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models import registry
@@ -90,7 +90,9 @@ def sketch(settings: Settings) -> Outline:
   clients = shapes_of_clients(inputs, settings.data.num_seen_clients)
   quick = registry.outline(task)
   stages = build_method.build_stages(settings, quick, clients=clients)
-  metrics = metrics_of(settings.evaluation.metrics, shape.num_classes)
+  evaluation = settings.evaluation
+  metrics = metrics_of(evaluation.metrics, shape.num_classes)
+  chooser(evaluation.tune_by, evaluation.metrics)
   return Outline(settings, shape, model, task, inputs, clients, stages, metrics)
 
 

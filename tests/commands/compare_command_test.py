@@ -100,6 +100,14 @@ def test_a_grid_is_of_typed_values(form):
   assert ('model', 'convnet3') in protocol.about(made).facts
 
 
+def test_a_measure_may_choose_and_be_the_main_number(form):
+  words = '--methods=fedavg,ditto', '--grid=learning_rate=0.1,0.2'
+  about = protocol.about(form(*words, '--tune_by=loss'))
+  assert about.measures == (('loss', 'min'), ('accuracy', 'max'))
+  assert 'Validation chooses by loss, lower is better.' in about.protocol
+  assert "tune_by: got 'f1'" in refused(form, *words, '--tune_by=f1')
+
+
 def test_a_form_may_be_one_of_its_partitions(form):
   made = form('--form=lite', '--partition=digits s=4')
   assert [*made.partitions] == ['digits s=4']

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.compare.sweep import best_on_validation
+from fedjax_pfl.compare.sweep import best_on_validation, verdict
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.measures import measure_of
 from fedjax_pfl.results.runs.entry import (
   METHOD,
   Tuned,
@@ -104,6 +105,30 @@ def test_the_lead_of_the_best_is_that_of_its_clients_and_seeds(make):
   assert alone.second is None and alone.tried[0] is None
   message = refused(best_on_validation, [[], []])
   assert '2 settings, in each of which a run diverged' in message
+
+
+@pytest.mark.parametrize(('better', 'best'), [('max', 0), ('min', 1)])
+def test_a_metric_of_the_user_may_choose(make, better, best):
+  measure, groups = measure_of('brier', better), []
+  for name, low, high in (('one', 0.7, 0.9), ('other', 0.2, 0.3)):
+    path, right = make(name), np.full(4, 900)
+    shorter = {'brier': np.array([low, low, np.nan, low])}
+    longer = {'brier': np.full(4, high)}
+    scores = {
+      'validation/finetuned_1': Scores(right, WORSE.count, own=shorter),
+      'validation/finetuned': Scores(right, WORSE.count, own=longer),
+    }
+    score_files.write(path / 'scores', '3', scores)
+    groups.append(read_group([path]))
+  choice = best_on_validation(groups, measure)
+  assert choice.best == best
+  want = {'max': (0.9, 0.3), 'min': (0.7, 0.2)}[better]
+  assert [one.mean for one in choice.tried] == pytest.approx(want)
+  text = verdict([{'hp.mu': '1'}, {'hp.mu': '2'}], choice)
+  assert text.startswith(f'Best on validation by brier: hp.mu={best + 1} in')
+  assert {'max': '0.6 above', 'min': '0.5 below'}[better] in text
+  message = refused(best_on_validation, groups, measure_of('f1', 'max'))
+  assert "tune_by: got 'f1'" in message and 'accuracy, brier' in message
 
 
 CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())

@@ -20,7 +20,9 @@ from small_runs import (
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
+from fedjax_pfl.evaluation.own_metrics import chooser
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import replace
 from fedjax_pfl.training.best_models import choose
 from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Evaluator
@@ -157,6 +159,34 @@ def test_of_equal_rounds_and_views_the_first_is_chosen(chosen):
   for number in 7, 8:
     best, *_ = choose(evaluator, best, 0, state[:2], number)
     assert (best.round, best.view, best.accuracy) == (7, 0, 50)
+
+
+def test_another_measure_may_choose_and_lower_may_be_better(chosen):
+  settings = replace(chosen.experiment.settings, tune_by='loss')
+  outline = chosen.experiment.outline._replace(settings=settings)
+  experiment = chosen.experiment._replace(outline=outline)
+  right, best = Scores(np.full(6, 2), np.full(6, 4)), chosen.states[4].chosen
+  best = best._replace(round=np.array(-1), accuracy=np.array(-1.0))
+  rounds = {
+    6: (np.nan,) * 3,
+    7: (3.0, 2.0, 2.0),
+    8: (1.5, 4.0, 4.0),
+    9: [2] * 3,
+  }
+  for number, losses in rounds.items():
+    scores = {
+      view: right._replace(loss=np.full(6, loss))
+      for view, loss in zip(CANDIDATES, losses, strict=True)
+    }
+    evaluator = SimpleNamespace(
+      experiment=experiment, validation=lambda *args, own=scores: own
+    )
+    best, *_ = choose(evaluator, best, 0, chosen.states[4][:2], number)
+    if number == 7:
+      assert (best.round, best.view, best.accuracy) == (7, 1, 2.0)
+  assert (best.round, best.view, best.accuracy) == (8, 0, 1.5)
+  message = refused(chooser, 'lass', ())
+  assert "tune_by: got 'lass'" in message and 'mean loss?' in message
 
 
 def test_the_result_is_that_of_the_chosen_round(chosen):

@@ -13,6 +13,7 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.charts import figure_file
 from fedjax_pfl.results.page import sections, sweep_section, tables
 from fedjax_pfl.results.page.styles import css_of, style_of
@@ -36,12 +37,10 @@ DETAILS = {
 }
 
 
-def save(
-  workdirs: Sequence[AnyPath], out: AnyPath, published: Published | None = None
-) -> Path:
-  """Write the page of finished runs to `out` (.html); return `out`."""
+def save(workdirs: Sequence[AnyPath], out: AnyPath, *about: Any) -> Path:
+  """Write the page of `render` to `out` (.html); return `out`."""
   out = check_output(out)
-  html = render(workdirs, published)
+  html = render(workdirs, *about)
   with atomic_files.writing(out, 'out'):
     out.parent.mkdir(parents=True, exist_ok=True)
     atomic_files.write_bytes(out, html.encode())
@@ -55,11 +54,14 @@ def check_output(out: AnyPath) -> Path:
 
 
 def render(
-  workdirs: Sequence[AnyPath], published: Published | None = None
+  workdirs: Sequence[AnyPath],
+  published: Published | None = None,
+  tuned_by: Measure = ACCURACY,
 ) -> str:
   """Return the page of finished runs on one dataset."""
   groups = make_groups(read_comparable(workdirs))
-  common, sweep = common_settings(groups), sweep_section.find_sweep(groups)
+  common = common_settings(groups)
+  sweep = sweep_section.find_sweep(groups, tuned_by)
   is_chosen = sweep and sweep.on_validation
   known = {Path(path): views for path, views in (published or {}).items()}
   printed = [  # those of the first run of a line

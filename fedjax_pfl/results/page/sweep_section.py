@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from fedjax_pfl.evaluation import measures
+from fedjax_pfl.evaluation.measures import Measure
 from fedjax_pfl.results.charts import svg
 from fedjax_pfl.results.charts.lines import plot_before_others
 from fedjax_pfl.results.charts.rows import Mark, Row, plot_intervals
@@ -23,8 +25,9 @@ from fedjax_pfl.results.runs.groups import (
   Views,
   without_digests,
 )
-from fedjax_pfl.results.runs.run import VALIDATION, either
+from fedjax_pfl.results.runs.run import either
 from fedjax_pfl.results.statistics.choice import best_view
+from fedjax_pfl.runs.score_files import VALIDATION
 from fedjax_pfl.settings import FIELDS
 
 # Of other clients, or other examples, validation chooses nothing.
@@ -44,7 +47,7 @@ class Setting(NamedTuple):
 
   group: Group
   values: Mapping[str, Any]  # of the fields in which settings differ
-  accuracy: np.ndarray  # [S] in percent, by seed
+  accuracy: np.ndarray  # [S] in percent, or another measure, by seed
   views: Views  # in which it has this
 
   @property
@@ -58,9 +61,12 @@ class Sweep(NamedTuple):
   settings: tuple[Setting, ...]
   fields: tuple[str, ...]
   on_validation: bool  # or on the tests, which are no ground for a choice
+  measure: Measure
 
 
-def find_sweep(groups: Sequence[Group]) -> Sweep | None:
+def find_sweep(
+  groups: Sequence[Group], measure: Measure = measures.ACCURACY
+) -> Sweep | None:
   """Return the sweep; None unless one method has several settings.
 
   Settings without a finite accuracy, or with fewer seeds than others, come
@@ -81,22 +87,25 @@ def find_sweep(groups: Sequence[Group]) -> Sweep | None:
   settings = []
   for number, group in enumerate(groups):
     named = {field: values[number] for field, values in shown.items()}
-    settings.append(Setting(group, named, *_accuracy(group, on_validation)))
+    numbers = _numbers(group, on_validation, measure)
+    settings.append(Setting(group, named, *numbers))
   most = max(len(group.runs) for group in groups)
 
   def order(setting: Setting) -> tuple[bool, float]:
     is_known = len(setting.accuracy) == most and np.isfinite(setting.mean)
-    return not is_known, -np.nan_to_num(setting.mean, nan=-np.inf)
+    merit = measure.sign * setting.mean
+    return not is_known, -np.nan_to_num(merit, nan=-np.inf)
 
   settings.sort(key=order)
   if order(settings[0])[0]:
     return None
-  return Sweep(tuple(settings), tuple(shown), on_validation)
+  return Sweep(tuple(settings), tuple(shown), on_validation, measure)
 
 
 def make_sections(sweep: Sweep) -> list[Section]:
   where = 'validation examples' if sweep.on_validation else 'the tests'
-  text = f'Accuracy on {where}, %, mean over clients and seeds.'
+  of = f'{sweep.measure.head} on {where}, {sweep.measure.unit}'
+  text = f'{of.rstrip(", ")}, mean over clients and seeds.'
   if not sweep.on_validation:
     text += ' To choose a setting by it would be to choose by the tests.'
   if len({len(setting.accuracy) for setting in sweep.settings}) > 1:
@@ -107,18 +116,22 @@ def make_sections(sweep: Sweep) -> list[Section]:
 def lead(sweep: Sweep) -> str:
   """Return which setting validation chooses, and what it has on the tests."""
   best, settings = sweep.settings[0], len(sweep.settings)
-  tests = best.group.mean(best.views, 'mean')
+  measure = sweep.measure
+  tests = best.group.mean(best.views, measure.in_summary)
+  by = f' by {measure.name}' * (measure != measures.ACCURACY)
   return (
-    f'Of {settings} settings, validation chooses {best.group.label}: '
-    f'{best.mean:.1f}\u00a0% there, {tests:.1f}\u00a0% on the tests.'
+    f'Of {settings} settings, validation chooses {best.group.label}{by}: '
+    f'{measure.said(best.mean)} there, {measure.said(tests)} on the tests.'
   )
 
 
-def _accuracy(group: Group, on_validation: bool) -> tuple[np.ndarray, Views]:
-  """Return the accuracy of each seed [S], and the view that has it."""
+def _numbers(
+  group: Group, on_validation: bool, measure: Measure
+) -> tuple[np.ndarray, Views]:
+  """Return the measure of each seed [S], and the view that has it."""
   if not on_validation:
-    return group.numbers(group.after, 'mean'), group.after
-  tried = best_view(group.runs)
+    return group.numbers(group.after, measure.in_summary), group.after
+  tried = best_view(group.runs, measure)
   if tried is None:
     return np.full(len(group.runs), np.nan), group.after
   return np.array(tried.means), tried.view or group.after
@@ -137,7 +150,8 @@ def _overview(sweep: Sweep) -> list[Panel]:
   means = {tuple(map(str, s.values.values())): s.mean for s in settings}
   if len(fields) == 2 and len(means) == len(settings):
     best = next(iter(means))
-    chart = plot_heat_map(means, [*axes.values()], fields, css, best)
+    parts = means, [*axes.values()], fields, css, best, sweep.measure
+    chart = plot_heat_map(*parts)
     return [Panel(f'{fields[1]} against {fields[0]}', chart)]
   note = (
     'Dot: a setting. Line: from its lowest seed to its highest. Number: the '
@@ -164,7 +178,7 @@ def _curves(sweep: Sweep) -> list[Section]:
     pairs = setting.values.items()
     title = ', '.join(f'{name}={value}' for name, value in pairs)
     chart = plot_before_others(curves, number, css_of(setting.group))
-    note = svg.plain(setting.mean, 2)
+    note = sweep.measure.text(setting.mean)
     panels.append(Panel(title, chart, note, is_small=True))
   text = (
     f'{either(names)} over rounds, mean over seeds; the best setting first, '
@@ -198,6 +212,7 @@ def plot_heat_map(
   names: Sequence[str],
   css: str,
   best: tuple[str, str],
+  measure: Measure = measures.ACCURACY,
 ) -> Markup:
   """Draw a number for every (row, column), the darkest the highest.
 
@@ -220,15 +235,16 @@ def plot_heat_map(
     for at, column in enumerate(columns):
       x, value = left + at * width, cells.get((row, column), np.nan)
       box = {'x': x + 1, 'y': y + 1, 'width': width - 2, 'height': CELL - 2}
+      text = '–'
       if np.isfinite(value):
-        opacity = f'{float(shade(value)):.2f}'
+        text, opacity = measure.short(value), f'{float(shade(value)):.2f}'
         parts.append(svg.tag('rect', **box, class_='swatch', opacity=opacity))
       if (row, column) == best:
         parts.append(svg.tag('rect', **box, class_='frame'))
       middle = x + width / 2, y + CELL / 2 + 4
-      parts.append(svg.text(*middle, svg.plain(value), 'middle', 'strong'))
+      parts.append(svg.text(*middle, text, 'middle', 'strong'))
   height = top + len(rows) * CELL + 4
-  label = f'accuracy, {names[0]} against {names[1]}'
+  label = f'{measure.head}, {names[0]} against {names[1]}'
   return svg.drawing(WIDTH, height, label, svg.tag('g', *parts, class_=css))
 
 
@@ -239,7 +255,7 @@ def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
   """
   shown = [setting for setting in sweep.settings if np.isfinite(setting.mean)]
   every = np.concatenate([setting.accuracy for setting in shown])
-  rows, most = [], 1
+  rows, most, sign = [], 1, sweep.measure.sign
   for value in axis:
     here = [setting for setting in shown if str(setting.values[field]) == value]
     most = max(most, len(here))
@@ -250,11 +266,12 @@ def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
       )
       for at, setting in enumerate(here)
     ]
-    best = max((setting.mean for setting in here), default=np.nan)
+    best = max((sign * setting.mean for setting in here), default=np.nan)
     css = css_of(sweep.settings[0].group)
-    rows.append(Row(value, marks, (svg.plain(best),), css))
+    rows.append(Row(value, marks, (sweep.measure.short(sign * best),), css))
   form = {
     'height': max(22, STEP * (most + 1)),
     'axis': svg.ticks(every.min(), every.max()),
   }
-  return plot_intervals(rows, f'accuracy against {field}, %', **form)
+  label = f'{sweep.measure.head} against {field}, {sweep.measure.unit}'
+  return plot_intervals(rows, label.rstrip(', '), **form)

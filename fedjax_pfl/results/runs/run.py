@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import is_number
+from fedjax_pfl.core.rules import is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.data.held_out import order_clients
@@ -22,11 +22,11 @@ from fedjax_pfl.evaluation.measures import over_clients
 from fedjax_pfl.evaluation.summary import accuracies, summarise, values_by_name
 from fedjax_pfl.runs import client_scores, run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
+from fedjax_pfl.runs.score_files import VALIDATION
 from fedjax_pfl.settings import FIELDS, Settings, defaults, parse_config
 from fedjax_pfl.training.divergence import sentence_of
 
 Result = Mapping[str, Any]  # of result.json
-VALIDATION = 'validation/'  # begins the names of views on these examples
 # What divides the images among clients, but for those who come later.
 DIVISION = {name for name, field in FIELDS.items() if field.section == 'data'}
 DIVISION -= {'preprocessing', 'unseen_clients', 'data_dir'}
@@ -158,8 +158,8 @@ class Run:
     """Return whether client k is the same one with every seed."""
     return are_same_clients(self.config)
 
-  def on_validation(self) -> dict[str, np.ndarray]:
-    """Return the accuracies [K] on validation examples of each view.
+  def on_validation(self, measure: str = 'accuracy') -> dict[str, np.ndarray]:
+    """Return a measure of the clients [K] on validation examples, by view.
 
     Of all views that may be chosen, in order of preference, after the last
     round; where the run has chosen a round and a view, of these, under ''. {}
@@ -168,13 +168,20 @@ class Run:
     count, own = self.clients.train_count, self.clients.validation
     if own is None:
       return {}
-    if self.result.get('select') == 'validation':
-      return {'': accuracies(own, count)}
-    found = {
-      view: accuracies(scores, count)
-      for view, scores in score_files.last(self.path, VALIDATION).items()
-    }
-    return found or {self.compared[1]: accuracies(own, count)}
+    scores = {'': own}
+    if self.result.get('select') != 'validation':
+      known = score_files.last(self.path, VALIDATION)
+      scores = known or {self.compared[1]: own}
+    found = {}
+    for view, of_view in scores.items():
+      values = values_by_name(of_view, count)
+      one_of(
+        values,
+        f'a measure that {self.path} has on validation examples',
+        'a run of before, or without this metric',
+      ).check('tune_by', measure)
+      found[view] = values[measure]
+    return found
 
   def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the rounds and values [T] of a number in the metrics."""

@@ -2,7 +2,8 @@
 
   argmax over settings and views of  mean over seeds of  mean over clients of a
 
-where a is the accuracy on a client's validation examples, after the last round
+where a is the accuracy on a client's validation examples, or another measure
+(`tune_by`; of one where lower is better the argmin), after the last round
 or, with select=validation, of the round and view that the run chose by the same
 rule (`evaluation/choices.py`). Of equal ones the first setting, then its first
 view. A setting with which a seed diverged is none. No test reaches the choice.
@@ -21,6 +22,7 @@ from fedjax_pfl.evaluation.choices import (
   best_candidate,
   mean_of_clients,
 )
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.entry import Fields, Tuned
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.differences import (
@@ -34,19 +36,25 @@ Runs = Sequence[Run]  # of one setting, one a seed; [] if a seed diverged
 
 
 class Tried(NamedTuple):
-  """A setting in one view, and its accuracies on validation examples."""
+  """A setting in one view, and what it has on validation examples."""
 
   view: str  # '': what each run has chosen
-  accuracy: BySeed
+  values: BySeed
+  measure: Measure = ACCURACY
 
   @property
   def means(self) -> list[float]:
-    """Return the mean over clients of each seed, in percent."""
-    return [*map(mean_of_clients, self.accuracy.values())]
+    """Return the mean over clients of each seed."""
+    return [*map(mean_of_clients, self.values.values())]
 
   @property
   def mean(self) -> float:
     return float(np.mean(self.means))
+
+  @property
+  def merit(self) -> float:
+    """Return the mean, or what is higher where it is lower."""
+    return self.measure.sign * self.mean
 
 
 class Choice(NamedTuple):
@@ -58,53 +66,60 @@ class Choice(NamedTuple):
   lead: Verdict | None  # the best less the second; None of one seed
 
 
-def views_tried(runs: Runs) -> list[Tried]:
+def views_tried(runs: Runs, measure: Measure = ACCURACY) -> list[Tried]:
   """Return a setting in every view that may be chosen."""
-  by_seed = {run.seed: run.on_validation() for run in runs}
+  by_seed = {run.seed: run.on_validation(measure.name) for run in runs}
   views = next(iter(by_seed.values()), {})
   return [
-    Tried(view, {seed: own[view] for seed, own in by_seed.items()})
+    Tried(view, {seed: own[view] for seed, own in by_seed.items()}, measure)
     for view in views
     if all(view in own for own in by_seed.values())
   ]
 
 
-def best_view(runs: Runs) -> Tried | None:
+def best_view(runs: Runs, measure: Measure = ACCURACY) -> Tried | None:
   """Return a setting in its best view; None without a finite number."""
-  tried = views_tried(runs)
-  at = best_candidate([one.mean for one in tried])
+  tried = views_tried(runs, measure)
+  at = best_candidate([one.merit for one in tried])
   return None if at is None else tried[at]
 
 
-def best_setting(groups: Sequence[Runs]) -> Choice | None:
+def best_setting(
+  groups: Sequence[Runs], measure: Measure = ACCURACY
+) -> Choice | None:
   """Return the best of these settings; None if all diverged."""
-  tried = tuple(map(best_view, groups))
-  means = [one.mean if one else math.nan for one in tried]
+  tried = tuple(best_view(runs, measure) for runs in groups)
+  means = [one.merit if one else math.nan for one in tried]
   best = best_candidate(means)
   if best is None:
     return None
   others = [math.nan if at == best else mean for at, mean in enumerate(means)]
   second = best_candidate(others)
-  known = {str(at): one.accuracy for at, one in enumerate(tried) if one}
+  known = {str(at): one.values for at, one in enumerate(tried) if one}
   same_clients = groups[best][0].has_same_clients
-  verdicts = behind_best(known, str(best), same_clients)
+  verdicts = behind_best(known, str(best), same_clients, measure)
   return Choice(best, second, tried, verdicts.get(str(second)))
 
 
-def choose(fields: Sequence[Fields], groups: Sequence[Runs]) -> Tuned | None:
+def choose(
+  fields: Sequence[Fields],
+  groups: Sequence[Runs],
+  measure: Measure = ACCURACY,
+) -> Tuned | None:
   """Return the best of the candidates of a method; None if all diverged."""
-  choice = best_setting(groups)
+  choice = best_setting(groups, measure)
   if choice is None:
     return None
   chosen, tried = fields[choice.best], choice.tried[choice.best]
-  means = [one.mean if one else math.nan for one in choice.tried]
+  means = [one.merit if one else math.nan for one in choice.tried]
   ends = []
   for name in chosen:
     values = [own[name] for own in fields]
     if all(map(is_number, values)) and binds(values, means, choice.best):
       ends.append(name)
-  views = [x for x in views_tried(groups[choice.best]) if x.view != INITIAL]
-  names, means = [x.view for x in views], [x.mean for x in views]
+  views = views_tried(groups[choice.best], measure)
+  views = [x for x in views if x.view != INITIAL]
+  names, means = [x.view for x in views], [x.merit for x in views]
   if names and names[-1] == FINETUNED:  # by the number of epochs
     at = names.index(tried.view)
     ends += [EPOCHS] * binds(range(len(names)), means, at)

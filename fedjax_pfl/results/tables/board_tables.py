@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.evaluation.measures import Measure
@@ -118,12 +116,8 @@ def _over_seeds(row: Row, name: str, measure: Measure) -> Cell:
   cell = number_of(measure, row[name])
   if row[name] is None:
     return cell
-  means = np.array(row[f'{name}_by_seed'].split(), float)
-  if means.size > 1:
-    spread = means.std(ddof=1)
-    form = measure.text(spread) if measure.digits else f'{spread:.2g}'
-    cell = cell._replace(text=f'{cell.text} ± {form}')
-  return cell
+  means = [*map(float, row[f'{name}_by_seed'].split())]
+  return cell._replace(text=measure.over_seeds(means))
 
 
 def _bold(row: Row, name: str, measure: Measure, board: Board) -> Cell:

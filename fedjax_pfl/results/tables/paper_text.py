@@ -10,7 +10,7 @@ from fedjax_pfl.results.runs.run import dataset_in_words
 from fedjax_pfl.results.runs.stored_counts import About
 
 RULE = (
-  'Numbers are test accuracies of the last round: means over clients, then '
+  'Numbers are of the tests after the last round: means over clients, then '
   'over seeds. A difference is paired by client and seed; its 95 % interval '
   '(Student, over seeds) is of this comparison alone. It is distinguishable if '
   'p, by Holm over all comparisons with the baselines in a partition, is below '

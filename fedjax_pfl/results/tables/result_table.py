@@ -22,12 +22,13 @@ from fedjax_pfl.results.tables.table import (
   Cell,
   Column,
   Table,
-  mean,
   number,
+  number_of,
   table_of,
   word,
 )
 from fedjax_pfl.results.tables.text_table import align, decimal, mean_and_std
+from fedjax_pfl.runs.result_file import value_of_choice
 
 CHOICES = (
   'On the tests after personalisation, mean ± deviation over clients. Test '
@@ -104,7 +105,9 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
     chosen = [result['validation'] for result in results]
     words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
     last, validation, best = (_by_choice(results, kind) for kind in KINDS)
-    there = mean([one['validation_accuracy'] for one in chosen])
+    (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
+    there = number_of(measure_of(by), np.mean(values))
+    there = there._replace(text=f'{there.text} {by}'.removesuffix(' accuracy'))
     round_and_view = Cell('; '.join(words), chosen[0]['round'])
     row = {METHOD: name}
     row[Column('Last')] = last
