@@ -9,7 +9,7 @@ placement.py says which device owns the state of a client. A round moves the
 rows of its cohort alone, however many clients are registered:
 
   fetch   reduce-scatter [C, n]: from the owner to the device that trains
-  to_all  all-gather [C, n]: to all devices, of which the owner keeps its own
+  write   all-gather [C, n]: to all devices, of which the owner keeps its own
 
 What clients upload stays on the device that ran them. A sum over clients is a
 sum on each device and then an all-reduce: it depends on the number of devices
@@ -21,6 +21,7 @@ a round has one collective for all leaves; to add zeros to bits is exact.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -41,6 +42,7 @@ from fedjax_pfl.core.algorithm import (
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.chunking import map_chunks
 from fedjax_pfl.federated.cohort import (
+  Change,
   Cohort,
   Watch,
   all_send,
@@ -142,13 +144,14 @@ def map_on_mesh(
   chunk: int,
   mesh: Mesh,
 ) -> tuple[PyTree, PyTree, PyTree]:
-  """Return (clients, uploads, metrics) of fn for the C clients of a deal.
+  """Return (states, uploads, metrics) of fn for the C clients of a deal.
 
   fn: shared -> the function of one client: row -> (state, upload, metrics).
 
-  A state that is returned as None stays as it was. `rows` are those of every
-  place, without the states. Uploads [C, ...] are in the order of the deal and
-  stay divided; metrics [C, ...] are in that of the cohort, on all devices.
+  `rows` are those of every place, without the states. States are those of every
+  place; at home those of all clients. Uploads [C, ...] are in the order of the
+  deal; both stay divided. Metrics [C, ...] are in the order of the cohort, on
+  all devices.
   """
 
   def run_share(shared, share, ids, own_ids, rows):
@@ -160,12 +163,8 @@ def map_on_mesh(
     rows = rows._replace(clients=states)
     fresh, uploads, metrics = map_chunks(fn(shared), rows, chunk)
     if deal.at_home and fresh is not None:
-      share, fresh = trees.scatter(share, places, fresh), None
-    fresh, metrics = to_all((fresh, metrics))  # one collective for both
-    if fresh is not None:
-      real = slice(deal.size)
-      share = _keep_own(share, ids[real], trees.gather(fresh, real))
-    return share, uploads, metrics
+      fresh = trees.scatter(share, places, fresh)
+    return fresh, uploads, to_all(metrics)
 
   run = on_mesh(
     run_share,
@@ -173,13 +172,13 @@ def map_on_mesh(
     (Spec(), Spec(AXIS), Spec(), Spec(AXIS), Spec(AXIS)),
     (Spec(AXIS), Spec(AXIS), Spec()),
   )
-  clients, uploads, metrics = run(shared, clients, deal.ids, deal.ids, rows)
+  states, uploads, metrics = run(shared, clients, deal.ids, deal.ids, rows)
   # Rows without a client are the last ones, as are those with which the
   # compiler pads C to a multiple of the devices: to cut them off moves no data.
   uploads = lax.with_sharding_constraint(
     trees.gather(uploads, slice(deal.size)), NamedSharding(mesh, Spec(AXIS))
   )
-  return clients, uploads, trees.gather(metrics, deal.position)
+  return states, uploads, trees.gather(metrics, deal.position)
 
 
 # ---- A round of them ---------------------------------------------------------
@@ -194,11 +193,10 @@ def run_on_mesh(
   key: Key,
   states: tuple[Server, Client],
   ids: Array,
-) -> tuple[tuple[Server, Client], Metrics]:
-  """Return ((server, clients), metrics) after a round of clients `ids` [C].
+) -> tuple[Server, Change, Metrics]:
+  """Return (server, states that changed, metrics) after a round of ids [C].
 
-  Clients are divided as by `OnMesh` (placement.py), or whole arrays [K, ...],
-  and come back in the same shape.
+  Clients are divided as by `OnMesh` (placement.py), or whole arrays [K, ...].
   """
   server, clients = states
   num_clients = data.count.shape[0]
@@ -211,7 +209,7 @@ def run_on_mesh(
   known = jnp.minimum(deal.ids, num_clients - 1)  # in places left over, too
   rows = gather((), known, data)._replace(count=deal.count)
 
-  divided, uploads, metrics = map_on_mesh(
+  fresh, uploads, metrics = map_on_mesh(
     lambda shared: client_update(algorithm, *shared, watch),
     (server, data, key),
     pad_rows(clients, num_places(num_clients, mesh.size)),
@@ -223,21 +221,39 @@ def run_on_mesh(
   real = deal.ids[: deal.size], deal.count[: deal.size]
   senders = all_send(*_on_all(real, mesh), data, mesh.size)
   server = server_update(algorithm, server, uploads, senders, key)
+  places = senders.ids if at_home else slice(deal.size)
   if algorithm.respond is not None:
-    kept = trees.gather(divided, senders.ids)
+    kept = trees.gather(fresh, places)
     kept = algorithm.respond(server, kept, uploads, senders)
-    divided = trees.scatter(divided, senders.ids, kept)
-  as_given = lambda new, old: _divided(new[: len(old)], mesh)
-  clients = jax.tree.map(as_given, divided, clients)
+    fresh = trees.scatter(fresh, places, kept)
   metrics[SERVER_FINITE] = trees.all_finite(server)
-  return (_on_all(server, mesh), clients), metrics
+  fresh = jax.tree.map(partial(_divided, mesh), fresh)
+  change = Change(None if at_home else senders.ids, fresh)
+  return _on_all(server, mesh), change, metrics
+
+
+def write_on_mesh(mesh: Mesh, clients: Client, change: Change) -> Client:
+  """Return the states after the change, in the shape of `clients`."""
+
+  def write_share(share, ids, rows):
+    real = slice(ids.shape[0])  # of places left over are the last rows
+    return _keep_own(share, ids, trees.gather(to_all(rows), real))
+
+  ids, states = change
+  if ids is not None and (leaves := jax.tree.leaves(clients)):
+    size = num_places(len(leaves[0]), mesh.size)
+    specs = Spec(AXIS), Spec(), Spec(AXIS)
+    put = on_mesh(write_share, mesh, specs, Spec(AXIS))
+    states = put(pad_rows(clients, size), ids, states)
+  as_given = lambda new, old: _divided(mesh, new[: len(old)])
+  return jax.tree.map(as_given, states, clients)
 
 
 def _on_all(tree: PyTree, mesh: Mesh) -> PyTree:
   return lax.with_sharding_constraint(tree, NamedSharding(mesh, Spec()))
 
 
-def _divided(leaf: Array, mesh: Mesh) -> Array:
+def _divided(mesh: Mesh, leaf: Array) -> Array:
   """Return the rows divided over the mesh; on all devices if that is uneven."""
   # No program returns an array that is divided into unlike parts.
   spec = Spec() if leaf.shape[0] % mesh.size else Spec(AXIS)

@@ -37,6 +37,13 @@ class Cohort(NamedTuple):
   work: Array | None = None  # [C] of `ClientData`
 
 
+class Change(NamedTuple):
+  """The states of clients [n, ...] after a round, and whose they are."""
+
+  ids: Array | None  # [n]; None: `rows` are the states of all clients
+  rows: Client
+
+
 def by_size(ids: Array, count: Array) -> Array:
   """Return the order in which the clients of a cohort are trained: [C].
 
@@ -113,8 +120,8 @@ def run_round(
   key: Key,
   states: tuple[Server, Client],
   ids: Array,
-) -> tuple[tuple[Server, Client], Metrics]:
-  """Return ((server, clients), metrics) after a round of clients `ids` [C].
+) -> tuple[Server, Change, Metrics]:
+  """Return (server, states that changed, metrics) after a round of ids [C].
 
   map_fn: (update, cohort) -> what the update returns of every client.
   """
@@ -124,7 +131,12 @@ def run_round(
   server, rows, metrics = end_round(
     algorithm, server, cohort, jnp.argsort(order), results, data, key
   )
-  return (server, trees.scatter(clients, cohort.ids, rows)), metrics
+  return server, Change(cohort.ids, rows), metrics
+
+
+def write(clients: Client, change: Change) -> Client:
+  """Return the states of all clients after the change."""
+  return trees.scatter(clients, *change)
 
 
 def end_round(

@@ -13,6 +13,7 @@ A device of a mesh holds the states of all clients only while a stage's
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,14 @@ from fedjax_pfl.core.algorithm import (
   unchanged,
 )
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
-from fedjax_pfl.federated.client_map import fetch, num_places, pad_rows, to_all
+from fedjax_pfl.federated.client_map import (
+  fetch,
+  num_places,
+  pad_rows,
+  to_all,
+  write_on_mesh,
+)
+from fedjax_pfl.federated.cohort import write
 from fedjax_pfl.federated.host_offload import write_rows
 from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
 
@@ -95,9 +103,20 @@ class OneDevice:
     """Return what the states of a file are read into, from their shapes."""
     return clients if type(self) is OneDevice else shapes_on_host(clients)
 
-  def compile(self, fn: Callable, divided: int | None = None) -> Callable:
+  def compile(
+    self, fn: Callable, divided: int | None = None, **how: Any
+  ) -> Callable:
     """Return the function, compiled for these devices; see `replicate`."""
-    return replicate(fn, self.mesh, divided)
+    return replicate(fn, self.mesh, divided, **how)
+
+  def writer(self, *, in_place: bool = False) -> Callable:
+    """Return (clients, change) -> the states after the change, compiled.
+
+    In place: a program as small as the change, in the memory of the states
+    before, which are gone.
+    """
+    put = partial(write_on_mesh, self.mesh) if self.mesh else write
+    return self.compile(jax.jit(put), 0, reused=(0,) * in_place)
 
   def round_up(self, size: int) -> int:
     """Return a number of clients that leaves no device without one."""
@@ -199,6 +218,28 @@ class OnHost(OneDevice):
 
   def from_host(self, clients):
     return clients
+
+
+def unshared(clients: Client, beside: PyTree) -> Client:
+  """Return the states in memory of their own, which a round may write into.
+
+  A leaf is copied if its memory is also that of another one, or of `beside`.
+  """
+  used = set()
+
+  def copied(leaf):
+    if not isinstance(leaf, Array):
+      return leaf
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.extended):
+      return jnp.copy(leaf)  # keys do not say where they are
+    shards = leaf.addressable_shards
+    where = {shard.data.unsafe_buffer_pointer() for shard in shards}
+    is_shared = where & used
+    used.update(where)
+    return jnp.copy(leaf) if is_shared else leaf
+
+  jax.tree.map(copied, beside)
+  return jax.tree.map(copied, clients)
 
 
 def shapes_on_host(clients: PyTree) -> PyTree:

@@ -1,7 +1,7 @@
 """The federated round: one compiled function on stacked pytrees.
 
   gather the cohort's rows -> local_update of every client -> aggregate
-  -> respond to the cohort -> scatter the rows
+  -> respond to the cohort -> write the rows
 
 `compile_rounds` is the one way to it: on one device (cohort.py), on a
 mesh (client_map.py), of clients on the host (host_offload.py), or in Python.
@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.sharding import Mesh
 
@@ -24,8 +25,8 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.client_map import run_on_mesh
-from fedjax_pfl.federated.cohort import Watch, run_round
+from fedjax_pfl.federated.client_map import run_on_mesh, write_on_mesh
+from fedjax_pfl.federated.cohort import Change, Watch, run_round, write
 from fedjax_pfl.federated.host_offload import compile_round, host_rounds
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -190,11 +191,15 @@ def compile_rounds(
   watch: Watch | None = None,
   limit: int | None = None,
   log: Callable[[str], None] = lambda text: None,
+  in_place: bool = False,
 ) -> Callable:
   """Return (numbers, server, clients, ids, data, key) -> what a round returns.
 
-  `ids` [C] are one round, [T, C] several rounds in one program. With clients on
-  the host each round is a program, and `ids` are always [T, C].
+  `ids` [C] are one round, [T, C] several rounds. They are one program, unless
+  clients keep a state: then each round is a program, which returns the states
+  of its cohort, and a second one, which cannot run out of memory, writes them.
+  So no round copies the states of all. With clients on the host `ids` are
+  always [T, C].
 
   Args:
     algorithm_of: numbers -> the algorithm; called while rounds are traced, and
@@ -206,6 +211,8 @@ def compile_rounds(
     watch: what else is computed of every client, see cohort.py.
     limit: the largest 'auto' chunk.
     log: called with a sentence where a chunk is halved.
+    in_place: whether states are written into the memory of those before, which
+      are then gone.
   """
   algorithm = algorithm_of({})
   if loop:
@@ -217,7 +224,7 @@ def compile_rounds(
   def make(chunk):
     if placement.on_host:
       return compile_round(algorithm, watch, chunk)
-    rounds = _rounds_fn(algorithm_of, chunk, placement.mesh, watch)
+    rounds = rounds_fn(algorithm_of, chunk, placement.mesh, watch)
     return placement.compile(jax.jit(rounds), divided=CLIENTS)
 
   def choose(*args):
@@ -230,25 +237,56 @@ def compile_rounds(
     return chunk_size(server, clients, ids, data, key)
 
   round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
-  return partial(host_rounds, round_fn) if placement.on_host else round_fn
+  if placement.on_host:
+    return partial(host_rounds, round_fn)
+  return partial(_play, round_fn, placement.writer(in_place=in_place))
 
 
-def _rounds_fn(algorithm_of, chunk, mesh, watch):
-  """Return the function of rounds on one device or a mesh, not compiled."""
+def _play(round_fn, write_fn, numbers, server, clients, ids, data, key):
+  """Return what rounds return; those of clients with a state one by one."""
+
+  def step(server, clients, ids):
+    args = numbers, server, clients, ids, data, key
+    server, change, metrics = round_fn(*args)
+    if change.ids is None:
+      return server, change.rows, metrics
+    return server, write_fn(clients, change), metrics
+
+  has_states, history = jax.tree.leaves(clients), []
+  is_part = trees.is_traced((server, clients, ids, data, key))
+  if ids.ndim == 1 or is_part or not has_states:
+    return step(server, clients, ids)
+  for cohort in np.asarray(ids):
+    server, clients, metrics = step(server, clients, cohort)
+    history.append(metrics)
+  return server, clients, trees.stack(history)
+
+
+def rounds_fn(algorithm_of, chunk, mesh, watch):
+  """Return `compile_rounds` before compilation, on one device or a mesh.
+
+  Its second result is a `Change`: of one round, of all states after several.
+  """
 
   def rounds(numbers, server, clients, ids, data, key):
     algorithm = algorithm_of(numbers)
     if mesh is None:
       map_fn = partial(chunking.map_chunks, chunk=chunk)
       step = partial(run_round, algorithm, watch, map_fn, data, key)
+      write_fn = write
     else:
       step = partial(run_on_mesh, algorithm, watch, chunk, mesh, data, key)
-    states = server, clients
-    if ids.ndim == 1:
-      states, metrics = step(states, ids)
-    else:
-      states, metrics = lax.scan(step, states, ids)
-    return *states, metrics
+      write_fn = partial(write_on_mesh, mesh)
+
+    def whole(states, ids):
+      server, change, metrics = step(states, ids)
+      return (server, write_fn(states[1], change)), metrics
+
+    if ids.ndim == 1 and jax.tree.leaves(clients):
+      return step((server, clients), ids)
+    run = whole if ids.ndim == 1 else partial(lax.scan, whole)
+    (server, clients), metrics = run((server, clients), ids)
+    return server, Change(None, clients), metrics
 
   return rounds
 
@@ -272,7 +310,9 @@ def _loop_rounds(
   named = algorithm._replace(aggregate=aggregate)
   states, ids, metrics = (server, clients), jnp.asarray(ids), []
   for cohort in jnp.atleast_2d(ids):
-    states, of_round = run_round(named, watch, loop, data, key, states, cohort)
+    args = data, key, states, cohort
+    server, change, of_round = run_round(named, watch, loop, *args)
+    states = server, write(states[1], change)
     metrics.append(of_round)
   return *states, trees.stack(metrics) if ids.ndim == 2 else of_round
 

@@ -98,19 +98,24 @@ def on_mesh(fn: Callable, mesh: Mesh, in_specs: PyTree, out_specs: PyTree):
 
 
 def replicate(
-  fn: Callable, mesh: Mesh | None, divided: int | None = None
+  fn: Callable,
+  mesh: Mesh | None,
+  divided: int | None = None,
+  *,
+  reused: tuple[int, ...] = (),
 ) -> Callable:
   """Return fn, compiled for the devices of a mesh, on arrays of this process.
 
   Arguments are copied to all devices, once as long as they live; results are
   the copies of this process. What is divided over the devices stays so; the
   argument in place `divided` is made so where its rows can be dealt equally.
-  Every process has to call it, with the same values.
+  Results take the memory of the arguments in places `reused`. Every process has
+  to call it, with the same values.
   """
   options = compiler_options()
-  if mesh is None and options is None:
+  if mesh is None and options is None and not reused:
     return fn
-  compiled = jax.jit(fn, compiler_options=options)
+  compiled = jax.jit(fn, compiler_options=options, donate_argnums=reused)
 
   def call(*args):
     if trees.is_traced(args):  # a part of a larger program

@@ -1,7 +1,7 @@
 """Estimate the memory of a run, before its round is compiled.
 
   round    arguments: images, rows of indices, server, clients
-           results: server, clients
+           results: server
            work: C (own state before and after + upload)  +  c w
   evaluation  the same arguments  +  b v        c, b clients side by side
 
@@ -39,7 +39,7 @@ class Memory(NamedTuple):
   rows: int  # of indices
   server: int
   clients: int  # their states
-  results: int  # of a round: server and clients again
+  results: int  # of a round: the server again
   host: int  # clients and their rows, with clients_placement=host
   best: int  # on the host: models of best rounds, while they are chosen
   cohort: int = 0  # states before and after, and uploads
@@ -151,7 +151,7 @@ def _known(
     else:
       share = -(-num_clients // placement.num_devices)
       here, host, sent = share * (clients // num_clients), 0, rows
-    known = Memory(images, sent, server, here, server + here, host, best)
+    known = Memory(images, sent, server, here, server, host, best)
     yield stage, states, known
 
 

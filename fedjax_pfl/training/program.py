@@ -87,6 +87,7 @@ class Program:
         watch=partial(self._watch, stage_number, initial),
         limit=None if is_debug else limit_chunk(experiment, stage),
         log=progress.log,
+        in_place=True,
       )
     return self._rounds[stage_number]
 

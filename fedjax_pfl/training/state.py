@@ -13,6 +13,7 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
+from fedjax_pfl.federated.placement import unshared
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
 from fedjax_pfl.runs.run_dir import Run
@@ -118,7 +119,9 @@ def start_stage(training: Training, phase: Phase) -> Training:
   data = stage.prepare_data(training.state.server, experiment.train)
   if timing := experiment.timing:
     data = data._replace(work=timing.work(phase.number))
-  return training._replace(data=data)
+  state = training.state
+  clients = unshared(state.clients, (state.server, data))
+  return training._replace(data=data, state=state._replace(clients=clients))
 
 
 def cohorts_of(training: Training, phase: Phase, stop: int) -> Array:

@@ -26,7 +26,10 @@ def found():
   [
     # All-gather, all-reduce and reduce-scatter: the metrics and the states of
     # the cohort alone, however many clients are registered; what is shared.
-    ('fedper,9,4001,5', [PLACES * (HEAD + METRICS), MODEL - HEAD, HEAD]),
+    (
+      'fedper,9,4001,5',
+      [PLACES * METRICS, PLACES * HEAD, MODEL - HEAD, HEAD],
+    ),
     # Where all take part, no state; three places on each device.
     ('fedper,41,41,5', [48 * METRICS, MODEL - HEAD]),
   ],

@@ -16,6 +16,7 @@ from helpers import (
 )
 
 from fedjax_pfl.federated import rounds
+from fedjax_pfl.federated.placement import unshared
 from fedjax_pfl.federated.sampling import (
   cohort_size,
   sample_cohort,
@@ -120,6 +121,22 @@ def test_keys_are_those_of_round_and_client():
   for client in (2, 5):
     rng = jax.random.fold_in(jax.random.fold_in(KEY(2), 7), client)
     assert clients.last[client] == jax.random.uniform(rng)
+
+
+def test_states_are_written_where_those_before_were():
+  """With the bits of rounds that leave their arguments alone."""
+  args = jnp.array([COHORT, (6, 0, 1, 2, 3)]), DATA, KEY(2)
+  server, clients = start()
+  clients = clients._replace(last=clients.birth)
+  want = rounds.make_round(counting())(server, clients, *args)
+  states = unshared(clients, (server, clients.visits))
+  where = [leaf.unsafe_buffer_pointer() for leaf in states]
+  assert states.birth is clients.birth and len({*where}) == len(where)
+  rounds_fn = rounds.compile_rounds(lambda _: counting(), 1, in_place=True)
+  got = rounds_fn({}, server, states, *args)
+  assert_same_bits(got, want)
+  assert where == [leaf.unsafe_buffer_pointer() for leaf in got[1]]
+  assert states.visits.is_deleted() and not clients.visits.is_deleted()
 
 
 # ---- compilation -----------------------------------------------------------

@@ -11,8 +11,12 @@ from helpers import ALGORITHMS, KEY, assert_same_bits, refused
 from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
-from fedjax_pfl.federated.client_map import deal_as_given, map_on_mesh
-from fedjax_pfl.federated.cohort import Cohort
+from fedjax_pfl.federated.client_map import (
+  deal_as_given,
+  map_on_mesh,
+  write_on_mesh,
+)
+from fedjax_pfl.federated.cohort import Change, Cohort
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
@@ -53,7 +57,10 @@ def test_more_devices_than_there_are():
 
 
 def test_a_mesh_of_one_device_returns_what_none_returns():
-  """For leaves of every type and shape; -0.0 stays what it is."""
+  """For leaves of every type and shape; -0.0 stays what it is.
+
+  Rows that are written replace those of their clients.
+  """
   clients = {
     'float': jnp.linspace(-1, 1, 8).reshape(4, 2).at[1, 0].set(-0.0),
     'int': jnp.arange(4),
@@ -74,7 +81,8 @@ def test_a_mesh_of_one_device_returns_what_none_returns():
   @jax.jit
   def mapped(shared, clients, numbers):
     dealt, rows = deal_as_given(ids, 1), Cohort((), None, numbers, ids)
-    return map_on_mesh(fn, shared, clients, dealt, rows, 1, SINGLE)
+    new, *others = map_on_mesh(fn, shared, clients, dealt, rows, 1, SINGLE)
+    return write_on_mesh(SINGLE, clients, Change(ids, new)), *others
 
   new, uploads, told = mapped(jnp.array(7), clients, jnp.array([5, 6, 7]))
   rows = jax.tree.map(lambda leaf: leaf[ids], clients)

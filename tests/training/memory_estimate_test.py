@@ -33,10 +33,9 @@ def used(experiment, chunk):
     )
   else:
     server, clients = rounds.begin(stage, data, key)
-    rounds_fn = rounds.make_rounds(
-      rounds.make_round(stage.algorithm, clients_per_chunk=chunk, mesh=None)
-    )
-    lowered = jax.jit(rounds_fn).lower(server, clients, ids[None], data, key)
+    make = lambda numbers: stage.algorithm
+    rounds_fn = jax.jit(rounds.rounds_fn(make, chunk, None, None))
+    lowered = rounds_fn.lower({}, server, clients, ids, data, key)
   return memory_estimate.program_bytes(lowered.compile())
 
 
