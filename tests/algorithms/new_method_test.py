@@ -47,7 +47,8 @@ def with_view(algorithm):
 
   return algorithm._replace(personalize=personalize)
 """
-PRIVATE = 'PRIVATE_LEAVES = ('
+PRIVATE, END = 'PRIVATE_LEAVES = (', ')\n\n  a'
+RNG = '{"rng": jax.random.key(0)}'
 AS_TUPLE = """
 from fedjax_pfl import Finetuning, LocalTraining
 
@@ -123,16 +124,8 @@ def test_it_is_called_by_its_name_and_known_by_its_content(method):
     ('HParams(global_model.HParams):', 'HParams:', 'no NamedTuple HParams'),
     ('.federated_ave', '.federated_avv', "no attribute 'federated_avvraging'"),
     ('hp.beta * v', '1 // 0 * v', 'avgm.py, line 37'),
-    (
-      'velocity)\n\n  a',
-      '())\n\n  a',
-      'another server after a round of fedavgm',
-    ),
-    (
-      'velocity)\n\n  a',
-      '{"rng": jax.random.key(0)})\n\n  a',
-      'a key of jax.random in the server',
-    ),
+    (f'velocity{END}', f'(){END}', 'another server after a round of fedavgm'),
+    (f'velocity{END}', f'{RNG}{END}', 'a key of jax.random in the server'),
     ('algorithm),)', 'algorithm))', 'write (stage,), with a comma'),
     ('algorithm),)', 'with_metric(algorithm)),)', 'a metric named finite'),
     ('algorithm),)', 'with_two(algorithm)),)', 'update that returns 2 values'),

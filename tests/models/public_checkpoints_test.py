@@ -62,39 +62,27 @@ def test_names_of_ours_stay():
     assert list(map(renaming(model), names)) == names
 
 
+def zeros(*shape):
+  return np.zeros(shape, 'f4')
+
+
+RESNET, VIT = ('resnet18', 'resnet18_imagenet'), ('vit_ti16',) * 2
+MEAN, CONV = {'layer4.1.bn2.running_var': None}, 'layer1.2.conv1.weight'
+
+
 @pytest.mark.parametrize(
   ('network', 'model', 'edit', 'words'),
   [
+    (*RESNET, MEAN, 'no stage4/block1/bn2/running_var'),
+    (*RESNET, {CONV: zeros(64, 64, 3, 3)}, 'imagenet has not: stage1/block2/c'),
     (
-      'resnet18',
-      'resnet18_imagenet',
-      {'layer4.1.bn2.running_var': None},
-      'no stage4/block1/bn2/running_var',
+      *RESNET,
+      {'conv1.weight': zeros(64, 3, 3, 3)},
+      'in place of [7, 7, 3, 64]',
     ),
-    (
-      'resnet18',
-      'resnet18_imagenet',
-      {'layer1.2.conv1.weight': np.zeros((64, 64, 3, 3), 'f4')},
-      'with what resnet18_imagenet has not: stage1/block2/conv1/weight',
-    ),
-    (
-      'resnet18',
-      'resnet18_imagenet',
-      {'conv1.weight': np.zeros((64, 3, 3, 3), 'f4')},
-      'stem/kernel [3, 3, 3, 64] in place of [7, 7, 3, 64]',
-    ),
-    (
-      'vit_ti16',
-      'vit_ti16',
-      {'pos_embed': np.zeros((1, 6, 192), 'f4')},  # of no square
-      'positions [6, 192] in place of [5, 192]',
-    ),
-    (
-      'vit_ti16',
-      'vit_b16',
-      {},
-      'block0/fc1/kernel [192, 768] in place of [768, 3072]',
-    ),
+    # Of no square.
+    (*VIT, {'pos_embed': zeros(1, 6, 192)}, '[6, 192] in place of [5, 192]'),
+    ('vit_ti16', 'vit_b16', {}, '[192, 768] in place of [768, 3072]'),
   ],
 )
 def test_another_network_is_refused(network, model, edit, words, tmp_path):

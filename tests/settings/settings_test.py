@@ -76,6 +76,13 @@ def test_a_bad_setting_is_a_sentence(name):
 
 
 BUFFERS = {'buffer_size': 3, 'client_speeds': 'lognormal'}
+DP = {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
+EXAMPLES = {'aggregation': 'examples'}
+QUIET, LOUD = ({'dp__clip': 1.0, 'dp__noise_multiplier': z} for z in (1e-6, 1))
+NOBODY = {'num_clients': 10, 'unseen_clients': 20, 'save_clients': ()}
+UNSEEN = {'unseen_clients': 2, 'server_data_fraction': 0.1}
+DEBUG = {'debug': True, 'clients_placement': 'host'}
+FEW = {**BUFFERS, 'num_clients': 2, 'save_clients': ()}
 # changes, the field that the sentence is about, and words of it
 TOGETHER = [
   ({'model': 'resnet19'}, 'model', 'did you mean resnet18?'),
@@ -88,60 +95,21 @@ TOGETHER = [
   ({'rounds': 0}, 'rounds', 'rounds=0 with init_from=RUN'),
   ({'views': ()}, 'views', 'during the rounds are eval_views'),
   ({'save_clients': (0, 20)}, 'save_clients', 'take part in rounds, 0 to 19'),
-  (
-    {'num_clients': 10, 'unseen_clients': 20, 'save_clients': ()},
-    'unseen_clients',
-    'got 20, expected less than num_clients, 10',
-  ),
-  (
-    {'unseen_clients': 2, 'server_data_fraction': 0.1},
-    'server_data_fraction',
-    'expected 0.0 with unseen_clients: the server would train on examples',
-  ),
-  (
-    {'select': 'validation'},
-    'select',
-    "got 'validation', expected last without validation_fraction",
-  ),
-  (
-    {'debug': True, 'clients_placement': 'host'},
-    'clients_placement',
-    'device with debug: its loop',
-  ),
-  (
-    {'dp__clip': 1.0, 'dp__noise_multiplier': 1e-6},
-    'dp.noise_multiplier',
-    'expected a number, 0.01 or more',
-  ),
+  (NOBODY, 'unseen_clients', 'got 20, expected less than num_clients, 10'),
+  (UNSEEN, 'server_data_fraction', 'expected 0.0 with unseen_clients: the'),
+  ({'select': 'validation'}, 'select', 'last without validation_fraction'),
+  (DEBUG, 'clients_placement', 'device with debug: its loop'),
+  (QUIET, 'dp.noise_multiplier', 'expected a number, 0.01 or more'),
   ({'dp__epsilon': 8.0}, 'dp.epsilon', 'Choices: dp.clip=1, dp.epsilon=0.0'),
   ({'dp__clip': 1.0, 'dp__delta': 1e-5}, 'dp.epsilon', 'expected a budget, or'),
   ({'dp__clip': 1.0, 'dp__epsilon': 8.0}, 'dp.clip', 'Choices: dp.delta=1e-5'),
-  (
-    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__noise_multiplier': 1.0}
-    | {'dp__delta': 1e-5},
-    'dp.epsilon',
-    'expected 0 with dp.noise_multiplier',
-  ),
-  (
-    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
-    | {'aggregation': 'examples'},
-    'dp.clip',
-    'aggregation=examples: noise in the sum of changes does not hide n_i / n',
-  ),
-  (
-    {'dp__clip': 1.0, 'dp__epsilon': 8.0, 'dp__delta': 1e-5}
-    | {'buffer_size': 2, 'client_speeds': 'lognormal'},
-    'dp.clip',
-    'buffer_size: noise in the sum of changes does not hide who comes first',
-  ),
+  (DP | LOUD, 'dp.epsilon', 'expected 0 with dp.noise_multiplier'),
+  (DP | EXAMPLES, 'dp.clip', 'aggregation=examples: noise in the sum of chan'),
+  (DP | BUFFERS, 'dp.clip', 'buffer_size: noise in the sum of changes does no'),
   ({'finetune': 5}, 'config', 'finetune.trainable'),
   ({'deadline': 3.0}, 'deadline', 'client_speeds=lognormal'),
   ({**BUFFERS, 'deadline': 1.0}, 'buffer_size', 'deadline=0'),
-  (
-    {**BUFFERS, 'num_clients': 2, 'save_clients': ()},
-    'buffer_size',
-    'at most the 2 clients: none is twice in a buffer',
-  ),
+  (FEW, 'buffer_size', 'at most the 2 clients: none is twice in a buffer'),
   ({**BUFFERS, 'compression': 'qsgd'}, 'compression', 'none with buffer_size'),
 ]
 
