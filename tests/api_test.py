@@ -14,7 +14,7 @@ import numpy as np
 import optax
 import pytest
 from helpers import long
-from pages import ROOT
+from pages import ROOT, code_of
 
 import fedjax_pfl as pfl
 
@@ -105,3 +105,25 @@ def test_every_field_of_a_record_is_explained(name):
     assert explained or described, field
   _, report = run_examples(text, name)
   assert not report, report
+
+
+# ---- examples of README and of the page for your data
+
+
+def test_a_run_prints_accuracies(capsys, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  code = code_of('README.md')[0].replace("'rounds': 16", "'rounds': 4")
+  assert "'rounds': 4" in code
+  exec(compile(code, 'README.md', 'exec'), {})
+  *_, initial, finetuned = capsys.readouterr().out.splitlines()
+  assert initial.split()[0] == 'initial'
+  assert float(finetuned.split()[1]) > float(initial.split()[1])
+
+
+def test_rounds_on_arrays_are_made(capsys):
+  scope = {}
+  exec(compile(code_of('docs/howto/own_data.md')[0], 'page', 'exec'), scope)
+  lines = capsys.readouterr().out.splitlines()
+  assert [line.split()[0] for line in lines[:3]] == ['0', '1', '2']
+  assert lines[3].startswith('[') and len(lines) == 4
+  assert int(scope['server'].round) == 3
