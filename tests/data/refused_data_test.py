@@ -91,8 +91,8 @@ CASES = [
     'test_shards_per_client: got 7, expected a positive multiple of 2',
   ),
   (
-    lambda: divide('shards', shards_per_client=2_000_000),
-    'classes, all cut alike; 250000 or fewer. Choices: 250000 (did',
+    lambda: divide('shards', shards_per_client=2 * 10**7),
+    'classes, all cut alike; 10000000 or fewer. Choices: 10000000 (did',
   ),
   # Clients of the data, and of the user's function.
   (lambda: natural(None), 'dataset=npz with an array `clients`'),

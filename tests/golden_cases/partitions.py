@@ -29,11 +29,11 @@ def check_shards(case):
 
 
 def replay(case, place, labels, assignment, chosen):
-  labels, sizes, draws = labels.astype(int), [], iter(chosen.ravel())
+  labels, sizes = labels.astype(int), []
 
-  def choose(pool_size):
-    sizes.append(pool_size)
-    return next(draws)
+  def choose(pool_sizes):
+    sizes.append(pool_sizes)
+    return chosen.ravel()
 
   clients = deal_blocks(labels, assignment.astype(int), choose)
   counts = counts_of(labels, clients, case['classes'])

@@ -24,7 +24,7 @@ import numpy as np
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
-MOST = 500_000  # shards of all clients: to deal more takes minutes
+MOST = 20_000_000  # shards of all clients; these take a minute, and gigabytes
 
 
 def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
@@ -46,7 +46,7 @@ def pathological(
   assignment = deck.reshape(number, each)  # [K, s]
 
   def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_blocks(labels, assignment, lambda left: 0)
+    return deal_blocks(labels, assignment, np.zeros_like)
 
   return deal, deal
 
@@ -69,31 +69,65 @@ def deal_at_random(
 
 
 def deal_blocks(
-  labels: np.ndarray, assignment: np.ndarray, choose: Callable[[int], int]
+  labels: np.ndarray,
+  assignment: np.ndarray,
+  choose: Callable[[np.ndarray], np.ndarray],
 ) -> Indices:
   """Return the index vectors of the clients whose classes are assignment.
 
-  A class is cut into as many blocks as it occurs there. A client takes block
-  number choose(left) of the `left` blocks that remain of a class.
+  A class is cut into as many blocks as it occurs there; the r rows that are
+  left over go one each to its first r blocks. Client after client takes for
+  each class block number choose(left) of the `left` blocks that remain [K s].
   """
-  blocks = {
-    label: _cut(np.flatnonzero(labels == label), np.sum(assignment == label))
-    for label in np.unique(assignment)
-  }
-  indices = []
-  for row in assignment:
-    left = [blocks[label] for label in row]
-    taken = [rest.pop(choose(len(rest))) for rest in left]
-    indices.append(np.concatenate(taken))
-  return indices
+  classes = assignment.ravel()
+  order = np.argsort(classes, kind='stable')
+  found, firsts, numbers = np.unique(
+    classes[order], return_index=True, return_counts=True
+  )
+  left = np.empty(classes.size, int)
+  left[order] = np.repeat(firsts + numbers, numbers) - np.arange(classes.size)
+  choices = np.asarray(choose(left))
+  takers, sizes, parts = np.split(order, firsts[1:]), np.empty_like(left), []
+  for label, places in zip(found, takers, strict=True):
+    rows, block = np.flatnonzero(labels == label), picked(choices[places])
+    size, more = divmod(len(rows), len(places))
+    sizes[places] = size + (block < more)
+    parts.append((rows, block, size))
+  ends = np.cumsum(sizes)
+  dealt = np.empty(sizes.sum(), int)
+  for places, (rows, block, size) in zip(takers, parts, strict=True):
+    whole, first = size * len(places), (ends - sizes)[places]
+    body = rows[:whole].reshape(len(places), size)
+    dealt[first[:, None] + np.arange(size)] = body[block]
+    longer = sizes[places] > size
+    dealt[first[longer] + size] = rows[whole + block[longer]]
+  return np.split(
+    dealt, ends[assignment.shape[1] - 1 : -1 : assignment.shape[1]]
+  )
 
 
-def _cut(rows: np.ndarray, num_blocks: int) -> Indices:
-  """Return consecutive blocks; the r last rows go one each to the first r."""
-  body = len(rows) // num_blocks * num_blocks
-  tail = np.array_split(rows[body:], num_blocks)
-  blocks = np.split(rows[:body], num_blocks)
-  return [np.concatenate(both) for both in zip(blocks, tail, strict=True)]
+def picked(choices: np.ndarray) -> np.ndarray:
+  """Return which of n things are taken, one after the other.
+
+  Choice t is a place among those that are left then. Halves of the choices are
+  solved alone, and joined: beside the first half, sorted a_0 < a_1 < .., thing
+  b of the second one is thing b + #{i: a_i - i <= b}.
+  """
+  width = 1 << max(len(choices) - 1, 0).bit_length()
+  taken = np.pad(choices, (0, width - len(choices)), constant_values=width)
+  taken = ordered = taken[:, None]
+  while len(taken) > 1:
+    half, apart = (
+      taken.shape[1],
+      3 * width * np.arange(len(taken) // 2)[:, None],
+    )
+    before, later = ordered[::2] - np.arange(half) + apart, taken[1::2]
+    places = np.searchsorted(before.ravel(), (later + apart).ravel(), 'right')
+    earlier = half * np.arange(len(later))[:, None]
+    later = later + places.reshape(later.shape) - earlier
+    taken = np.concatenate([taken[::2], later], 1)
+    ordered = np.sort(taken, axis=1, kind='stable')
+  return taken[0, : len(choices)]
 
 
 def check_shards(

@@ -8,6 +8,7 @@ from labels import check_partition, class_counts, shuffled_labels
 
 from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.partitions.dirichlet import deal_shares
+from fedjax_pfl.data.partitions.shards import picked
 
 
 def as_lists(indices):
@@ -117,3 +118,10 @@ def test_a_client_of_the_users_function_has_one_class_in_both_splits():
   kept, test = divide(test_partition='split', test_fraction=0.2)
   for own, held, rows in zip(kept, test, other, strict=True):
     assert len(own) == 8 and set(own) | set(held) == set(rows)
+
+
+@pytest.mark.parametrize('size', [1, 2, 5, 13])
+def test_things_are_taken_from_those_that_are_left(size):
+  choices = np.random.default_rng(size).integers(np.arange(size, 0, -1))
+  left = list(range(size))
+  assert picked(choices).tolist() == [left.pop(at) for at in choices]
