@@ -40,7 +40,7 @@ NEVER |= {'experiments', 'configs'}  # they import the package
 # Slow to load: only inside the functions that need them.
 LATE = {'tensorflow_datasets', 'array_record', 'PIL', 'sklearn', 'matplotlib'}
 LATE |= {'tensorboardX', 'rich', 'pandas', 'pyarrow', 'jinja2'}
-LATE |= {'wandb', 'dp_accounting'}  # optional
+LATE |= {'wandb', 'dp_accounting', 'safetensors', 'onnx'}  # optional
 
 
 ALGORITHMS = f'{PACKAGE}.algorithms.'

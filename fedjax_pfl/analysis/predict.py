@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.analysis import export, open_run
+from fedjax_pfl.analysis import chosen_model, open_run
+from fedjax_pfl.analysis.export import check_output
+from fedjax_pfl.analysis.model_header import TOGETHER, class_names
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.errors import BadInput, bad_input
@@ -31,10 +33,6 @@ from fedjax_pfl.settings.validate import from_flat
 from fedjax_pfl.training import build_method
 
 ROWS = 16  # of a batch, where rows do not depend on one another
-TOGETHER = (
-  'This model predicts with batch statistics: an answer depends on the images '
-  'that are predicted together. With norm_statistics=running it does not.'
-)
 
 
 class Predictions(NamedTuple):
@@ -99,7 +97,7 @@ def predict_folder(
   edit: open_run.Edit | None,
 ) -> Path:
   """Write a row for every image file of a folder to a CSV; return its path."""
-  path = export.check_output(out, '.csv')
+  path = check_output(out, '.csv')
   files = image_folder.image_files(folder)
   predictor = _load(source, client, view, log, edit)
   shape = predictor.shape
@@ -138,17 +136,20 @@ def _load(
 
 def _of_run(workdir, client, view, log, edit) -> Predictor:
   settings, data = open_run.read_run(workdir, log, edit, moved=True)
-  result, names = run_dir.load_result(workdir), export.client_names(workdir)
-  choice = export.choose(settings, result, client, view, names)
+  result, names = (
+    run_dir.load_result(workdir),
+    chosen_model.client_names(workdir),
+  )
+  choice = chosen_model.choose(settings, result, client, view, names)
   experiment = open_run.rebuild(settings, data, log, edit)
   states = open_run.load_states(experiment, workdir, log)
-  model = export.model_of(experiment, states, choice)[0]
+  model = chosen_model.model_of(experiment, states, choice)[0]
   predict = experiment.stages[-1].algorithm.predict
   if experiment.task.others or experiment.task.num_labels > 1:
     raise _unusable(workdir, 'models of several kinds, or labels of tokens')
   if settings.model.frozen_features:
     raise _unusable(workdir, 'a head, whose inputs are features')
-  names = export.class_names(experiment)
+  names = class_names(experiment)
   return Predictor(
     settings.data.image_size,
     experiment.task,

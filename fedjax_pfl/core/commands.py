@@ -17,7 +17,7 @@ SUBCOMMANDS = {
   'verify': ('verify', 'check entries, and compute their table again'),
   'reproduce': ('reproduce', 'a published table beside our numbers'),
   'prepare': ('prepare', 'download image sets'),
-  'export': ('export', 'one model of a run as a plain .npz file'),
+  'export': ('export', 'one model of a run: numpy, PyTorch, ONNX'),
   'predict': ('predict', 'the classes of images by a model of a run'),
   'export-partition': (
     'export_partition',
@@ -41,6 +41,7 @@ EXTRAS = {
   'wandb': 'wandb',
   'dp_accounting': 'privacy',
   'safetensors': 'safetensors',
+  'onnx': 'onnx',
 }
 
 

@@ -126,6 +126,8 @@ class Task(NamedTuple):
   others: tuple['Task', ...] = ()
   # name -> the task of that model for the same inputs; None: unknown.
   sibling: Callable[[str], 'Task'] | None = None
+  # As `logits`, with the layers as they were written: to read them.
+  plain_logits: Callable[[Params, Array, Array], Array] | None = None
 
   @property
   def is_norm(self) -> Mask:

@@ -69,12 +69,12 @@ def with_lora(
     return outputs, _with_leaves(params, key, rank, targets)
 
   def apply(method, params, *args):
-    return functions.apply(method, _merged(params, alpha / rank), *args)
+    return functions.apply(method, merged(params, alpha / rank), *args)
 
   return functions._replace(begin=begin, apply=apply)
 
 
-def _merged(params: Params, factor: float) -> Params:
+def merged(params: Params, factor: float) -> Params:
   """Return the parameters of the module itself, with W' for each W."""
   flat = flatten_dict(params)
   for path in [path for path in flat if path[-1] == A]:

@@ -174,6 +174,7 @@ def task_from_module(
     batch_independent=batch_independent,
     example_loss=loss,
     classify=fast(linear_head),
+    plain_logits=functions.logits,
   )
 
 

@@ -15,15 +15,9 @@ from pages import code_of
 
 import fedjax_pfl as pfl
 from fedjax_pfl.algorithms import fedrod
-from fedjax_pfl.analysis.export import (
-  HEAD,
-  Choice,
-  choose,
-  export,
-  export_model,
-  header,
-  rule_of,
-)
+from fedjax_pfl.analysis.chosen_model import Choice, choose
+from fedjax_pfl.analysis.export import export, export_model
+from fedjax_pfl.analysis.model_header import HEAD, header, rule_of
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.runs import run_dir

@@ -7,7 +7,7 @@ from helpers import refused
 from small_runs import settings_of
 
 from configs import fedbabu_cifar10
-from fedjax_pfl.analysis.export import choose
+from fedjax_pfl.analysis.chosen_model import choose
 from fedjax_pfl.settings import flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.training.build import build_experiment
