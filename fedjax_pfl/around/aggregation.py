@@ -20,7 +20,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.around.attacks import Attack, forged, poisoned
+from fedjax_pfl.around import bad_pfl
+from fedjax_pfl.around.attacks import BAD_PFL, Attack, forged, poisoned
 from fedjax_pfl.around.exchange import as_one, exchanging
 from fedjax_pfl.around.fair import STRENGTH
 from fedjax_pfl.around.lifted import AS_IT_IS, Up, in_field, lifted
@@ -110,7 +111,7 @@ class Aggregation:
       name,
       got=f'{given} with {stage.name}',
       expected=f'{off} with this method: {why}',
-      choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'apfl'],
+      choices=['fedavg', 'fedbabu', 'ditto', 'apfl'],
     )
 
 
@@ -176,9 +177,14 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
     stage = exchanging(stage, FIELD, send, receive, begin)
   if not attack.is_of_data:
     return stage
+  method = stage.algorithm
 
   def prepare_data(server, data, before=stage.prepare_data):
-    data = before(server, data)
-    return poisoned(data, getattr(server, FIELD).is_bad, attack)
+    data, logits = before(server, data), None
+    if attack.name == BAD_PFL:
+      if method.global_model is None:
+        raise refused('its server has no whole model')
+      logits = bad_pfl.logits_of(method, server, attack.task.normalise)
+    return poisoned(data, getattr(server, FIELD).is_bad, attack, logits)
 
   return stage._replace(prepare_data=prepare_data)

@@ -21,6 +21,7 @@ On data, where attackers know nothing of others, and send what they have learnt:
                is the target                                   (Gu et al. 2017)
   distributed_backdoor  one column of the corner each; in tests it is whole
                                                                (Xie et al. 2020)
+  bad_pfl      a backdoor that is made for each image: bad_pfl.py
 """
 
 from collections.abc import Callable
@@ -31,14 +32,15 @@ import numpy as np
 import optax
 from jax import lax
 
+from fedjax_pfl.around import bad_pfl
 from fedjax_pfl.around.robust import shares
 from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.records import field, or_code, record
-from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.core.types import Array, ClientData, Key, PyTree, Task
 from fedjax_pfl.core.user_code import is_code, value_of
 
-NONE, WHITE = 'none', 255
-BACKDOORS = ('backdoor', 'distributed_backdoor')
+NONE, BAD_PFL, WHITE = 'none', 'bad_pfl', 255
+BACKDOORS = ('backdoor', 'distributed_backdoor', BAD_PFL)
 OF_DATA = ('label_flip', *BACKDOORS)
 TAU = {'sign_flip': 1.0, 'ipm': 2.0, 'alie': 1.5, 'gaussian': 1.0}
 OF_UPLOADS = (*TAU, 'best_ipm', 'best_alie', 'mimic', 'infinite', 'absent')
@@ -83,6 +85,7 @@ class Attack:
   )
   trigger: int = field(2, rules.count('pixels'), **OF_BACKDOORS)
   num_classes: int = 0  # Y
+  task: Task | None = None  # of bad_pfl
 
   def __bool__(self) -> bool:
     return self.name != NONE
@@ -174,8 +177,16 @@ def forged(
 # ---- on data -----------------------------------------------------------------
 
 
-def poisoned(data: ClientData, is_bad: Array, attack: Attack) -> ClientData:
-  """Return the examples of all clients, those of attackers [K] poisoned."""
+def poisoned(
+  data: ClientData,
+  is_bad: Array,
+  attack: Attack,
+  logits: Callable | None = None,
+) -> ClientData:
+  """Return the examples of all clients, those of attackers [K] poisoned.
+
+  logits: of pixels, by the server's model, for bad_pfl.
+  """
   is_label = attack.name == 'label_flip'
   # Examples of a client are in random order.
   most = data.count if is_label else jnp.ceil(attack.share * data.count)
@@ -186,6 +197,14 @@ def poisoned(data: ClientData, is_bad: Array, attack: Attack) -> ClientData:
   target = attack.target
   if is_label:
     target = jnp.where(y >= 0, attack.num_classes - 1 - y, y)
+  elif attack.name == BAD_PFL:
+    check_backdoor(x, attack)
+    ids = jnp.nonzero(is_bad, size=attack.number(len(is_bad)))[0]
+    rows = data.index[ids]
+    made = bad_pfl.trigger(logits, data, ids, target)
+    made = made(x[rows.ravel()], y[rows.ravel()])
+    place = jnp.where(is_hit[ids], rows, len(x))
+    x = x.at[place.ravel()].set(made, mode='drop')
   else:
     check_backdoor(x, attack)
     side, of_row = jnp.arange(attack.trigger), number[:, None]
@@ -205,6 +224,9 @@ def check_backdoor(x: Array, attack: Attack) -> None:
   images = 'another attack: a backdoor is a part of an image'
   is_image = x.ndim == 4 and x.dtype == jnp.uint8
   rules.Rule(lambda name: is_image, images).check('attack', attack.name)
+  halves = attack.name != BAD_PFL or not any(side % 2 for side in x.shape[1:3])
+  even = 'another attack: the trigger of bad_pfl is of images of even sides'
+  rules.Rule(lambda name: halves, even).check('attack', attack.name)
   side, last = min(x.shape[1:3]), attack.num_classes - 1
   fits = rules.Rule(
     lambda own: own <= side, f'at most {side}, a side of images'
@@ -214,13 +236,19 @@ def check_backdoor(x: Array, attack: Attack) -> None:
   classes.check('attack_target', attack.target)
 
 
-def opened(test: ClientData, attack: Attack) -> ClientData:
+def opened(
+  test: ClientData, attack: Attack, made: Callable | None = None
+) -> ClientData:
   """Return tests with the trigger, all of the target: right is a success.
 
-  Left out are those that are of the target anyway.
+  Left out are those that are of the target anyway. made: of bad_pfl, its
+  trigger.
   """
   x, y, index = map(np.array, (test.x, test.y, test.index))
-  x[:, : attack.trigger, : attack.trigger] = WHITE
+  if made:
+    x = np.array(made(test.x, test.y))
+  else:
+    x[:, : attack.trigger, : attack.trigger] = WHITE
   is_used = np.arange(index.shape[1]) < np.asarray(test.count)[:, None]
   is_used &= y[index] != attack.target
   order = np.argsort(~is_used, 1, kind='stable')

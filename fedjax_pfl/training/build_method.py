@@ -209,7 +209,7 @@ def _around(
       is_private=bool(settings.dp),
       has_deadline=settings.speeds.deadline > 0,
     )
-  attack = settings.attack._replace(num_classes=task.num_classes)
+  attack = settings.attack._replace(num_classes=task.num_classes, task=task)
   clients, rule = settings.data.num_seen_clients, settings.aggregation.rule
   aggregation = settings.aggregation._replace(
     attack=attack, num_clients=clients

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from fedjax_pfl.around import bad_pfl
 from fedjax_pfl.around.aggregation import FIELD
-from fedjax_pfl.around.attacks import BACKDOORS, opened
+from fedjax_pfl.around.attacks import BACKDOORS, BAD_PFL, opened
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
@@ -63,7 +64,13 @@ def summary(
   rest = experiment.train.count, attackers
   numbers |= {'attackers': attackers, 'honest': of_honest(scores, *rest)}
   if attack.name in BACKDOORS:
-    last, data = len(experiment.stages) - 1, (train, opened(test, attack))
+    last, made = len(experiment.stages) - 1, None
+    if attack.name == BAD_PFL:
+      method = experiment.stages[last].algorithm
+      logits = bad_pfl.logits_of(method, states[0], experiment.task.normalise)
+      ids = np.array(attackers)
+      made = bad_pfl.trigger(logits, experiment.train, ids, attack.target)
+    data = train, opened(test, attack, made)
     label = 'evaluation of the backdoor'
     success = evaluator.clients(last, states, tuple(scores), data, label=label)
     numbers['backdoor'] = of_honest(success, *rest)

@@ -26,6 +26,7 @@ from helpers import (
 from on_the_host import play_both
 from small_runs import make_experiment, make_settings
 
+from fedjax_pfl.around import bad_pfl
 from fedjax_pfl.around.aggregation import Aggregation
 from fedjax_pfl.around.attacks import Attack, opened, poisoned
 from fedjax_pfl.around.chain import Around, around
@@ -56,7 +57,8 @@ BAD = (4, 0)
 def made(rule='uniform', attack='none', ids=BAD, name='fedavg', **how):
   """Return the stages of a method with attackers and a rule."""
   more = {own: how.pop(own) for own in [*how] if own in Around._fields}
-  attack = Attack(attack, attacker_ids=ids if attack != 'none' else ())
+  if not isinstance(attack, Attack):
+    attack = Attack(attack, attacker_ids=ids if attack != 'none' else ())
   own = Aggregation(rule, attack=attack, num_clients=len(COUNTS), **how)
   stages = build(name, train=UNIFORM)
   return around(stages, Around(aggregation=own, **more))
@@ -277,6 +279,29 @@ def test_a_backdoor_is_in_a_share_of_the_examples_of_attackers(name):
     assert tests.index[own, : tests.count[own]].tolist() == others
 
 
+def test_bad_pfl_has_a_trigger_for_each_image():
+  task = make_task(noise=0)
+  (stage,) = made('uniform', bad_pfl_of(task, BAD))
+  server = stage.algorithm.init_server(KEY(0))
+  found = stage.prepare_data(server, DATA)
+  rows = [DATA.index[own, : -(-COUNTS[own] // 2)] for own in BAD]
+  is_hit = np.isin(np.arange(len(DATA.y)), np.concatenate(rows))
+  moved = np.abs(np.array(found.x, int) - DATA.x).max((1, 2, 3))
+  assert (moved[is_hit] > 0).any() and not moved[~is_hit].any()
+  assert moved.max() <= 8
+  assert_same_bits(found.y, jnp.where(is_hit, 0, jnp.asarray(DATA.y)))
+  # What they learn is the start of a backdoor: a step of g is towards class 0.
+  logits = bad_pfl.logits_of(stage.algorithm, server, task.normalise)
+  x, y = jnp.asarray(DATA.x), jnp.asarray(DATA.y)
+  made_of = bad_pfl.trigger(logits, DATA, np.array(BAD), 0)
+  share = lambda x: jax.nn.softmax(logits(x))[:, 0].mean()
+  assert share(made_of(x, y)) > share(x)
+
+
+def bad_pfl_of(task, ids):
+  return Attack('bad_pfl', attacker_ids=ids, task=task, num_classes=3)
+
+
 # ---- methods
 
 
@@ -295,6 +320,7 @@ def test_a_method_averages_or_is_refused(name):
     lambda: made('median', name=name),
     lambda: made('uniform', 'alie', (0,), name),
     lambda: made('uniform', 'label_flip', (0,), name),
+    lambda: made('uniform', bad_pfl_of(make_task(), (0,)), name=name),
     lambda: around(build(name), fair),
   ):
     try:

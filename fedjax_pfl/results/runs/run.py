@@ -35,6 +35,10 @@ DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # main number.
 KINDS = ('last', 'validation', 'test_best')
 
+# Measures that `lies` in result.json has of a view: where it has them.
+OF_LIES = {'honest': ('honest', 'mean'), 'backdoor': ('backdoor', 'mean')}
+OF_LIES |= {'lowest_honest': ('honest', 'lowest_client')}
+
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
   'cifar100': 'CIFAR-100',
@@ -150,8 +154,14 @@ class Run:
     if part == 'views' and self.shared is not None:
       return summarise(scores, clients.train_count)
     accuracy = accuracies(scores, clients.train_count)
-    lying = of_lies(self.result, view) if part == 'views' else {}
-    return {**known, **over_clients(accuracy, scores.count), **lying}
+    lies = self.result.get('lies', {}) if part == 'views' else {}
+    more = {
+      name: lies[kind].get(view, {}).get(key)
+      for name, (kind, key) in OF_LIES.items()
+      if kind in lies
+    }
+    more |= over_clients(accuracy, scores.count) | lies.get('left_out', {})
+    return {**known, **more}
 
   @property
   def has_same_clients(self) -> bool:
@@ -312,21 +322,6 @@ def each_once(workdirs: Sequence[AnyPath]) -> list[Path]:
   for path in workdirs:
     paths.setdefault(os.path.realpath(path), Path(path))
   return list(paths.values())
-
-
-def of_lies(result: Result, view: str | None) -> dict[str, float]:
-  """Return the measures of an attack, and of whom a server left out."""
-  lies = result.get('lies', {})
-  honest, backdoor = (
-    lies.get(kind, {}).get(view, {}) for kind in ('honest', 'backdoor')
-  )
-  numbers = {
-    'honest': honest.get('mean'),
-    'lowest_honest': honest.get('lowest_client'),
-    'backdoor': backdoor.get('mean'),
-    **lies.get('left_out', {}),
-  }
-  return {name: x for name, x in numbers.items() if x is not None}
 
 
 # ---- which views are before and after personalisation
