@@ -16,14 +16,16 @@ from jax.sharding import PartitionSpec as Spec
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree
+from fedjax_pfl.data.images import Images
 from fedjax_pfl.federated import chunking, rounds
 from fedjax_pfl.federated.client_map import num_places
 from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import program
-from fedjax_pfl.training.blank import load_blank
-from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.outline import outline
+from fedjax_pfl.training.blank import images_of
+from fedjax_pfl.training.build import Experiment, completed
+from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.outline import Outline, outline
 
 Arguments = dict[str, PyTree]  # shapes by name
 Devices = Sequence[Any]  # of jax, or of a topology
@@ -49,6 +51,22 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
     choices = [f'--config.{name}={only}']
     Rule(only.__eq__, expected, choices=choices).check(name, got)
   return load_blank(outline(settings))
+
+
+def load_blank(outline: Outline) -> Experiment:
+  """Return the experiment, on one device.
+
+  What `init_from` names is not read: its model has the same shapes.
+  """
+  settings, log = outline.settings, lambda text: None
+  dataset = images_of(outline, log)
+  if settings.model.frozen_features:
+    zero, size = np.float32(0), outline.inputs.image_shape
+    features = lambda y: Images(np.broadcast_to(zero, (len(y), *size)), y)
+    splits = features(dataset.train.y), features(dataset.test.y)
+    dataset = dataset._replace(train=splits[0], test=splits[1])
+  data = build_data(settings, log, dataset)
+  return completed(outline, outline.model, data, log)
 
 
 def make_programs(plan: Experiment, devices: Devices) -> Iterator[Program]:

@@ -27,6 +27,7 @@ from experiments.benchmarks.programs import (
   make_clients,
   make_program,
   make_stage,
+  program_bytes,
 )
 from experiments.benchmarks.screen import Bar
 from experiments.benchmarks.timing import in_turn, ratios, spread
@@ -243,7 +244,7 @@ def _bytes_on_host(number: int) -> int:
   position, shape = np.arange(len(ids)), data.index.shape
   args = server, cohort, position, data.x, data.y, key
   lowered = compile_round(algorithm, None, 1).lower(shape, *args)
-  return memory_estimate.program_bytes(lowered.compile())
+  return program_bytes(lowered.compile())
 
 
 def forecast(repeats: int) -> Iterator[Bar]:
@@ -261,7 +262,7 @@ def forecast(repeats: int) -> Iterator[Bar]:
     tests = sum(leaf.nbytes for leaf in jax.tree.leaves(experiment.test))
     program = next(make_programs(experiment, jax.devices()[:1]))
     lowered = jax.jit(program.function).lower(*program.arguments.values())
-    used = memory_estimate.program_bytes(lowered.compile())
+    used = program_bytes(lowered.compile())
     expected = found.round - tests
     off.append(100 * abs(expected / used - 1))
     words = f'{expected / MIB:.1f} MiB for {used / MIB:.1f}'

@@ -27,7 +27,6 @@ from fedjax_pfl.federated.rounds import begin, make_round
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models import registry
 from fedjax_pfl.models.module_task import task_from_module
-from fedjax_pfl.training.memory_estimate import program_bytes
 
 VIEW = 'finetuned'
 
@@ -83,6 +82,12 @@ def make_stage(case: Case, method: str = 'fedavg') -> Stage:
   }
   stages = module.build(make_task(case), module.HParams(**hp))
   return stages[0]
+
+
+def program_bytes(program: jax.stages.Compiled) -> int:
+  """Return the memory of a program: arguments, results, temporaries."""
+  memory, parts = program.memory_analysis(), ('argument', 'output', 'temp')
+  return sum(int(getattr(memory, f'{part}_size_in_bytes')) for part in parts)
 
 
 def make_program(

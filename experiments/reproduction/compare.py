@@ -29,7 +29,7 @@ from experiments.reproduction.cells import (
   Reading,
 )
 from experiments.reproduction.plan import Evaluation, evaluation_of
-from experiments.reproduction.results import Results, Row
+from experiments.reproduction.results import Results, Row, row_key
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.results.runs.folder import Evaluation as Stored
@@ -230,5 +230,5 @@ def _row(
     return None
   if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
     view = 'global' if reading.measure == 'global' else ''
-  row = results.rows.get((keys.row_key(key, evaluation.key, own), view))
+  row = results.rows.get((row_key(key, evaluation.key, own), view))
   return row if row and row['mean'] else None

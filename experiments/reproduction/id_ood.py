@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.analysis import open_run
@@ -20,10 +21,10 @@ from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import launches_kernels
-from fedjax_pfl.core.types import AnyPath, Key, Scores
+from fedjax_pfl.core.types import AnyPath, Array, Key, Scores
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.evaluation.metrics import ClassScores, score_classes
+from fedjax_pfl.evaluation.metrics import fold_batches
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.results.charts import picture
 from fedjax_pfl.results.charts.figure_file import (
@@ -34,14 +35,31 @@ from fedjax_pfl.results.charts.figure_file import (
 from fedjax_pfl.results.charts.rows import MEANING, Change, plot_clients
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page.styles import display_name, style_of
-from fedjax_pfl.results.runs.run import first_and_after
+from fedjax_pfl.results.runs.run import each_once, first_and_after
 from fedjax_pfl.results.tables.text_table import align, mean_and_std
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.state import random_streams
 
 HEADER = ('run', 'view', 'client', 'own_percent', 'other_percent')
 BLOCK = 10  # clients evaluated between two updates of the progress bar
+
+
+class OpenRun(NamedTuple):
+  """A finished run, and its experiment, rebuilt."""
+
+  label: str  # the method; with the path where methods repeat
+  path: Path
+  settings: Settings
+  experiment: Experiment
+
+
+class ClassScores(NamedTuple):
+  """The scores of one view of every client, class by class."""
+
+  correct: Array  # [K, Y] number of correct predictions
+  count: Array  # [K, Y] number of test examples
 
 
 class Split(NamedTuple):
@@ -67,7 +85,7 @@ def analyse(
   The last models of every run are evaluated, before and after personalisation.
   """
   check_output(output)
-  runs = open_run.open_runs(workdirs, log, edit)
+  runs = open_runs(workdirs, log, edit)
   for run in runs:
     check_own_halves(run)
   splits = {run.label: measure(run, clients, log) for run in runs}
@@ -95,7 +113,24 @@ def analyse(
   return save(figure, output, HEADER, rows)
 
 
-def check_own_halves(run: open_run.OpenRun) -> None:
+def open_runs(
+  workdirs: Sequence[AnyPath], log: open_run.Log, edit: open_run.Edit | None
+) -> list[OpenRun]:
+  """Return the runs, each once, with their experiments."""
+  read = {
+    path: open_run.read_run(path, log, edit) for path in each_once(workdirs)
+  }
+  methods, runs = [settings.algorithm for settings, _ in read.values()], []
+  for path, (settings, data) in read.items():
+    label = settings.algorithm
+    if methods.count(label) > 1:
+      label = f'{label} ({path})'
+    rebuilt = open_run.rebuild(settings, data, log, edit)
+    runs.append(OpenRun(label, path, settings, rebuilt))
+  return runs
+
+
+def check_own_halves(run: OpenRun) -> None:
   """Refuse other tests of a run whose clients adapt on half of their tests."""
   if run.settings.evaluation.adapt_on != 'test_half':
     return
@@ -111,9 +146,7 @@ def check_own_halves(run: open_run.OpenRun) -> None:
   )
 
 
-def measure(
-  run: open_run.OpenRun, clients: int, log: open_run.Log
-) -> dict[str, Split]:
+def measure(run: OpenRun, clients: int, log: open_run.Log) -> dict[str, Split]:
   """Return {view: accuracies [K]} of the first clients; 0: of all.
 
   With the random numbers of the run's evaluation: its own models.
@@ -170,6 +203,20 @@ def score_by_class(
     evaluate, views, *states, key, block=BLOCK, on_progress=on_progress
   )
   return scores, label_counts_of_clients(experiment.train, num_classes) > 0
+
+
+def score_classes(num_classes: int, *given: Any) -> ClassScores:
+  """Return right predictions and examples of every class: as `score_view`."""
+
+  def add(carry, logits, y, real):
+    hit = (jnp.argmax(logits, -1) == y) & real
+    return ClassScores(
+      carry.correct.at[y].add(hit.astype(jnp.int32)),
+      carry.count.at[y].add(real.astype(jnp.int32)),
+    )
+
+  none = jnp.zeros(num_classes, jnp.int32)  # [Y]
+  return fold_batches(add, ClassScores(none, none), *given)
 
 
 def split_scores(scores: ClassScores, owned: np.ndarray) -> Split:

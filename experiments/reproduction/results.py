@@ -78,3 +78,8 @@ class Results(RunFolder):
     """Return the sentence of a training, or of its start, that diverged; ''."""
     paths = filter(None, map(self.path_of, training.chain))
     return next(filter(None, map(divergence.sentence_of, paths)), '')
+
+
+def row_key(training: str, evaluation: str, of_run: str) -> str:
+  """Return the key of a row of summary.csv; `of_run` is that of its run."""
+  return training if evaluation == of_run else f'{training}_{evaluation}'

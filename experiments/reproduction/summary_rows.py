@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.reproduction.results import Results, Row
+from experiments.reproduction.results import Results, Row, row_key
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
@@ -88,7 +88,7 @@ def _rows_of(one: Evaluation, configs: Flat) -> list[Row]:
   named = {field: fields[field] for field in fields if field not in UNNAMED}
   words = [f'{field}={_text(value)}' for field, value in named.items()]
   own = keys.evaluation_key(run.settings)
-  key = keys.row_key(training.key, one.key, own)
+  key = row_key(training.key, one.key, own)
   # A view of its own that the run got later counts as one of the run.
   origin = run.record if one.key == own else one.run.record
   shared = {

@@ -3,15 +3,14 @@
 Nothing is written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import digest_of
-from fedjax_pfl.results.runs.run import each_once
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import (
@@ -29,30 +28,6 @@ from fedjax_pfl.training.state import state_shapes
 Log = Callable[[str], None]
 # Replaces fields of a config: those that were given on the command line.
 Edit = Callable[[dict[str, Any]], None]
-
-
-class OpenRun(NamedTuple):
-  """A finished run, and its experiment, rebuilt."""
-
-  label: str  # the method; with the path where methods repeat
-  path: Path
-  settings: Settings
-  experiment: Experiment
-
-
-def open_runs(
-  workdirs: Sequence[AnyPath], log: Log, edit: Edit | None
-) -> list[OpenRun]:
-  """Return the runs, each once, with their experiments."""
-  read = {path: read_run(path, log, edit) for path in each_once(workdirs)}
-  methods, runs = [settings.algorithm for settings, _ in read.values()], []
-  for path, (settings, data) in read.items():
-    label = settings.algorithm
-    if methods.count(label) > 1:
-      label = f'{label} ({path})'
-    rebuilt = rebuild(settings, data, log, edit)
-    runs.append(OpenRun(label, path, settings, rebuilt))
-  return runs
 
 
 def read_run(

@@ -19,7 +19,7 @@ Where each token of an example has a label, all numbers are of tokens.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,13 +45,6 @@ class Tally(NamedTuple):
   top5: Array  # []
   loss: Array  # []
   bins: calibration.Bins
-
-
-class ClassScores(NamedTuple):
-  """The scores of one view of every client, class by class."""
-
-  correct: Array  # [K, Y] number of correct predictions
-  count: Array  # [K, Y] number of test examples
 
 
 def score_view(
@@ -165,20 +158,6 @@ def shares(total: Tally, count: Array) -> tuple[Array, ...]:
   number = jnp.maximum(count, 1).astype(total.loss.dtype)
   means = (part / number for part in (total.correct, total.top5, total.loss))
   return *means, *calibration.errors(total.bins)
-
-
-def score_classes(num_classes: int, *given: Any) -> ClassScores:
-  """Return right predictions and examples of every class: as `score_view`."""
-
-  def add(carry, logits, y, real):
-    hit = (jnp.argmax(logits, -1) == y) & real
-    return ClassScores(
-      carry.correct.at[y].add(hit.astype(jnp.int32)),
-      carry.count.at[y].add(real.astype(jnp.int32)),
-    )
-
-  none = jnp.zeros(num_classes, jnp.int32)  # [Y]
-  return fold_batches(add, ClassScores(none, none), *given)
 
 
 def fold_batches(

@@ -1,4 +1,4 @@
-"""The experiment of an outline whose images may not be here.
+"""The images of an outline, which may not be here.
 
 Blank images of the same number, with balanced labels, stand in for a set that
 is not prepared: no time, no memory and no program depends on their content.
@@ -12,28 +12,9 @@ from fedjax_pfl.data.dealing import Log, load_images
 from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.data.used_examples import examples_of
-from fedjax_pfl.training.build import Experiment, completed
-from fedjax_pfl.training.build_data import build_data
 from fedjax_pfl.training.outline import Outline
 
 SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
-
-
-def load_blank(outline: Outline) -> Experiment:
-  """Return the experiment, on one device.
-
-  What `init_from` names is not read: its model has the same shapes.
-  """
-  settings, log = outline.settings, lambda text: None
-  dataset = images_of(outline, log)
-  if settings.model.frozen_features:
-    zero, size = np.float32(0), outline.inputs.image_shape
-    features = lambda y: Images(np.broadcast_to(zero, (len(y), *size)), y)
-    splits = features(dataset.train.y), features(dataset.test.y)
-    dataset = dataset._replace(train=splits[0], test=splits[1])
-  return completed(
-    outline, outline.model, build_data(settings, log, dataset), log
-  )
 
 
 def images_of(outline: Outline, log: Log) -> Dataset:

@@ -72,11 +72,6 @@ def result_key(settings: Settings, data: str, start_key: str = '') -> str:
   return _hash([training, evaluation_key(settings), settings.final_views])
 
 
-def row_key(training: str, evaluation: str, of_run: str) -> str:
-  """Return the key of a row of summary.csv; `of_run` is that of its run."""
-  return training if evaluation == of_run else f'{training}_{evaluation}'
-
-
 def model_key(training: str, settings: Settings) -> str:
   """Return the key of the model of a training; `select` says of which round."""
   select = settings.evaluation.select

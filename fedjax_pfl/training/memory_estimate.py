@@ -114,12 +114,6 @@ def room_on_host() -> int | None:
     return None
 
 
-def program_bytes(program: jax.stages.Compiled) -> int:
-  """Return the memory of a program: arguments, results, temporaries."""
-  memory, parts = program.memory_analysis(), ('argument', 'output', 'temp')
-  return sum(int(getattr(memory, f'{part}_size_in_bytes')) for part in parts)
-
-
 def as_table(forecasts: list[tuple[str, Memory]]) -> list[tuple[str, ...]]:
   """Return lines of cells: a column for each stage, the sums below."""
   lines = [('memory', *(name for name, _ in forecasts))]

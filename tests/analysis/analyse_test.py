@@ -12,12 +12,14 @@ from helpers import KEY, assert_same_bits, client_of, refused
 
 from experiments.reproduction import id_ood
 from experiments.reproduction.id_ood import (
+  OpenRun,
   check_own_halves,
   measure,
+  open_runs,
   score_by_class,
 )
 from fedjax_pfl.analysis import open_run
-from fedjax_pfl.analysis.open_run import OpenRun, load_states, open_runs
+from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.evaluation.summary import accuracies
@@ -37,7 +39,7 @@ def opened(tiny_run):
 def ask(tiny_run, tmp_path, monkeypatch):
   """Return number of clients -> the rows of the CSV, and what was logged."""
   workdir = tiny_run[1]
-  monkeypatch.setattr(open_run, 'open_runs', lambda *given: [opened(tiny_run)])
+  monkeypatch.setattr(id_ood, 'open_runs', lambda *given: [opened(tiny_run)])
 
   def files():
     return {p: p.read_bytes() for p in workdir.rglob('*') if p.is_file()}

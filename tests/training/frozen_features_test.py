@@ -12,13 +12,13 @@ from safetensors.numpy import save_file
 from small_runs import make_settings, numbers_of
 
 import fedjax_pfl as pfl
+from experiments.accelerators.programs import load_blank
 from fedjax_pfl.analysis.communication_budget import communication_budget
 from fedjax_pfl.core import trees
 from fedjax_pfl.models import transformer
 from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training.blank import load_blank
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.build_method import build_task, peek_shape
 from fedjax_pfl.training.frozen_features import head_of

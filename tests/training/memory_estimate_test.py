@@ -9,6 +9,7 @@ import pytest
 from helpers import refused
 from small_runs import make_experiment
 
+from experiments.benchmarks.programs import program_bytes
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
 from fedjax_pfl.federated.placement import OnHost
@@ -36,7 +37,7 @@ def used(experiment, chunk):
     make = lambda numbers: stage.algorithm
     rounds_fn = jax.jit(rounds.rounds_fn(make, chunk, None, None))
     lowered = rounds_fn.lower({}, server, clients, ids, data, key)
-  return memory_estimate.program_bytes(lowered.compile())
+  return program_bytes(lowered.compile())
 
 
 @pytest.mark.long
