@@ -47,7 +47,7 @@ import jax.numpy as jnp
 import optax
 from jax import lax
 
-from fedjax_pfl.client import global_model, personalization
+from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.records import field
@@ -191,7 +191,7 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     up = Up(trees.select(params, shared), counts)
     return trees.select(params, private), up, info.metrics()
 
-  averaging = global_model.federated_averaging(task, hp, local_update)
+  averaging = global_model.federated_averaging(task, hp, local_update, whole)
 
   def aggregate(server, up, senders):
     clock, params = averaging.aggregate(server, up.params, senders)
@@ -230,12 +230,9 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
       params=trees.select(server.params, shared), opt_state=()
     ),
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, whole(server, client), data, rng, hp.finetune
-    ),
   )
-  if hp.shared == 'head':
-    algorithm = algorithm._replace(global_model=None)
+  if hp.shared == 'full':
+    algorithm = algorithm._replace(global_model=lambda server: server.params)
   return (Stage('fedgen', hp.train.rounds, algorithm),)
 
 

@@ -27,7 +27,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.client import global_model, own_examples, personalization
+from fedjax_pfl.client import global_model, own_examples
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.records import field
@@ -90,16 +90,12 @@ def build(task: Task, hp: HParams) -> tuple[Stage, ...]:
     head = own_examples.fit_to_means(loss, server.head, up, senders, hp)
     return server._replace(round=server.round + 1, head=head)
 
-  algorithm = global_model.federated_averaging(task, hp, local_update)
+  algorithm = global_model.federated_averaging(task, hp, local_update, whole)
   algorithm = algorithm._replace(
     init_server=init_server,
     init_client=init_client,
     download=lambda server, client: server._replace(key=()),
     aggregate=aggregate,
-    personalize=lambda server, client, data, rng: personalization.views(
-      task, whole(server, client), data, rng, hp.finetune
-    ),
-    global_model=None,
   )
   return (Stage('fedgh', hp.train.rounds, algorithm),)
 
