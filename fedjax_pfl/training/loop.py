@@ -130,13 +130,7 @@ def run_rounds(training: Training) -> Training:
     progress.progress('training', rounds, **shown) as bar,
   ):
     for phase in phases(experiment.stages):
-      training = start_stage(training, phase)
-      kept, is_start = training.state.kept, training.done == phase.first
-      # That of several stages would continue from the first: `state_shapes`.
-      is_saved = not rounds and len(experiment.stages) == 1
-      if is_start and (kept or is_saved):
-        views = [best_models.KEPT_VIEW] * bool(kept)
-        training, _ = evaluate(training, phase, views)
+      training = begin_stage(training, phase)
       while training.done < phase.last:
         stop = every.next_stop(training.done, phase.last)
         began, cohorts = times(), cohorts_of(training, phase, stop)
@@ -157,8 +151,24 @@ def run_rounds(training: Training) -> Training:
         bar.update(stop, **speed)
         training = record(training, numbers, phase, every)
         stop_if_asked(training, signal_fn())
-      if is_saved:  # exports and analyses read checkpoints
-        save_state(training)
+  return training
+
+
+def begin_stage(training: Training, phase: Phase) -> Training:
+  """Return the run as the stage starts or continues.
+
+  The models that clients may keep are evaluated before the first round. A run
+  of no round is saved: exports and analyses read checkpoints.
+  """
+  training = start_stage(training, phase)
+  kept = training.state.kept
+  # That of several stages would continue from the first: `state_shapes`.
+  is_all = not phase.last and len(training.experiment.stages) == 1
+  if training.done == phase.first and (kept or is_all):
+    views = [best_models.KEPT_VIEW] * bool(kept)
+    training, _ = evaluate(training, phase, views)
+  if is_all:
+    save_state(training)
   return training
 
 
