@@ -24,16 +24,13 @@ from helpers import (
 from small_runs import make_experiment
 
 from fedjax_pfl.algorithms import load
-from fedjax_pfl.around import accountant, gaussian, privacy
-from fedjax_pfl.around.accountant import Rounds
+from fedjax_pfl.around import gaussian, privacy
 from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import JOINED, Senders
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.rounds import begin
 from fedjax_pfl.federated.sampling import joins, poisson_cohorts, poisson_places
-from fedjax_pfl.runs.run_dir import load_metrics
-from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
@@ -355,21 +352,3 @@ def test_poisson_cohorts_have_all_that_join():
   error = np.sqrt(rate * (1 - rate) / rounds)
   assert np.abs(there.mean(0) - rate).max() < 4 * error
   assert np.var(there.sum(1)) == pytest.approx(clients * rate * 0.8, rel=0.15)
-
-
-def test_a_private_run_says_what_it_spends(tmp_path):
-  """With a server's optimiser and dropout. Killed: private_runs_test.py."""
-  pytest.importorskip('dp_accounting')
-  changes = {'server_optimizer': 'sgd', 'dropout_rate': 0.2}
-  changes['dp'] = {'clip': 0.5, 'epsilon': 8.0, 'delta': DELTA}
-  changes |= {'sampling': 'poisson', 'save_clients': ()}
-  result = train(make_experiment(**changes), tmp_path)
-  about, lines = result['privacy'], load_metrics(tmp_path)
-  assert 7.9 < about['epsilon'] <= 8 and about['delta'] == DELTA
-  plan = (Rounds(7, 3.0, 10, 'poisson'),)
-  assert about['theorem'] == accountant.theorem(plan)
-  assert about['epsilon'] == accountant.epsilon_of(
-    about['noise_multiplier'], DELTA, plan
-  )
-  spent = [line['epsilon'] for line in lines if 'initial/accuracy' in line]
-  assert 0 < spent[0] < spent[-1] == about['epsilon']

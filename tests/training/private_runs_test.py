@@ -190,17 +190,25 @@ RELEASED = {
 
 
 def test_what_a_private_run_shows_and_releases(tmp_path):
-  """Neither who came nor how right it is: the model, and its budget."""
+  """Neither who came nor how right it is: the model, and what it spends."""
   changes = {**ONE_ROUND, 'rounds': 3, 'client_fraction': 0.5, 'eval_every': 1}
   changes |= {'sampling': 'poisson', 'model': 'convnet3', 'dropout_rate': 0.3}
+  changes |= {'server_optimizer': 'sgd', 'eval_views': ('initial',)}
   changes['save_clients'] = (0,)  # the default, of which nothing is saved
-  dp = make_settings()['dp'] | DP
+  dp = make_settings()['dp'] | {'clip': 0.5, 'epsilon': 8.0, 'delta': 1e-3}
   said = []
   experiment = build_experiment(make_settings(dp=dp, **changes), said.append)
   assert not any('too large' in text for text in said)
   path = tmp_path / 'run'
-  train(experiment, str(path))
+  about = train(experiment, str(path))['privacy']
+  assert 7.9 < about['epsilon'] <= 8 and about['delta'] == 1e-3
+  plan = (Rounds(3, 5.0, 10, 'poisson'),)
+  assert about['theorem'] == accountant.theorem(plan)
+  want = accountant.epsilon_of(about['noise_multiplier'], 1e-3, plan)
+  assert about['epsilon'] == want
   lines = run_dir.load_metrics(path)
+  spent = [line['epsilon'] for line in lines]
+  assert 0 < spent[0] < spent[-1] == about['epsilon']
   assert len({line['bytes_up'] for line in lines}) == 1
   assert not any('dropped' in line for line in lines)
   assert [file.name for file in (path / 'model').iterdir()] == ['global.npz']
