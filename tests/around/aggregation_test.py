@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from helpers import (
   BATCH,
@@ -65,9 +64,9 @@ def made(rule='uniform', attack='none', ids=BAD, name='fedavg', **how):
 
 
 @functools.cache
-def changes():
+def changes(**how):
   """Return the model before, and what each of the cohort changes [C, ...]."""
-  stages = build('fedavg', train=UNIFORM)
+  stages = build('fedavg', make_task(**how), train=UNIFORM)
   alone = [play(stages, DATA, 1, (own,))[0].params for own in COHORT]
   before = stages[0].algorithm.init_server(jax.random.split(KEY(1))[0]).params
   rows = trees.stack(alone)
@@ -195,15 +194,13 @@ def test_rows_on_the_host_are_rounds_as_well():
 @pytest.mark.parametrize('rule', ['qffl', 'afl', 'term', 'fedmgda'])
 def test_a_fair_rule_weighs_changes_by_the_losses_before_them(rule):
   """Of a network whose losses do not depend on batches."""
-  task = make_task(noise=0, normalised=False)
+  how = {'noise': 0, 'normalised': False}
+  task = make_task(**how)
   fair = Fair(rule, 0.1, 0.2, task, BATCH, len(COUNTS))
   parts = Around(fair=fair, failures=Failures(0.7))
   stages = around(build('fedavg', task, train=UNIFORM), parts)
   server, _, (metrics,) = play(stages, DATA, 1)
-  plain = build('fedavg', task, train=UNIFORM)
-  before = plain[0].algorithm.init_server(jax.random.split(KEY(1))[0]).params
-  models = [play(plain, DATA, 1, (client,))[0].params for client in COHORT]
-  rows = trees.stack([optax.tree.sub(model, before) for model in models])
+  before, rows = changes(**how)
   losses = [loss_of(task, before, client) for client in COHORT]
   there = jnp.asarray(THERE & metrics[HAS_SENT])
   assert 1 < there.sum() < THERE.sum()
