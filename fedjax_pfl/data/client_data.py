@@ -21,7 +21,7 @@ from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import CLASSES, Array, ClientData
 from fedjax_pfl.data.batching import is_float
-from fedjax_pfl.data.images import Images, Shape
+from fedjax_pfl.data.images import Images, Shape, aligned
 
 PLACEMENTS = ('device', 'host')
 
@@ -118,7 +118,10 @@ def from_arrays(
   rows = np.split(np.arange(ends[-1]), ends[:-1])
   # No labels, [], are floats in numpy, and would make all labels floats.
   ys = [y if len(y) else y.astype(np.uint8) for y in ys]
-  return stack_clients(Images(np.concatenate(xs), np.concatenate(ys)), rows)
+  x = aligned((ends[-1], *xs[0].shape[1:]), xs[0].dtype)
+  np.concatenate(xs, out=x)
+  x.flags.writeable = False
+  return stack_clients(Images(x, np.concatenate(ys)), rows)
 
 
 def client_of(data: ClientData, client: int | Array) -> ClientData:
@@ -250,11 +253,16 @@ class ImagePool:
 
 
 def pool_of(images: np.ndarray | Array | ImagePool) -> Array | ImagePool:
-  """Return the images [P, H, W, ch] on the device, as suits the target."""
+  """Return the images [P, H, W, ch] on the device, as suits the target.
+
+  All devices of a CPU use an array of numpy that is aligned and that nobody can
+  write, such as one mapped from a file; another one is copied, once.
+  """
   if isinstance(images, ImagePool):
     return images
   if target() == 'cpu':
-    return jnp.asarray(images)
+    is_fixed = isinstance(images, np.ndarray) and not images.flags.writeable
+    return jax.device_put(images) if is_fixed else jnp.asarray(images)
   size, *shape = images.shape
   rows = images.reshape(size, math.prod(shape))
   return ImagePool(jnp.asarray(rows), tuple(shape))

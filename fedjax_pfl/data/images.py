@@ -16,6 +16,7 @@ from fedjax_pfl.core.types import CLASSES
 
 IMAGE = 'uint8'  # the dtype of images; transforms make inputs of them
 SPLITS = ('train', 'test')
+ALIGNMENT = 64  # bytes; of other addresses XLA makes a copy
 
 
 class Images(NamedTuple):
@@ -103,6 +104,14 @@ def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:
   """Return the examples for training, and those for testing."""
   masks = ~is_test, is_test
   return [Images(x[mask], y[mask].astype(np.int32)) for mask in masks]
+
+
+def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:
+  """Return an array to be filled, which a CPU's devices can use uncopied."""
+  size = math.prod(shape) * np.dtype(dtype).itemsize
+  memory = np.empty(size + ALIGNMENT, np.uint8)
+  first = -memory.ctypes.data % ALIGNMENT
+  return memory[first : first + size].view(dtype).reshape(shape)
 
 
 def natural_key(name: str) -> list[str | int]:

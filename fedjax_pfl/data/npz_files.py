@@ -16,6 +16,7 @@ Nothing is unpickled.
 
 import contextlib
 import functools
+import math
 import pathlib
 import re
 import zipfile
@@ -30,6 +31,7 @@ from fedjax_pfl.data import images
 from fedjax_pfl.data.stored_arrays import npy_header
 
 refuse = functools.partial(bad_input, 'data_dir')
+BLOCK = 2**24  # bytes that are read at a time
 
 
 class ArrayRule(NamedTuple):
@@ -118,8 +120,12 @@ def holders(where: images.Where) -> tuple[int, bool]:
 def load(where: images.Where) -> images.Dataset:
   """Return the image set, with the client of every example if it is known."""
   content = _read(where.data_dir)
-  x = _read_examples(content)
-  splits = images.divide(x, content.labels, content.is_test)
+  train, test = _read_examples(content)
+  labels = content.labels.astype(np.int32)
+  splits = (
+    images.Images(train, labels[~content.is_test]),
+    images.Images(test, labels[content.is_test]),
+  )
   dataset = images.make_dataset('npz', *splits, content.shape.num_classes)
   dataset = dataset._replace(
     class_names=content.names.get('labels', ()),
@@ -147,7 +153,7 @@ def _read(place: str) -> Content:
     headers = {}
     for name in arrays.files:
       with arrays.zip.open(f'{name}.npy') as stream:
-        headers[name] = npy_header(stream)
+        headers[name] = npy_header(stream)[:2]
     dtype, (size, *shape) = headers[key][0], headers[key][1] or (0,)
     is_whole = key == 'inputs' and dtype.kind in 'iu' and len(shape) == 1
     tokens = str(shape[0]) if is_whole else 'none'
@@ -210,22 +216,52 @@ def _opened(file: pathlib.Path) -> Iterator[np.lib.npyio.NpzFile]:
     ) from error
 
 
-def _read_examples(content: Content) -> np.ndarray:
-  """Return the images, or the inputs, in the shape and dtype of their use."""
+def _read_examples(content: Content) -> list[np.ndarray]:
+  """Return the examples for training, and those for testing.
+
+  In the shape and dtype of their use, and in memory only once.
+  """
   shape, dtype = content.shape.image_shape, content.shape.dtype
+  sides, done = [~content.is_test, content.is_test], 0
+  parts = [images.aligned((side.sum(), *shape), dtype) for side in sides]
+  filled, ends, num_wrong = [0, 0], [], 0
   with _opened(content.file) as arrays:
-    x = arrays[content.key].reshape(-1, *shape)
-  with np.errstate(all='ignore'):
-    used = x.astype(dtype, copy=False)
-  wrong = ~np.isfinite(used) if dtype == 'float32' else used != x
-  if not wrong.any():
-    return used
+    for x in _blocks(arrays, content.key):
+      with np.errstate(all='ignore'):
+        used = x.astype(dtype, copy=False).reshape(-1, *shape)
+      same = used == x.reshape(used.shape)
+      is_right = np.isfinite(used) if dtype == 'float32' else same
+      num_wrong += used.size - np.count_nonzero(is_right)
+      ends += [x.min(), x.max()]
+      for at, side in enumerate(sides):
+        rows = used[side[done : done + len(used)]]
+        parts[at][filled[at] : filled[at] + len(rows)] = rows
+        filled[at] += len(rows)
+      done += len(used)
+  for part in parts:
+    part.flags.writeable = False
+  if not num_wrong:
+    return parts
   raise refuse(
-    got=f'{content.file} with inputs from {x.min()} to {x.max()}, '
-    f'{wrong.sum():,} of them NaN, infinite or too large',
+    got=f'{content.file} with inputs from {np.min(ends)} to {np.max(ends)}, '
+    f'{num_wrong:,} of them NaN, infinite or too large',
     expected='finite inputs, and whole numbers that 32 bits hold',
     cause='gaps that were stored as NaN, a division by 0, or hashes for tokens',
   )
+
+
+def _blocks(arrays: np.lib.npyio.NpzFile, name: str) -> Iterator[np.ndarray]:
+  """Yield an array in blocks of rows, read one by one."""
+  with arrays.zip.open(f'{name}.npy') as stream:
+    dtype, (size, *shape), is_fortran = npy_header(stream)
+    if is_fortran:
+      yield arrays[name]
+      return
+    row = math.prod(shape) * dtype.itemsize
+    for first in range(0, size, number := max(BLOCK // row, 1)):
+      rows = min(number, size - first)
+      content = np.frombuffer(stream.read(rows * row), dtype)
+      yield content.reshape(rows, *shape)
 
 
 def _describe(dtype: np.dtype, shape: tuple[int, ...]) -> str:

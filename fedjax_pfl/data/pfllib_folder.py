@@ -142,7 +142,7 @@ def _read(file: pathlib.Path, num_classes: int) -> Images:
     if not file.is_file():  # a pipe would be waited for
       raise ValueError('it is no file')
     with zipfile.ZipFile(file) as archive, archive.open('data.npy') as stream:
-      dtype, shape = stored_arrays.npy_header(stream)
+      dtype, shape, _ = stored_arrays.npy_header(stream)
       if (shape, dtype.kind) != ((), 'O'):
         raise ValueError(f'data is {dtype}{[*shape]} and no dict')
       data = plain_pickle.load(stream)

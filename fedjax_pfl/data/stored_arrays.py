@@ -70,12 +70,12 @@ def _read_array(folder: pathlib.Path, split: str, part: str) -> np.ndarray:
   return np.load(file, mmap_mode='r', allow_pickle=False)
 
 
-def npy_header(stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...]]:
-  """Return dtype and shape of an array, which is not read."""
+def npy_header(stream: BinaryIO) -> tuple[np.dtype, tuple[int, ...], bool]:
+  """Return dtype and shape of an array, and whether columns come first."""
   major, _ = np.lib.format.read_magic(stream)
   read = getattr(np.lib.format, f'read_array_header_{major}_0')
-  shape, _, dtype = read(stream)
-  return dtype, shape
+  shape, is_fortran, dtype = read(stream)
+  return dtype, shape, is_fortran
 
 
 def write_entry(folder: pathlib.Path, dataset: Dataset) -> None:

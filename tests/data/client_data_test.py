@@ -12,7 +12,7 @@ from fedjax_pfl.data.client_data import (
   pool_of,
   stack_clients,
 )
-from fedjax_pfl.data.images import Images
+from fedjax_pfl.data.images import Images, aligned
 from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.training.program import as_one_client
 
@@ -23,6 +23,19 @@ def pool(size=10):
 
 
 RAGGED = [np.array([4, 2, 7]), np.array([], np.int64), np.array([9])]
+
+
+def test_the_examples_of_all_clients_are_copied_once():
+  """A CPU's device has the joined array; what a user may write is copied."""
+  x = pool().x
+  assert from_arrays([x, x], [np.arange(10)] * 2).x.shape == (20, 2, 2, 1)
+  mine = aligned(x.shape, x.dtype)
+  mine[:], is_mine = x, []
+  for writeable in (True, False):
+    mine.flags.writeable = writeable
+    where = pool_of(mine).unsafe_buffer_pointer()
+    is_mine.append(where == mine.ctypes.data)
+  assert is_mine == [False, True]
 
 
 def test_rows_are_padded_behind():

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 from helpers import refused
 
+from fedjax_pfl.data import npz_files
+from fedjax_pfl.data.client_data import stack_clients
 from fedjax_pfl.data.datasets import is_available, load_dataset, peek
 from fedjax_pfl.data.images import Shape, digest
 
@@ -46,6 +48,18 @@ def test_a_file_with_clients_and_a_split(file):
   assert other.fingerprint != dataset.fingerprint
   assert peek('npz', place) == Shape((4, 5, 3), 3)
   assert is_available('npz', place)
+
+
+@pytest.mark.parametrize('images', [X, np.asfortranarray(X)])
+def test_examples_are_in_memory_once(file, images, monkeypatch):
+  """They are read a row at a time, and a CPU's device has no copy of them."""
+  monkeypatch.setattr(npz_files, 'BLOCK', X[0].nbytes)
+  split = SPLIT[np.random.default_rng(1).permutation(P)]
+  dataset = load(store(file, images=images, split=split))
+  for name, images in zip(('train', 'test'), dataset[1:3], strict=True):
+    np.testing.assert_array_equal(images.x, X[split == name])
+    pool = stack_clients(images, [np.arange(2)]).x
+    assert pool.unsafe_buffer_pointer() == images.x.ctypes.data
 
 
 def test_the_least_that_a_file_holds(file):
