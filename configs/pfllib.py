@@ -79,6 +79,7 @@ OF_FOLDER = {
   'partition': 'natural',
   'test_partition': 'same',
   'num_clients': 0,
+  'norm_statistics': 'batch',
 }
 PATHOLOGICAL = 'pathological'
 PFEDME = {'hp': {'inner_lr': 0.01, 'lam': 15.0}}

@@ -19,6 +19,7 @@ from fedjax_pfl.core.types import Array, Mask, PyTree
 MEAN, VAR = 'running_mean', 'running_var'
 MOMENTUM = 0.1  # of the average: what a new batch weighs, as in PyTorch
 FROZEN = 'frozen'
+AUTO = 'auto'  # in a config: one of the others, by the data
 NORM_STATISTICS = ('batch', 'running', 'running_local', FROZEN)
 
 

@@ -162,18 +162,6 @@ def head_mask(params: Params, num_classes: int) -> Mask:
   )
 
 
-def check_batch_norms(name: str, batch_norms: set) -> None:
-  """Refuse running statistics of a model that has none to keep."""
-  if not batch_norms:
-    raise bad_input(
-      'norm_statistics',
-      got=f'running statistics, and {name} without a BatchNorm',
-      expected='a model with models.layers.BatchNorm, or none to keep',
-      choices=['norm_statistics=batch'],
-      cause='a model without normalisation, or with LayerNorm or GroupNorm',
-    )
-
-
 def loss_of(
   loss: ExampleLoss | str | None, num_classes: int
 ) -> tuple[ExampleLoss | None, str]:

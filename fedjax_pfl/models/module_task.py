@@ -154,8 +154,6 @@ def task_from_module(
   params, num_labels = checks.check_module(
     functions, begin, num_classes, example
   )
-  if running_statistics:
-    checks.check_batch_norms(functions.name, functions.batch_norms)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
   untransformed = (lambda x, key=None: x) if is_whole else unit_range
   return Task(

@@ -28,7 +28,7 @@ from fedjax_pfl.client import optimisers
 from fedjax_pfl.client.local_training import LocalTraining
 from fedjax_pfl.client.personalization import Finetuning, names_of
 from fedjax_pfl.core import records, rules, user_code
-from fedjax_pfl.core.norm_stats import NORM_STATISTICS
+from fedjax_pfl.core.norm_stats import AUTO, NORM_STATISTICS
 from fedjax_pfl.core.records import (
   BOTH,
   EVALUATES,
@@ -86,10 +86,10 @@ class ModelSettings:
     name: the architecture; or a module of your own
     head_init: weights of the head; default: the model's own
     head_bias: bias of the head; default: the model's own
-    norm_statistics: of BatchNorm in testing; batch: those of the test batch;
-      running: averages over training batches, which clients send;
-      running_local: averages that clients keep (SiloBN); frozen: those of
-      init_from, in training, too
+    norm_statistics: of BatchNorm in testing; auto: running for data of your
+      own, batch for others; batch: those of the test batch; running: averages
+      over training batches, which clients send; running_local: averages that
+      clients keep (SiloBN); frozen: those of init_from, in training, too
     model_image_size: images are scaled to so many pixels a side on the device,
       as the last step before the model; 0: they stay as they are
     frozen_features: the model of init_from but its head is frozen, and computes
@@ -108,7 +108,7 @@ class ModelSettings:
   )
   head_init: str = field('default', one_of(HEAD_INITS))
   head_bias: str = field('default', one_of(HEAD_BIASES))
-  norm_statistics: str = field('batch', one_of(NORM_STATISTICS))
+  norm_statistics: str = field(AUTO, one_of((AUTO, *NORM_STATISTICS)))
   model_image_size: int = field(0, count('pixels', smallest=0))
   frozen_features: bool = field(
     False, rules.boolean(), needs=('init_from', 'FILE.safetensors')

@@ -1,5 +1,6 @@
 """From a config to typed settings; every mistake is refused in one sentence."""
 
+import contextlib
 import math
 import types
 import typing
@@ -11,11 +12,14 @@ from flax.traverse_util import unflatten_dict
 from fedjax_pfl.algorithms import available, own_defaults
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input, nearest
-from fedjax_pfl.core.norm_stats import FROZEN, NORM_STATISTICS
+from fedjax_pfl.core.norm_stats import AUTO, FROZEN, NORM_STATISTICS
 from fedjax_pfl.core.records import check_size
 from fedjax_pfl.core.rules import Rule, is_int, one_of
 from fedjax_pfl.core.user_code import UserCode, is_code, name_of
+from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.data.fields import with_clients
+from fedjax_pfl.models.registry import MODELS
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings.mistakes import check_together
 from fedjax_pfl.settings.schema import FIELDS, GROUPED, SECTIONS, Settings
 
@@ -77,9 +81,32 @@ def parse_config(config: Mapping[str, Any] | Settings) -> Settings:
   if models := FIELDS['models'].checked(flat['models']):
     flat['model'] = models[0]
   settings = from_flat(flat)
+  if settings.model.norm_statistics == AUTO:
+    settings = from_flat(flat | {'norm_statistics': statistics_of(settings)})
   check_together(settings, flat_config(settings))
   check_method(settings)
   return settings
+
+
+def statistics_of(settings: Settings) -> str:
+  """Return the statistics of BatchNorm that are the default for the data.
+
+  'batch' for public sets, as papers have it. For a user's own, of which images
+  are predicted one by one, 'running', where the method can keep them and noise
+  hides them; with `init_from` those of that run.
+  """
+  method, model = settings.algorithm, MODELS.get(settings.model.name)
+  if settings.data.dataset not in OWN or settings.dp:
+    return 'batch'
+  if settings.init_from:
+    with contextlib.suppress(BadInput):
+      stored = run_dir.load_config(settings.init_from)['config']
+      return stored.get('norm_statistics', 'batch')
+    return 'batch'
+  is_known = not is_code(method) or isinstance(method, UserCode)
+  kept = getattr(settings.method, 'NORM_STATISTICS', ()) if is_known else ()
+  has_none = model is not None and model.batch_independent
+  return 'batch' if has_none or (kept and 'running' not in kept) else 'running'
 
 
 def _unknown(name: str) -> BadInput:

@@ -31,7 +31,7 @@ from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
 
-RUNNING = {'batch': False, FROZEN: FROZEN}  # statistics; True for the others
+RUNNING = {'running': True, 'running_local': True, FROZEN: FROZEN}
 
 
 def peek_shape(data: DataSettings) -> Shape:
@@ -75,7 +75,7 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'loss': value_of('loss', loss) if is_code(loss) else loss,
     'conv_impl': model.conv_impl,
     'precision': model.precision,
-    'running_statistics': RUNNING.get(model.norm_statistics, True),
+    'running_statistics': RUNNING.get(model.norm_statistics, False),
   }
   plain, wraps = dict(parts), []
   if width := settings.architectures.feature_width:

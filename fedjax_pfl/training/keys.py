@@ -180,7 +180,7 @@ def _default_fields(method: str) -> dict[str, Any]:
   Those of a user's own method stay unknown: a stored run does not run its file.
   """
   hp = {} if is_code(method) else own_defaults(method)
-  return flat(Settings()) | {f'hp.{name}': plain(hp[name]) for name in hp}
+  return flat(parse_config({})) | {f'hp.{name}': plain(hp[name]) for name in hp}
 
 
 def plain(value: Any) -> Any:

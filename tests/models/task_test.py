@@ -145,7 +145,6 @@ def test_vgg9_has_the_dropout_of_the_paper():
     ('convnet3', {'conv_impl': 'fast'}, "conv_impl: got 'fast'"),
     ('convnet3', {'precision': 'half'}, 'Choices: float32, tf32, mixed'),
     ('vit_tiny', {'image_shape': (30, 30, 3)}, 'multiples of 4, its patch'),
-    ('vit_tiny', {'running_statistics': True}, 'norm_statistics=batch'),
   ],
 )
 def test_errors_of_names_and_sizes(name, options, words):

@@ -1,5 +1,6 @@
 """Every setting that is wrong is told in one sentence of four parts."""
 
+import json
 import math
 from collections import namedtuple
 from functools import partial
@@ -32,6 +33,7 @@ from fedjax_pfl.settings import (
 )
 from fedjax_pfl.settings.schema import GROUPED
 from fedjax_pfl.settings.validate import effective
+from fedjax_pfl.training import keys
 
 make_settings = partial(settings_of, arg='fedbabu')
 
@@ -170,9 +172,13 @@ def test_the_ends_of_the_rules_are_good(good):
 def test_a_field_that_is_left_out_has_its_default():
   config = defaults()
   del config['finetune'], config['seed']
-  assert parse_config(config) == Settings() == parse_config({})
+  settings = parse_config({})
+  assert parse_config(config) == settings
+  assert flat_config(settings) == flat_config(Settings()) | {
+    'norm_statistics': 'batch'
+  }
   of_numpy = {'num_clients': np.int64(100), 'debug': np.bool_(False)}
-  assert parse_config(of_numpy) == Settings()
+  assert parse_config(of_numpy) == settings
 
 
 def test_other_numbers_in_a_file_of_speeds_are_another_run(tmp_path):
@@ -198,6 +204,37 @@ def test_settings_and_configs_go_to_and_fro():
   assert parse_config(flat_config(settings)) == settings
   assert parse_config(settings) is settings
   assert {*flat_config(settings)} == {*FIELDS}
+
+
+@pytest.mark.parametrize(
+  ('changes', 'kind'),
+  [
+    ({'dataset': 'digits'}, 'batch'),
+    ({}, 'running'),
+    ({'norm_statistics': 'batch'}, 'batch'),
+    ({'algorithm': 'fednova'}, 'batch'),  # which cannot keep them
+    ({'model': 'vit_tiny'}, 'batch'),  # which has none
+    ({'dp': {'clip': 1.0, 'delta': 1e-3, 'noise_multiplier': 1.0}}, 'batch'),
+    ({'init_from': 'run'}, 'frozen'),
+    ({'init_from': 'lost'}, 'batch'),
+  ],
+)
+def test_own_data_have_running_statistics(tmp_path, changes, kind):
+  """And other runs what they had: the key of a public set has no statistics."""
+  if 'init_from' in changes:
+    changes = {'init_from': str(tmp_path / changes['init_from'])}
+    (tmp_path / 'run').mkdir()
+    record = {
+      'config': {'norm_statistics': 'frozen'},
+      'data': 'x',
+      'version': '1',
+    }
+    (tmp_path / 'run' / 'config.json').write_text(json.dumps(record))
+  settings = parse_config({'dataset': 'npz', 'model': 'convnet3', **changes})
+  assert settings.model.norm_statistics == kind
+  assert parse_config(to_config(settings)) == settings
+  fields = keys._differing(settings, keys.TRAINED)
+  assert ('norm_statistics' in fields) == (kind != 'batch')
 
 
 def test_replaced_settings_are_checked():
