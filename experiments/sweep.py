@@ -71,7 +71,7 @@ def main(overrides):
     overrides['tune_by'] = TUNE_BY.value  # of its rounds, too
     configs = [config | {'tune_by': TUNE_BY.value} for config in configs]
   by = TUNE_BY.value or configs[0]['tune_by']
-  measure = own_metrics.chooser(by, configs[0]['metrics'])
+  measure = own_metrics.chooser(by, configs[0]['metrics'], configs[0]['loss'])
   compile_cache.cache_programs(progress.log)
   plan = plans.of_combinations(combinations, configs, seeds)
   plans.check([plan], tunes=tunes)

@@ -39,6 +39,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/1811.11479'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('params',)
 ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server divides by counts, which noise may bring near 0'

@@ -63,6 +63,7 @@ PAPER = (
   'Inconsistency_in_Personalized_Federated_Learning_CVPR_2024_paper.html'
 )
 FEDAVG_EQUIVALENT = None  # never
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('head',)
 NOT_CLIPPED = 'whose largest weights F_i a clip would make the smallest'
 

@@ -94,6 +94,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'clusters', 'arxiv.org/abs/2312.06290'
 FEDAVG_EQUIVALENT = {'clusters': 1}
+NEEDS_CLASSES = True
 FEDAVG_WHERE = 'in its first stage'
 PRIVATE_LEAVES = ()
 NOT_CLIPPED = 'whose server groups clients by their single uploads'

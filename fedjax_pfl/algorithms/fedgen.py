@@ -77,6 +77,7 @@ PARTS = {'distil': ('protocol', 'released')}
 DECAY = 0.98  # released: of both terms and of the rate of G, in a round
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2105.10056'
 FEDAVG_EQUIVALENT = {'lam': 0.0}
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ()
 ACROSS_MODELS = 'hp.shared=head'
 NOT_CLIPPED = 'whose server draws labels by counts, which a clip makes shares'

@@ -43,6 +43,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2303.13137'
 FEDAVG_EQUIVALENT = None  # never
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('body',)
 ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server trains on the class means of each client'

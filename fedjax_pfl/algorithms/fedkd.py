@@ -53,6 +53,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'distillation', 'doi.org/10.1038/s41467-022-29763-x'
 FEDAVG_EQUIVALENT = None  # never: gradients pass between the models
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('own', 'map')
 ACROSS_MODELS = 'hp.student=NAME, a model of all'
 

@@ -33,6 +33,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'global', 'arxiv.org/abs/2209.00189'
 FEDAVG_EQUIVALENT = None  # tau = 0, but only if all clients have all classes
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ()
 
 

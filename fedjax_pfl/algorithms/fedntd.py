@@ -35,6 +35,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'regularised', 'arxiv.org/abs/2106.03097'
 FEDAVG_EQUIVALENT = {'beta': 0.0}
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ()
 
 

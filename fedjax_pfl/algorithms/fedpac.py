@@ -52,6 +52,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2306.11867'
 FEDAVG_EQUIVALENT = None  # never
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ()
 SMALLEST_WEIGHT = 1e-3
 STEPS = 40  # of the interior-point method: 1e-10 after about 25

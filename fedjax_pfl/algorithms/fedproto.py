@@ -59,6 +59,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2105.00243'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('params',)
 ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server divides by counts, which noise may bring near 0'

@@ -33,6 +33,7 @@ from fedjax_pfl.data.label_counts import label_counts
 HParams = global_model.HParams
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2107.00778'
 FEDAVG_EQUIVALENT = None  # never, but where all n_ik are equal
+NEEDS_CLASSES = True
 ABSENT = -1e9  # log 0; finite, as padding may have any label
 PRIVATE_LEAVES = ('personal_head',)
 

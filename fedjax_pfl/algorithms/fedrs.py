@@ -32,6 +32,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'global', 'doi.org/10.1145/3447548.3467254'
 FEDAVG_EQUIVALENT = {'alpha': 1.0}
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ()
 
 

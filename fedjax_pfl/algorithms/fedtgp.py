@@ -56,6 +56,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'prototypes', 'arxiv.org/abs/2401.03230'
 FEDAVG_EQUIVALENT = None  # never: no model is sent
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('params',)
 ACROSS_MODELS = ''
 NOT_CLIPPED = 'whose server trains on the class means of each client'

@@ -45,6 +45,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'distillation', 'arxiv.org/abs/2006.16765'
 FEDAVG_EQUIVALENT = {'beta': 1.0}
+NEEDS_CLASSES = True
 FEDAVG_WHERE = 'its shared model'
 PRIVATE_LEAVES = ('own',)
 ACROSS_MODELS = 'hp.student=NAME, a model of all'

@@ -49,6 +49,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2308.10279'
 FEDAVG_EQUIVALENT = None  # never
+NEEDS_CLASSES = True
 PRIVATE_LEAVES = ('head',)
 Valve = dict[str, dict[str, Array]]  # v: the layers gamma and beta
 

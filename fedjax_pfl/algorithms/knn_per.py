@@ -44,6 +44,7 @@ class HParams(global_model.HParams):
 
 FAMILY, PAPER = 'mixtures', 'arxiv.org/abs/2111.09360'
 FEDAVG_EQUIVALENT = {}  # always
+NEEDS_CLASSES = True
 FEDAVG_WHERE = 'its global model'
 PRIVATE_LEAVES = ()
 ONE_LABEL = True  # not one for each token: it keeps features of all examples

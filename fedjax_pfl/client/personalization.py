@@ -13,7 +13,7 @@ from fedjax_pfl.client import local_training, optimisers, own_examples
 from fedjax_pfl.core import rules
 from fedjax_pfl.core.records import EVALUATES, field, record
 from fedjax_pfl.core.trees import part_mask
-from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
+from fedjax_pfl.core.types import CLASSES, Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching
 
 EPOCHS = rules.Rule(
@@ -98,10 +98,15 @@ def views(
 
   XLA removes the computation of views that the caller does not use.
   """
-  model = class_templates(task, params, data, rng, finetuning.template_batch)
-  return {
+  models = {
     'initial': params,
     **finetune(task, params, data, rng, finetuning),
+  }
+  if task.labels != CLASSES:
+    return models
+  model = class_templates(task, params, data, rng, finetuning.template_batch)
+  return {
+    **models,
     'templates_euclidean': Euclidean(model),
     'templates_cosine': Cosine(model),
   }

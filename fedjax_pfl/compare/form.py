@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.compare.plan import Planned, with_seeds
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.evaluation.choices import FINETUNED, families
-from fedjax_pfl.evaluation.measures import ACCURACY, MEASURES, Measure
+from fedjax_pfl.evaluation.measures import MEASURES, Measure, main_of
 from fedjax_pfl.evaluation.own_metrics import chooser, measures_of
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
@@ -52,10 +53,11 @@ class Form(NamedTuple):
 
   @property
   def measures(self) -> list[Measure]:
-    """Return what is tuned by, then accuracy, and the user's metrics."""
+    """Return what is tuned by, then the main number, and other metrics."""
     metrics = self.base.get('metrics', ())
     others = [one for one in MEASURES if one.compared and one.of_client]
-    every = [chooser(self.tune_by, metrics), ACCURACY, *others]
+    loss = self.base.get('loss', CROSS_ENTROPY)
+    every = [chooser(self.tune_by, metrics, loss), main_of(loss), *others]
     return [*dict.fromkeys([*every, *measures_of(metrics)])]
 
   @property
@@ -92,7 +94,8 @@ def make_form(**fields: Any) -> Form:
       'a range of few whole numbers',
     ),
   ]
-  chooser(form.tune_by, form.base.get('metrics', ()))
+  loss = form.base.get('loss', CROSS_ENTROPY)
+  chooser(form.tune_by, form.base.get('metrics', ()), loss)
   for is_wrong, name, got, expected, cause in wrong:
     if is_wrong:
       raise bad_input(name, got=got, expected=expected, cause=cause)

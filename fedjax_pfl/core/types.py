@@ -154,7 +154,9 @@ class Scores(NamedTuple):
   [0.75, 0.5]
   """
 
-  correct: Array  # [K] number of correct predictions
+  # [K] number of correct predictions; of another main measure than accuracy
+  # count / 100 times it, so that 100 correct / count is it
+  correct: Array
   count: Array  # [K] number of test examples; of labels, where tokens have them
   loss: Array | None = None  # [K] mean cross-entropy; 0 without examples
   top5: Array | None = None  # [K] number whose class is among the 5 best

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedjax_pfl.core import rules
-from fedjax_pfl.core.example_losses import CROSS_ENTROPY, labels_of
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY, LOSSES, labels_of
 from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
 from fedjax_pfl.data.datasets import NAMES, holders
@@ -60,8 +60,9 @@ class DataSettings:
     data_dir: where prepared images are; "": $TFDS_DATA_DIR,
       ~/tensorflow_datasets; npz, table: the file; folder: a folder, or
       a .csv; pfllib: the folder of the set
-    loss: what training minimises, a mean over examples; or a function of your
-      own
+    loss: what training minimises, a mean over examples; it says what labels
+      are: classes (cross_entropy), numbers (squared, huber), bits (logistic),
+      (time, event) (cox); or a function of your own, of classes
     label: table: the column of labels; a,b: several
     client: table: the column of who holds a row
     split: table: the column with train and test
@@ -115,7 +116,7 @@ class DataSettings:
     NOTHING,
     resumable=True,  # a run has the fingerprint of what is there
   )
-  loss: str = field(CROSS_ENTROPY, or_code(one_of((CROSS_ENTROPY,))))
+  loss: str = field(CROSS_ENTROPY, or_code(one_of(LOSSES)))
   label: str = field('', COLUMN, **OF_TABLE)
   client: str = field('', COLUMN, **OF_TABLE)
   split: str = field('', COLUMN, **OF_TABLE)

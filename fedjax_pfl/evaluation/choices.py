@@ -64,7 +64,10 @@ def mean_of_clients(accuracy: np.ndarray) -> float:
 
 
 def best_rounds(
-  correct_of: Mapping[int, np.ndarray], count: np.ndarray, train_count: Any
+  correct_of: Mapping[int, np.ndarray],
+  count: np.ndarray,
+  train_count: Any,
+  sign: int = 1,
 ) -> dict[str, dict[str, Any]]:
   """Return the best rounds of one view on the tests, for result.json.
 
@@ -72,14 +75,16 @@ def best_rounds(
     together   the round with the best pooled accuracy of those who train, for
                all, and its number; of equal ones the first
 
-  `correct_of` are {round: right answers of each client [K]}, in order.
+  `correct_of` are {round: right answers of each client [K]}, in order. With
+  sign -1, as of errors, the best is the lowest.
   """
   numbers, correct = list(correct_of), np.stack(list(correct_of.values()))
   trains = np.asarray(train_count) > 0
-  best = int(np.argmax((correct * trains).sum(1)))  # correct is [T, K]
+  merit = sign * correct  # [T, K]; NaN of who has no number in any round
+  best = int(np.argmax(np.nansum(merit * trains, axis=1)))
   each, together = (
-    summarise(Scores(hits, np.asarray(count)), train_count)
-    for hits in (correct.max(0), correct[best])
+    summarise(Scores(hits, np.asarray(count)), train_count, sign)
+    for hits in (sign * merit.max(0), correct[best])
   )
   return {'each': each, 'together': {'round': numbers[best], **together}}
 
@@ -117,7 +122,9 @@ def grid(scores: Mapping[str, Scores], views: Iterable[str]) -> Scores:
   return Scores(*tables)
 
 
-def released_choice(tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def released_choice(
+  tables: Mapping[str, np.ndarray], sign: int = 1
+) -> dict[str, np.ndarray]:
   """Return every measure [K] as SuPerFed's final public code has it.
 
     max over g in {g_1, .., g_K} of table[k, g],  g_i the best of client i
@@ -127,12 +134,12 @@ def released_choice(tables: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
   it is the worst, for top5 the best, over the choices of ALL clients. Of equal
   columns the first is chosen.
   """
-  chosen = np.unique(np.argmax(tables['accuracy'], axis=1))
+  chosen = np.unique(np.argmax(sign * tables['accuracy'], axis=1))
   return {name: table[:, chosen].max(1) for name, table in tables.items()}
 
 
 def best_views(
-  scores: Mapping[str, Scores], train_count: Any
+  scores: Mapping[str, Scores], train_count: Any, sign: int = 1
 ) -> dict[str, dict[str, Any]]:
   """Return the best view of every family, for result.json.
 
@@ -148,19 +155,21 @@ def best_views(
   for family, views in families(scores).items():
     table = grid(scores, views)
     is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
+    is_used &= np.isfinite(table.correct).all(1)
     used = jax.tree.map(
       lambda rows, is_used=is_used: rows[is_used], table
     )  # [K, G]
-    best[family] = _best_view(views, used) if is_used.any() else {}
+    best[family] = _best_view(views, used, sign) if is_used.any() else {}
   return best
 
 
-def _best_view(views: list[str], table: Scores) -> dict[str, Any]:
+def _best_view(views: list[str], table: Scores, sign: int) -> dict[str, Any]:
   accuracy = table.correct / table.count
-  column = np.argmax(np.mean(accuracy, axis=0))
-  shared, each = 100 * accuracy[:, column], 100 * accuracy.max(1)
+  column = np.argmax(np.mean(sign * accuracy, axis=0))
+  shared = 100 * accuracy[:, column]
+  each = 100 * sign * (sign * accuracy).max(1)
   tables = {'accuracy': 100 * accuracy, **other_measures(table)}
-  released = released_choice(tables)
+  released = released_choice(tables, sign)
   return {
     'together': {
       'view': views[column],

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core.example_losses import labels_of
 from fedjax_pfl.core.types import Array
+from fedjax_pfl.evaluation import label_metrics as of
 
 MIN_TESTS = 50  # of each client, for a worst tenth that is not noise
 MAX, MIN = 'max', 'min'
@@ -34,6 +36,7 @@ class Measure(NamedTuple):
   # (accuracies [K] in percent, NaN without one, tests [K]) -> a number.
   of_clients: Callable[[np.ndarray, np.ndarray], float] | None = None
   compared: bool = False  # comparisons and summaries have a column of it
+  asked: bool = False  # only where the setting `metrics` names it
 
   @property
   def in_summary(self) -> str:
@@ -120,6 +123,17 @@ def lowest_client(accuracy: np.ndarray, count: Any = None) -> float:
 
 # Of each client; its mean is an entry below.
 ACCURACY = Measure('accuracy', 'Accuracy', '%', 2, MAX, 'right answers')
+OF_LABELS = (
+  (of.auroc, 'AUROC', MAX, 'area under the curve of ROC'),
+  (of.auprc, 'AUPRC', MAX, 'mean precision at the positives'),
+  (of.macro_f1, 'Macro F1', MAX, 'mean of F1 over classes'),
+  (of.balanced_accuracy, 'Balanced accuracy', MAX, 'mean over classes'),
+  (of.brier, 'Brier', MIN, 'mean squared error of probabilities'),
+  (of.rmse, 'RMSE', MIN, 'root of the mean squared error'),
+  (of.mae, 'MAE', MIN, 'mean absolute error'),
+  (of.r2, 'R2', MAX, '1 - squared error / variance'),
+  (of.c_index, 'C-index', MAX, 'share of pairs in the order of their events'),
+)
 MEASURES = [
   Measure('mean', 'Mean', '%', 2, MAX, 'unweighted over clients'),
   Measure('std', 'Std', '%', 2, '', 'deviation over clients (ddof 0)'),
@@ -156,7 +170,25 @@ MEASURES = [
     *('left_out/recall', 'Left out, recall', '', 2, MAX),
     'those left out among attackers',
   ),
+  *(
+    Measure(
+      *(
+        function.__name__,
+        head,
+        '',
+        None if function in (of.rmse, of.mae) else 3,
+      ),
+      *(better, why, function),
+      asked=True,
+    )
+    for function, head, better, why in OF_LABELS
+  ),
 ]
+
+
+def main_of(loss: str) -> Measure:
+  """Return the measure that tables of a run with this loss are of."""
+  return measure_of(of.MAIN[labels_of(loss)])
 
 
 def measure_of(name: str, better: str = '') -> Measure:
@@ -165,14 +197,18 @@ def measure_of(name: str, better: str = '') -> Measure:
   return known.get(name) or Measure(name, name, digits=None, better=better)
 
 
-def over_clients(accuracy: np.ndarray, count: np.ndarray) -> dict[str, float]:
+def over_clients(
+  accuracy: np.ndarray, count: np.ndarray, sign: int = 1
+) -> dict[str, float]:
   """Return what is computed of accuracies [K]; NaN is a client without one.
 
-  `count` [K] are their tests.
+  `count` [K] are their tests. With sign -1, of a measure where lower is better,
+  the largest numbers are the lowest.
   """
   used = ~np.isnan(accuracy)
+  values, tests = sign * accuracy[used], np.asarray(count)[used]
   return {
-    one.name: float(one.of_clients(accuracy[used], np.asarray(count)[used]))
+    one.name: sign * float(one.of_clients(values, tests))
     for one in MEASURES
     if one.of_clients
   }

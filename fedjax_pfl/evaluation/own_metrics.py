@@ -1,4 +1,4 @@
-"""Metrics of the user's own: each one number a client, of all its tests.
+"""Metrics by name, and the user's: each one number a client, of all its tests.
 
 The models are applied to these once more. What is reported is the mean over
 clients for which the value is finite: NaN says that it is not defined for a
@@ -12,33 +12,57 @@ import jax.numpy as jnp
 from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.rules import one_of
-from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores
-from fedjax_pfl.core.user_code import NAME, call, describe, value_of
+from fedjax_pfl.core.types import (
+  CLASSES,
+  EVENTS,
+  Array,
+  ClientData,
+  PyTree,
+  Scores,
+  Task,
+)
+from fedjax_pfl.core.user_code import (
+  FORM,
+  NAME,
+  call,
+  describe,
+  is_code,
+  value_of,
+)
 from fedjax_pfl.data.batching import of_labels, rows_in_order
+from fedjax_pfl.evaluation import label_metrics as of
 from fedjax_pfl.evaluation.measures import (
   ACCURACY,
   MAX,
   MEASURES,
   MIN,
   Measure,
+  main_of,
   measure_of,
 )
-from fedjax_pfl.evaluation.metrics import TEST_BATCH, Predict
+from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, Predict
 
 # (logits [N, Y], labels [N], mask [N]) -> one number, by name.
 Metrics = Mapping[str, Callable[[Array, Array, Array], Array]]
+ASKED = tuple(one.name for one in MEASURES if one.asked)  # by `metrics`
 # Numbers that a summary has already, and fields of a file with scores.
 TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
 TAKEN |= {'num_clients', 'num_left_out', 'lowest_client', *Scores._fields}
 
 
-def metrics_of(names: tuple[str, ...], num_classes: int) -> Metrics:
+def metrics_of(names: tuple[str, ...], task: Task) -> Metrics:
   """Return the metrics of a client by name: the package's, and the user's."""
+  given, names = names, [name for name in names if is_code(name)]
   metrics = {
     NAME.fullmatch(name)['name']: value_of('metrics', name) for name in names
   }
+  for name in {*given} - {*names}:
+    fitting = [one for one in ASKED if task.labels in of.KINDS[one]]
+    what = f'a metric of labels that are {task.labels}, or {FORM}'
+    one_of(fitting, what).check('metrics', name)
   if len(metrics) < len(names):
     raise bad_input(
       'metrics',
@@ -46,33 +70,68 @@ def metrics_of(names: tuple[str, ...], num_classes: int) -> Metrics:
       expected='functions of different names: a result has them by name',
       cause='a function that is listed twice, or two files with one name',
     )
-  check_metrics(metrics, num_classes)
-  of_package = {one.name: one.of_client for one in MEASURES if one.of_client}
+  check_metrics(metrics, task)
+  of_package = {
+    one.name: one.of_client
+    for one in MEASURES
+    if one.of_client and (one.name in given or not one.asked)
+  }
   return of_package | metrics
 
 
 def measures_of(metrics: Iterable[str]) -> list[Measure]:
-  """Return the user's metrics as measures; higher is better, or `f.better`."""
+  """Return metrics as measures; of the user's, higher is better or `better`."""
   return [
     measure_of(
       NAME.fullmatch(name)['name'],
       getattr(value_of('metrics', name), 'better', MAX),
     )
+    if is_code(name)
+    else measure_of(name)
     for name in metrics
   ]
 
 
-def chooser(name: str, metrics: Iterable[str]) -> Measure:
-  """Return the measure of clients by which validation chooses."""
+def chooser(
+  name: str, metrics: Iterable[str], loss: str = CROSS_ENTROPY
+) -> Measure:
+  """Return the measure of clients by which validation chooses.
+
+  'accuracy' is the main number of a run with this loss: RMSE of numbers.
+  """
   of_client = [
-    one for one in MEASURES if one.of_client or one.name in Scores._fields
+    one
+    for one in MEASURES
+    if (one.of_client and not one.asked) or one.name in Scores._fields
   ]
-  found = [ACCURACY, *of_client, *measures_of(metrics)]
-  known = {one.name: one for one in found if one.better}
-  cause = 'a metric of your own that is not among the metrics of the config'
+  found = [*of_client, *measures_of(metrics)]
+  known = {ACCURACY.name: main_of(loss)}
+  known |= {one.name: one for one in found if one.better}
+  cause = 'a metric that is not among the metrics of the config'
   rule = one_of(known, 'a measure of each client', cause)
   rule.check('tune_by', name)
   return known[name]
+
+
+def score_fn_of(task: Task, scoring: str = 'exact') -> Callable[..., Scores]:
+  """Return the function of a client's scores: of classes, or other labels."""
+  if task.labels == CLASSES:
+    return SCORINGS[scoring]
+  name = of.MAIN[task.labels]
+  main = getattr(of, name)
+
+  def score(predict, view, test, normalise, batch_size=TEST_BATCH):
+    known = outputs_of(predict, view, test, normalise, batch_size)
+    outputs, y, mask = known
+    losses = jnp.where(mask > 0, task.example_loss(outputs, y), 0)
+    loss = losses.sum() / jnp.maximum(mask.sum(), 1)
+    number = main(*known)
+    if name == ACCURACY.name:
+      return Scores(number * test.count, test.count, loss)
+    correct = number * test.count / 100
+    return Scores(correct, test.count, loss, own={name: number})
+
+  return score
 
 
 def with_metrics(
@@ -84,14 +143,21 @@ def with_metrics(
 
   def score(predict, view, test, normalise, batch_size=TEST_BATCH):
     scores = score_fn(predict, view, test, normalise, batch_size)
-    logits = all_logits(predict, view, test, normalise, batch_size)
-    mask = jnp.arange(test.index.shape[0]) < test.count
-    y, mask = of_labels(test.y[test.index], mask)
-    mask = mask.astype(float_dtype(logits))
-    values = {name: metric(logits, y, mask) for name, metric in metrics.items()}
+    known = outputs_of(predict, view, test, normalise, batch_size)
+    values = {name: metric(*known) for name, metric in metrics.items()}
     return scores._replace(own={**(scores.own or {}), **values})
 
   return score
+
+
+def outputs_of(
+  predict: Predict, view: PyTree, test: ClientData, normalise, batch_size: int
+) -> tuple[Array, Array, Array]:
+  """Return outputs [N, Y], labels and mask [N] of all tests of a client."""
+  logits = all_logits(predict, view, test, normalise, batch_size)
+  mask = jnp.arange(test.index.shape[0]) < test.count
+  y, mask = of_labels(test.y[test.index], mask)
+  return logits, y, mask.astype(float_dtype(logits))
 
 
 def all_logits(
@@ -112,15 +178,18 @@ def all_logits(
   return rows.reshape(-1, rows.shape[-1])[:number]
 
 
-def check_metrics(metrics: Metrics, num_classes: int) -> None:
+def check_metrics(metrics: Metrics, task: Task) -> None:
   """Refuse what is no function, or returns no number."""
   number = jnp.result_type(float)
-  logits = jax.ShapeDtypeStruct((3, num_classes), number)
+  logits = jax.ShapeDtypeStruct((3, task.num_classes), number)
   labels = jax.ShapeDtypeStruct((3,), jnp.int32)
+  if task.labels != CLASSES:
+    width = 2 if task.labels == EVENTS else task.num_classes
+    labels = jax.ShapeDtypeStruct((3, width), number)
   mask = jax.ShapeDtypeStruct((3,), number)
   for name, metric in metrics.items():
     got = type(metric).__name__
-    if name in {*TAKEN, *(one.name for one in MEASURES)}:
+    if name in {*TAKEN, *of.KINDS, *(one.name for one in MEASURES)}:
       raise bad_input(
         'metrics',
         got=f'{name}, the name of a number that is there already',

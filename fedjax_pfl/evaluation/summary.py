@@ -12,6 +12,7 @@ import numpy as np
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.measures import over_clients
 
+UNDEFINED = '_undefined'  # ends the name of how many clients have no number
 NUM_RESAMPLES = 4000  # its ends then vary by about 2% of its width
 
 
@@ -19,7 +20,8 @@ def accuracies(scores: Scores, train_count: Any = None) -> np.ndarray:
   """Return the accuracy of every client in percent, [K]; NaN without tests.
 
   With `train_count` [K], NaN without training examples as well: such a client
-  has no model of its own.
+  has no model of its own. Of numbers and events it is their main measure, NaN
+  where that is not defined.
   """
   correct, count = np.asarray(scores.correct), np.asarray(scores.count)
   assert correct.shape == count.shape and correct.ndim == 1, correct.shape
@@ -71,10 +73,14 @@ def own_measures(scores: Scores, is_used: np.ndarray) -> dict[str, float]:
     values = np.asarray(values, np.float64)
     values = values[is_used & np.isfinite(values)]
     means[name] = float(values.mean()) if values.size else math.nan
+    if undefined := np.sum(is_used) - values.size:
+      means[name + UNDEFINED] = int(undefined)
   return means
 
 
-def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
+def summarise(
+  scores: Scores, train_count: Any = None, sign: int = 1
+) -> dict[str, Any]:
   """Return the statistics of one view over clients.
 
     mean           unweighted over clients
@@ -82,18 +88,22 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
     pooled         100 sum(correct) / sum(count): weighted by test examples
     worst_decile   mean of the lowest ceil(K/10) clients; NaN if a client has
                    fewer than 50 tests, of which chance makes the lowest
-    lowest_client  the lowest accuracy of a client
+    lowest_client  the lowest accuracy of a client; with sign -1, as of RMSE,
+                   the largest number
     interval       95% bootstrap interval of the mean over clients, [low, high]
     top5, loss     means over clients; top5 in percent
     ece, mce       means over clients of calibration errors: calibration.py
-    and by name    means of metrics of your own, over clients where finite
+    and by name    means of metrics, yours too, over clients where finite;
+                   NAME_undefined: how many others there are, if any
     num_clients    clients in these numbers
     num_left_out   clients without test examples, or, where `train_count` is
-                   given, without training examples: in none of the numbers
+                   given, without training examples, or for whom the measure
+                   is not defined: in none of the numbers
 
   Args:
     scores: of all K clients, of one view.
     train_count: the training examples of each client [K], or None.
+    sign: 1, or -1 if lower is better in what `scores` have for accuracies.
 
   Returns:
     {name: number}. All are NaN where no client is left; what is None in the
@@ -107,7 +117,7 @@ def summarise(scores: Scores, train_count: Any = None) -> dict[str, Any]:
   accuracy, others = accuracies(scores, train_count), other_measures(scores)
   is_used = ~np.isnan(accuracy)
   used = np.sort(accuracy[is_used])
-  derived = over_clients(accuracy, scores.count)
+  derived = over_clients(accuracy, scores.count, sign)
   names = 'mean', 'std', 'pooled', *derived, 'interval', *others
   numbers = dict.fromkeys(names, math.nan) | {'interval': [math.nan] * 2}
   if used.size:

@@ -43,6 +43,7 @@ from fedjax_pfl.data.fields import DataSettings
 from fedjax_pfl.data.held_out import ADAPT_ON
 from fedjax_pfl.evaluation.choices import FINETUNED, families, main_view
 from fedjax_pfl.evaluation.metrics import SCORINGS
+from fedjax_pfl.evaluation.own_metrics import ASKED
 from fedjax_pfl.federated.chunking import CHUNKS
 from fedjax_pfl.federated.sampling import (
   DEFAULT,
@@ -170,7 +171,9 @@ class EvaluationSettings:
     views: model variants that are evaluated at the end
     eval_views: those evaluated during the rounds
     scoring: exact, or means over batches: batches, whole_batches
-    metrics: functions of your own that are evaluated beside accuracy
+    metrics: what is evaluated beside accuracy: auroc, auprc, macro_f1,
+      balanced_accuracy and brier of classes and bits; rmse, mae and r2 of
+      numbers; c_index of events; or functions of your own
     eval_global_model: evaluate the global model on the whole test set, too
     eval_every: rounds between two evaluations; 0: a sixteenth of all
       rounds, at least 1
@@ -188,9 +191,9 @@ class EvaluationSettings:
   metrics: tuple[str, ...] = field(
     (),
     rules.tuple_of(
-      user_code.is_code,
-      f'functions of your own as {user_code.FORM}; accuracy and others are '
-      'always there',
+      lambda name: user_code.is_code(name) or name in ASKED,
+      f'names of {", ".join(ASKED)}, or functions of your own as '
+      f'{user_code.FORM}; accuracy and others are always there',
       'the name of a function alone, without its file',
     ),
     EVALUATES,

@@ -44,7 +44,7 @@ KEPT_VIEW = 'initial'  # that clients keep
 class Kept(NamedTuple):
   """The best model so far of every client: numpy arrays."""
 
-  correct: np.ndarray  # [K] right answers on its tests; -1 before the first
+  correct: np.ndarray  # [K] right answers on its tests; of errors their minus
   models: PyTree  # [K, ...]
 
 
@@ -71,7 +71,7 @@ def nothing_yet(
     shapes = view_shapes(stage.algorithm, *states, experiment.train)[KEPT_VIEW]
     rows = jax.vmap(lambda model: model, axis_size=num_clients, in_axes=None)
     models = shapes_on_host(jax.eval_shape(rows, shapes))
-    kept = Kept(np.full(num_clients, -1.0), models)
+    kept = Kept(np.full(num_clients, -np.inf), models)
   if has_candidates(experiment, stage):
     # On a mesh there are more rows, for an equal share of each device.
     all_of_them = lambda rows: trees.gather(rows, slice(num_clients))
@@ -109,7 +109,7 @@ def choose(
   ]
   means = dict(zip(scores, each, strict=True))
   before = float(chosen.accuracy) if chosen.round >= 0 else math.nan
-  sign = chooser(name, metrics).sign
+  sign = chooser(name, metrics, experiment.settings.data.loss).sign
   best = best_candidate([sign * mean for mean in (before, *each)])
   if not best:  # an earlier round, or none
     return chosen, scores, means
@@ -151,7 +151,10 @@ def evaluate(
   models = jax.tree.map(  # the last block is filled up
     lambda *rows: np.concatenate(rows)[: len(correct)], *blocks
   )
-  return scores, later_if_better(kept, Kept(correct, models))
+  merit = np.nan_to_num(
+    correct * evaluator.experiment.measure.sign, nan=-np.inf
+  )
+  return scores, later_if_better(kept, Kept(merit, models))
 
 
 def later_if_better(before: Kept, latest: Kept) -> Kept:

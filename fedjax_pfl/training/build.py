@@ -12,6 +12,7 @@ from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.evaluation import fairness
+from fedjax_pfl.evaluation.measures import Measure, main_of
 from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.federated.placement import OneDevice, OnHost, on_devices
@@ -89,6 +90,11 @@ class Experiment(NamedTuple):
   @property
   def metrics(self) -> Metrics:
     return self.outline.metrics
+
+  @property
+  def measure(self) -> Measure:
+    """Return what the numbers of clients are, that `correct` stands for."""
+    return main_of(self.settings.data.loss)
 
   @property
   def holds_seed(self) -> bool:

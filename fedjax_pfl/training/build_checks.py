@@ -301,5 +301,11 @@ def _check_kind(settings: Settings, task: Task, shape: Shape) -> None:
         expected='a method that asks for no class of an example',
         choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'apfl'],
       )
+    if settings.attack.is_of_data:
+      raise bad_input(
+        'attack',
+        got=f'{settings.attack.name} for labels that are {task.labels}',
+        expected='an attack on uploads: a class is flipped, or aimed at',
+      )
     exact = f'exact: labels are {task.labels}'
     one_of(['exact'], exact).check('scoring', settings.evaluation.scoring)

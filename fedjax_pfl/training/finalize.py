@@ -14,8 +14,10 @@ import numpy as np
 from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import OneOf
 from fedjax_pfl.core.types import ClientData, Params, Scores
+from fedjax_pfl.data.batching import is_float
 from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
+from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import score_files
 from fedjax_pfl.runs.client_scores import Clients
@@ -210,7 +212,9 @@ def _summary(
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
   if experiment.timing:
     more['sim_seconds'] = float(training.state.sim_seconds)
-  if families := best_views(result.scores, experiment.train.count):
+  if families := best_views(
+    result.scores, experiment.train.count, experiment.measure.sign
+  ):
     more['test_best_view'] = families
   if lying:
     more['lies'] = lying
@@ -219,6 +223,8 @@ def _summary(
     more['batch_statistics'] = True
   if experiment.task.others:
     more['models'] = _by_model(experiment, result)
+  if experiment.measure != ACCURACY:
+    more['measure'] = experiment.measure.name
   num_labels = next(iter(result.scores.values())).count  # of tokens, too
   return {
     'algorithm': settings.algorithm,
@@ -236,17 +242,18 @@ def _best_rounds(
 ) -> dict[str, dict[str, Any]]:
   """Return the best rounds of the last stage, and finished models, by view."""
   experiment, count = training.experiment, training.experiment.train.count
+  sign = experiment.measure.sign
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
   folder = training.run.path / score_files.FOLDER
   correct = score_files.correct_of(folder, first)
   best = {
-    view: best_rounds(correct[view], num_labels, count)
+    view: best_rounds(correct[view], num_labels, count, sign)
     for view in dict.fromkeys(views)
     if view in correct
   }
   for view, scores in finished.items():
-    best.setdefault(view, {})['finished'] = summarise(scores, count)
+    best.setdefault(view, {})['finished'] = summarise(scores, count, sign)
   return best
 
 
@@ -255,7 +262,8 @@ def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
 
   def of(train, scores):
     return {
-      view: summarise(score, train.count) for view, score in scores.items()
+      view: summarise(score, train.count, experiment.measure.sign)
+      for view, score in scores.items()
     }
 
   summaries = {'views': of(experiment.train, evaluated.scores)}
@@ -281,7 +289,9 @@ def _by_model(
   count = np.asarray(experiment.train.count)
   return {
     name: {
-      view: summarise(trees.gather(scores, rows), count[rows])
+      view: summarise(
+        trees.gather(scores, rows), count[rows], experiment.measure.sign
+      )
       for view, scores in evaluated.scores.items()
     }
     for name in dict.fromkeys(names.tolist())
@@ -293,6 +303,8 @@ def _counts(
   num_classes: int, train: ClientData, test: ClientData
 ) -> dict[str, np.ndarray]:
   """Return how many examples clients have: [K], and of each class [K, Y]."""
+  if is_float(train.y):
+    return {'train_count': np.asarray(train.count)}
   return {
     'train_count': np.asarray(train.count),
     'train_classes': label_counts_of_clients(train, num_classes),
@@ -303,11 +315,12 @@ def _counts(
 def _last_evaluations(training: Training) -> dict[str, float | int]:
   """Return mean and deviation (ddof 0) of the last global accuracies."""
   path, stage = training.run.path, training.experiment.stages[-1].name
+  name = f'global/{training.experiment.measure.name}'
   lines = load_metrics(path) if (path / METRICS).is_file() else []
   values = [
-    line['global/accuracy']
+    line[name]
     for line in lines
-    if line['stage'] == stage and line.get('global/accuracy') is not None
+    if line['stage'] == stage and line.get(name) is not None
   ][-NUM_LAST:]
   if not values:
     return {}

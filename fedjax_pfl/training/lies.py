@@ -38,12 +38,14 @@ def left_out(server: Any) -> dict[str, float]:
 
 
 def of_honest(
-  scores: dict[str, Scores], count: Any, attackers: list[int]
+  scores: dict[str, Scores], count: Any, attackers: list[int], sign: int
 ) -> dict[str, dict[str, Any]]:
   """Return the summaries of honest clients, by view."""
   honest = np.setdiff1d(np.arange(len(count)), attackers)
   return {
-    view: summarise(trees.gather(score, honest), np.asarray(count)[honest])
+    view: summarise(
+      trees.gather(score, honest), np.asarray(count)[honest], sign
+    )
     for view, score in scores.items()
   }
 
@@ -61,7 +63,7 @@ def summary(
     return numbers
   attackers = np.flatnonzero(getattr(states[0], FIELD).is_bad).tolist()
   train, test = experiment.eval_data
-  rest = experiment.train.count, attackers
+  rest = experiment.train.count, attackers, experiment.measure.sign
   numbers |= {'attackers': attackers, 'honest': of_honest(scores, *rest)}
   if attack.name in BACKDOORS:
     last, made = len(experiment.stages) - 1, None

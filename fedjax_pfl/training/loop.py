@@ -298,13 +298,14 @@ def evaluate(
   """
   began, number, state = time.perf_counter(), phase.number, training.state
   experiment, evaluator = training.experiment, training.evaluator
+  measure = experiment.measure
   scores, kept = best_models.evaluate(
     evaluator, number, training.states, views, state.kept
   )
   numbers: dict[str, Any] = experiment.privacy.spent(training.done)
   for view, score in scores.items():
-    summary = summarise(score, experiment.train.count)
-    numbers[f'{view}/accuracy'] = summary['mean']
+    summary = summarise(score, experiment.train.count, measure.sign)
+    numbers[f'{view}/{measure.name}'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
     numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}
   of_server = evaluator.global_model(number, state.server)

@@ -91,8 +91,8 @@ def sketch(settings: Settings) -> Outline:
   quick = registry.outline(task)
   stages = build_method.build_stages(settings, quick, clients=clients)
   evaluation = settings.evaluation
-  metrics = metrics_of(evaluation.metrics, shape.num_classes)
-  chooser(evaluation.tune_by, evaluation.metrics)
+  metrics = metrics_of(evaluation.metrics, task)
+  chooser(evaluation.tune_by, evaluation.metrics, settings.data.loss)
   return Outline(settings, shape, model, task, inputs, clients, stages, metrics)
 
 

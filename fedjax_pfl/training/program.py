@@ -25,8 +25,8 @@ from fedjax_pfl.data.client_data import client_of, stack_clients
 from fedjax_pfl.data.dealing import UNSEEN
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
-from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, score_view
-from fedjax_pfl.evaluation.own_metrics import with_metrics
+from fedjax_pfl.evaluation.metrics import TEST_BATCH
+from fedjax_pfl.evaluation.own_metrics import score_fn_of, with_metrics
 from fedjax_pfl.evaluation.summary import other_measures, own_measures
 from fedjax_pfl.federated import chunking, communication
 from fedjax_pfl.federated.rounds import compile_rounds
@@ -145,7 +145,7 @@ class Program:
     """Return (numbers, server, test) -> Scores of the server's one model."""
     progress.say('compiling the evaluation of the global model')
     task, metrics = self.experiment.task, self.experiment.metrics
-    score_fn = with_metrics(score_view, metrics)
+    score_fn = with_metrics(score_fn_of(task), metrics)
 
     def evaluate(numbers, server, test):
       algorithm = self.stages(numbers)[stage_number].algorithm
@@ -181,7 +181,7 @@ def make_evaluation(
     experiment.task.normalise,
     views,
     batch_size=batch_size,
-    score_fn=SCORINGS[scoring],
+    score_fn=score_fn_of(experiment.task, scoring),
     metrics=experiment.metrics,
     **parts,
   )
@@ -300,7 +300,7 @@ class Evaluator:
     scores = evaluate_fn(self.numbers, server, self._tests)
     count = int(scores.count)
     return {
-      'accuracy': 100 * int(scores.correct) / max(count, 1),
+      experiment.measure.name: 100 * float(scores.correct) / max(count, 1),
       **{name: float(value) for name, value in other_measures(scores).items()},
       **own_measures(scores, np.True_),
       'count': count,

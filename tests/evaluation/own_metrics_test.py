@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import make_task, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.evaluation.metrics import score_batches, score_view
@@ -66,5 +66,5 @@ REFUSED = {
 
 @pytest.mark.parametrize('words', REFUSED)
 def test_sentence_for(words):
-  message = refused(check_metrics, REFUSED[words], Y)
+  message = refused(check_metrics, REFUSED[words], make_task())
   assert message.startswith('metrics: got ') and words in message

@@ -299,7 +299,7 @@ def metric(method, mean, sign=1):
   values = np.tile(np.linspace(-0.1, 0.1, K), (S, 1))
   values[:, [3, 16]] = np.nan
   values += mean + np.array([[-0.01], [0.0], [0.01]])
-  after = entry.after._replace(others={'brier': values})
+  after = entry.after._replace(others={'gaps': values})
   return entry._replace(after=after)
 
 
@@ -310,7 +310,7 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   own = about._replace(
     methods=('fedavg', 'local_only', 'ditto'),
     baselines=('fedavg',),
-    measures=(('accuracy', 'max'), ('brier', better)),
+    measures=(('accuracy', 'max'), ('gaps', better)),
   )
   values = {'fedavg': 0.4, 'local_only': 0.3, 'ditto': 0.2}
   found = {'s=2': [metric(name, mean) for name, mean in values.items()]}
@@ -326,13 +326,13 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   assert (
     rf'\textbf{{{best:g} $\pm$ 0.01}}' in path.with_suffix('.tex').read_text()
   )
-  assert f'{text}</' in path.read_text() and '>brier<' in path.read_text()
+  assert f'{text}</' in path.read_text() and '>gaps<' in path.read_text()
   gap = {row['method']: row for row in read_rows(path.with_suffix('.csv'))}
-  assert float(gap['ditto']['vs_fedavg_brier_mean']) == pytest.approx(-0.2)
-  assert gap['ditto']['vs_fedavg_brier_verdict'] == 'below'
-  (line,) = (one for one in sentences(board) if one.startswith('brier. '))
+  assert float(gap['ditto']['vs_fedavg_gaps_mean']) == pytest.approx(-0.2)
+  assert gap['ditto']['vs_fedavg_gaps_verdict'] == 'below'
+  (line,) = (one for one in sentences(board) if one.startswith('gaps. '))
   end = {'max': 'Highest: FedAvg, 0.4', 'min': 'Lowest: Ditto, 0.2'}[better]
-  assert f'brier. {end} on average' in line and line.endswith('defined: 2.')
+  assert f'gaps. {end} on average' in line and line.endswith('defined: 2.')
   counts = path.with_name('own_counts.csv')
   again = tmp_path / 'b' / 'own.html'
   board_files.write(*stored_counts.read([counts])[::-1], again)

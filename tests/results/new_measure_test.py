@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import make_task
 from page_runs import make_run
 
 from configs.leaderboard import load_form
@@ -71,7 +72,7 @@ def test_it_has_a_column_in_every_file_of_a_comparison(known):
 
 
 def test_a_number_of_the_predictions_is_measured_in_every_run(known):
-  metrics = metrics_of((), num_classes=3)
+  metrics = metrics_of((), make_task())
   assert metrics == {'margin': MARGIN.of_client}
   own = {'margin': np.array([1.0, 2.0, np.nan])}
   count = np.full(3, 4)

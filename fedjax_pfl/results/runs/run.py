@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY
 from fedjax_pfl.core.rules import is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.data.held_out import order_clients
 from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
-from fedjax_pfl.evaluation.measures import over_clients
+from fedjax_pfl.evaluation.measures import Measure, main_of, over_clients
 from fedjax_pfl.evaluation.summary import accuracies, summarise, values_by_name
 from fedjax_pfl.runs import client_scores, run_dir, score_files
 from fedjax_pfl.runs.client_scores import Clients
@@ -29,7 +30,7 @@ from fedjax_pfl.training.divergence import sentence_of
 Result = Mapping[str, Any]  # of result.json
 # What divides the images among clients, but for those who come later.
 DIVISION = {name for name, field in FIELDS.items() if field.section == 'data'}
-DIVISION -= {'preprocessing', 'unseen_clients', 'data_dir'}
+DIVISION -= {'preprocessing', 'unseen_clients', 'data_dir', 'loss'}
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # The round that is chosen; the last is a choice by the tests, and no table's
 # main number.
@@ -132,6 +133,11 @@ class Run:
       data if self.shared is None else f'{images}-{len(self.shared)} shared'
     )
 
+  @property
+  def measure(self) -> Measure:
+    """Return what its accuracies are; of numbers and events another one."""
+    return main_of(self.config.get('loss', CROSS_ENTROPY))
+
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
     return accuracies(self.clients.scores[view], self.clients.train_count)
@@ -152,7 +158,7 @@ class Run:
       return known
     scores = clients.scores[view]
     if part == 'views' and self.shared is not None:
-      return summarise(scores, clients.train_count)
+      return summarise(scores, clients.train_count, self.measure.sign)
     accuracy = accuracies(scores, clients.train_count)
     lies = self.result.get('lies', {}) if part == 'views' else {}
     more = {
@@ -160,8 +166,8 @@ class Run:
       for name, (kind, key) in OF_LIES.items()
       if kind in lies
     }
-    more |= over_clients(accuracy, scores.count) | lies.get('left_out', {})
-    return {**known, **more}
+    more |= over_clients(accuracy, scores.count, self.measure.sign)
+    return {**known, **more, **lies.get('left_out', {})}
 
   @property
   def has_same_clients(self) -> bool:
@@ -234,9 +240,11 @@ def extremes(workdir: AnyPath) -> str:
   if run.clients.names is None or np.isnan(accuracy).all():
     return ''
   low, high = np.nanargmin(accuracy), np.nanargmax(accuracy)
+  text, unit = run.measure.text, run.measure.unit
+  said = lambda client: f'{text(accuracy[client])} {unit}'.strip()
   return (
-    f'{view}: lowest {names[low]} ({accuracy[low]:.2f} %), highest '
-    f'{names[high]} ({accuracy[high]:.2f} %)'
+    f'{view}: lowest {names[low]} ({said(low)}), highest {names[high]} '
+    f'({said(high)})'
   )
 
 

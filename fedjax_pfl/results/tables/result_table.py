@@ -8,8 +8,9 @@ import numpy as np
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.evaluation.measures import measure_of
+from fedjax_pfl.evaluation.measures import ACCURACY, measure_of
 from fedjax_pfl.evaluation.own_metrics import TAKEN
+from fedjax_pfl.evaluation.summary import UNDEFINED
 from fedjax_pfl.results.runs.run import (
   KINDS,
   Result,
@@ -56,15 +57,21 @@ def table(results: Sequence[Result]) -> str:
     views = [view for view in views if not view.startswith('finetuned_')]
   server = ['global'] * any('global' in result for result in results)
   rows = [('algorithm', *views, *server, 'seconds')]
+  kinds = [result.get('measure', ACCURACY.name) for result in results]
+  measure = measure_of(kinds[0])
   for name, result in named:
-    cells = [mean_and_std(result['views'].get(view)) for view in views]
-    cells += [decimal(result.get(one, {}).get('accuracy')) for one in server]
+    cells = [mean_and_std(result['views'].get(view), measure) for view in views]
+    numbers = [result.get(one, {}).get(measure.name) for one in server]
+    cells += map(measure.short, numbers)
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
     for model, own in result.get('models', {}).items():
-      cells = [mean_and_std(own.get(view)) for view in views]
+      cells = [mean_and_std(own.get(view), measure) for view in views]
       blank = [''] * (len(server) + 1)
       rows.append((f'  {without_digest(model)}', *cells, *blank))
   lines = [align(rows)]
+  if measure != ACCURACY:
+    lower = ', of which lower is better' * (measure.sign < 0)
+    lines.append(f'Mean and deviation over clients of {measure.head}{lower}.')
   lines += [line for one in named for line in _own_metrics(*one)]
   for name, result in named:
     each = result['views'].values()
@@ -87,12 +94,15 @@ def table(results: Sequence[Result]) -> str:
 def _own_metrics(name: str, result: Result) -> Iterator[str]:
   """Yield a line for each measure that not every evaluation has."""
   views = result['views']
-  for metric in sorted({*itertools.chain(*views.values())} - TAKEN):
+  named = {*itertools.chain(*views.values())} - TAKEN
+  for metric in sorted(name for name in named if not name.endswith(UNDEFINED)):
     # None: it was finite for no client.
     known = {view: one[metric] for view, one in views.items() if metric in one}
     text = measure_of(metric).text
     words = [f'{view} {text(x)}' for view, x in known.items()]
-    yield f'{name}, {metric}: {", ".join(words)}'
+    without = max(one.get(metric + UNDEFINED, 0) for one in views.values())
+    more = f'; not defined for clients: {without:,}' * bool(without)
+    yield f'{name}, {metric}: {", ".join(words)}{more}'
 
 
 def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:

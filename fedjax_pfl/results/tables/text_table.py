@@ -4,6 +4,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
+
 
 def align(rows: Sequence[tuple[str, ...]]) -> str:
   """Return rows of cells in columns, the first row as their heads."""
@@ -36,9 +38,13 @@ def duration(seconds: float) -> str:
   return f'{minutes // 60} h {minutes % 60:02d} min'
 
 
-def mean_and_std(summary: Mapping[str, Any] | None) -> str:
+def mean_and_std(
+  summary: Mapping[str, Any] | None, measure: Measure = ACCURACY
+) -> str:
   """Return 'mean ± std'; '-' where there is no such view or no number."""
-  mean = decimal(summary and summary['mean'])
+  mean = measure.short(summary and summary['mean'])
+  if measure != ACCURACY and mean != '-':
+    return f'{mean} ± {measure.short(summary["std"])}'
   return mean if mean == '-' else f'{mean} ± {summary["std"]:4.1f}'
 
 

@@ -1,0 +1,182 @@
+"""Metrics by name: scikit-learn's numbers, c_index of all pairs one by one."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+
+from fedjax_pfl.core.example_losses import cox, huber, logistic, squared
+from fedjax_pfl.core.losses import batch_loss
+from fedjax_pfl.core.types import Batch
+from fedjax_pfl.evaluation import label_metrics as of
+
+N, PADDED = 40, 7
+RNG = np.random.default_rng(0)
+
+
+def value(metric, z, y):
+  """Return the metric with padding, whose outputs and labels are nonsense."""
+  pad = lambda x, fill: np.concatenate(
+    [x, np.full((PADDED, *x.shape[1:]), fill, x.dtype)]
+  )
+  fill = -1.0 if y.dtype.kind == 'f' else 0
+  mask = np.arange(N + PADDED) < N
+  arrays = pad(z, 9.0), pad(y, fill), mask.astype(np.float32)
+  return float(jax.jit(metric)(*map(jnp.asarray, arrays)))
+
+
+def scores(width):
+  """Return outputs with many ties."""
+  return np.round(RNG.normal(size=(N, width)) * 2).astype(np.float32) / 2
+
+
+def softmax(z):
+  return np.exp(z) / np.exp(z).sum(1, keepdims=True)
+
+
+def sigmoid(z):
+  return 1 / (1 + np.exp(-z))
+
+
+CLASSES = (
+  ('auroc', lambda y, z, p: sk.roc_auc_score(y, p, multi_class='ovr')),
+  (
+    'auprc',
+    lambda y, z, p: sk.average_precision_score(np.eye(4)[y], p),
+  ),
+  ('macro_f1', lambda y, z, p: sk.f1_score(y, z.argmax(1), average='macro')),
+  (
+    'balanced_accuracy',
+    lambda y, z, p: sk.balanced_accuracy_score(y, z.argmax(1)),
+  ),
+  ('brier', lambda y, z, p: sk.brier_score_loss(y, p)),
+  ('accuracy', lambda y, z, p: sk.accuracy_score(y, z.argmax(1))),
+)
+
+
+@pytest.mark.parametrize('name, theirs', CLASSES)
+def test_of_four_classes(name, theirs):
+  z = RNG.normal(size=(N, 4)).astype(np.float32)  # softmax would break ties
+  y = RNG.integers(0, 4, N)
+  wanted = theirs(y, z, softmax(z.astype(np.float64)))
+  np.testing.assert_allclose(value(getattr(of, name), z, y), wanted, rtol=1e-5)
+
+
+BITS = (
+  ('auroc', sk.roc_auc_score),
+  ('auprc', sk.average_precision_score),
+  ('brier', lambda y, z: sk.brier_score_loss(y, sigmoid(z))),
+  ('macro_f1', lambda y, z: sk.f1_score(y, z > 0, average='macro')),
+  ('balanced_accuracy', lambda y, z: sk.balanced_accuracy_score(y, z > 0)),
+  ('accuracy', lambda y, z: sk.accuracy_score(y, z > 0)),
+)
+
+
+@pytest.mark.parametrize('name, theirs', BITS)
+def test_of_bits_and_of_two_classes(name, theirs):
+  """Two classes with outputs (0, z) are the bit of z; several bits a mean."""
+  z, y = scores(3), RNG.integers(0, 2, (N, 3))
+  metric = getattr(of, name)
+  each = [theirs(y[:, at], z[:, at]) for at in range(3)]
+  bits = y.astype(np.float32)
+  np.testing.assert_allclose(value(metric, z, bits), np.mean(each), rtol=1e-5)
+  pair = np.stack([0 * z[:, 0], z[:, 0] - 1e-3], axis=1)  # a tie is class 0
+  np.testing.assert_allclose(value(metric, pair, y[:, 0]), each[0], rtol=2e-3)
+
+
+NUMBERS = (
+  ('rmse', sk.root_mean_squared_error),
+  ('mae', sk.mean_absolute_error),
+  ('r2', sk.r2_score),
+)
+
+
+@pytest.mark.parametrize('name, theirs', NUMBERS)
+def test_of_numbers(name, theirs):
+  z, y = scores(2), RNG.normal(size=(N, 2)).astype(np.float32)
+  np.testing.assert_allclose(
+    value(getattr(of, name), z, y), theirs(y, z), rtol=1e-5
+  )
+
+
+def pairs(z, y):
+  """Return Harrell's index, pair by pair."""
+  right = number = 0
+  for i in range(N):
+    for j in range(N):
+      later = y[i, 0] < y[j, 0] or (y[i, 0] == y[j, 0] and not y[j, 1])
+      if y[i, 1] and later and i != j:
+        number += 1
+        right += (z[i] > z[j]) + 0.5 * (z[i] == z[j])
+  return right / number
+
+
+def events():
+  time, event = RNG.integers(0, 15, N), RNG.integers(0, 2, N)
+  return np.stack([time, event], axis=1).astype(np.float32)
+
+
+def test_of_events():
+  z, y = scores(1), events()
+  np.testing.assert_allclose(value(of.c_index, z, y), pairs(z[:, 0], y))
+
+
+def test_what_is_not_defined_is_nan():
+  z, one = scores(2), np.zeros(N, int)
+  for name in ('auroc', 'auprc'):
+    assert np.isnan(value(getattr(of, name), z, one))
+    assert np.isnan(value(getattr(of, name), z, np.ones((N, 2), np.float32)))
+  assert np.isnan(value(of.r2, z, np.ones((N, 2), np.float32)))
+  censored = events() * [1, 0]
+  assert np.isnan(value(of.c_index, z, censored.astype(np.float32)))
+  # Of two bits one is defined.
+  y = np.stack([one, np.arange(N) % 2], axis=1).astype(np.float32)
+  alone = value(of.auroc, z[:, 1:], y[:, 1:])
+  np.testing.assert_allclose(value(of.auroc, z, y), alone)
+
+
+# ---- losses ------------------------------------------------------------------
+
+
+def by_hand_cox(z, y):
+  """Return the mean over examples of Breslow's negative log-likelihood."""
+  at_risk = [z[y[:, 0] >= time] for time in y[:, 0]]
+  logs = np.array([np.log(np.exp(rows).sum()) for rows in at_risk])
+  return np.mean(y[:, 1] * (logs - z))
+
+
+LOSSES = (
+  (squared, lambda z, y: sk.mean_squared_error(y, z)),
+  (
+    huber,
+    lambda z, y: np.mean(
+      np.where(abs(z - y) <= 1, (z - y) ** 2 / 2, abs(z - y) - 0.5)
+    ),
+  ),
+  (
+    logistic,
+    lambda z, y: np.mean(
+      [
+        sk.log_loss(*both)
+        for both in zip((y > 0).T, sigmoid(z).T.astype(float), strict=True)
+      ]
+    ),
+  ),
+  (cox, lambda z, y: by_hand_cox(z[:, 0], y)),
+)
+
+
+@pytest.mark.parametrize('loss, theirs', LOSSES)
+def test_losses_of_a_padded_batch(loss, theirs):
+  """With gradients that are finite, and 0 where an example is padding."""
+  z = scores(1 if loss is cox else 2)
+  y = events() if loss is cox else RNG.normal(size=(N, 2)).astype(np.float32)
+  y = (y > 0).astype(np.float32) if loss is logistic else y
+  mask = jnp.arange(N + PADDED) < N
+  z_all = jnp.pad(z, [(0, PADDED), (0, 0)], constant_values=3.0)
+  y_all = jnp.pad(y, [(0, PADDED), (0, 0)], constant_values=-1.0)
+  batch = Batch(z_all, y_all, mask.astype(float))
+  total, slope = jax.value_and_grad(lambda z: batch_loss(z, batch, loss))(z_all)
+  np.testing.assert_allclose(total, theirs(z, y), rtol=1e-5)
+  assert np.isfinite(slope).all() and not slope[N:].any()
