@@ -57,7 +57,6 @@ def page(
     'Who keeps what': traffic(name, traced),
     'In code': code(module, traced),
     'Options': options(name),
-    'Run': f'    fedjax-pfl train --config=digits:{name} --workdir=runs/{name}',
     "Print, authors' code and ours": results(numbers),
     DIFFERS: paragraph(DIFFERS, module),
     NEW_CLIENT: paragraph(NEW_CLIENT, module),
@@ -73,11 +72,14 @@ def page(
     )
     or 'No other method of this family.',
   }
+  what, *rest = body(module, equations)
   parts = [
     f'# {title["name"]}',
+    what,
+    f'    fedjax-pfl train --config=digits:{name} --workdir=runs/{name}',
     f'{paper}. Family: [{family(name)}](../methods.md). '
     f'File: `fedjax_pfl/algorithms/{name}.py`.',
-    *body(module, equations),
+    *rest,
     *(f'## {head}\n\n{text}' for head, text in sections.items()),
   ]
   return '\n\n'.join(parts) + '\n'
