@@ -34,17 +34,17 @@ class Held(BadInput):
 _held: dict[str, list[int]] = {}
 
 
-def acquire(folder: Path, flag: str = 'workdir') -> None:
+def acquire(folder: Path) -> None:
   """Take the lock of a directory; refuse where another process has it.
 
   A process may take it again, and releases it as often. Where it is refused,
-  nothing is written; `flag` is what the user calls the directory.
+  nothing is written.
   """
   key = os.path.realpath(folder)
   if key in _held:
     _held[key][1] += 1
   elif fcntl is not None:
-    _held[key] = [_open_locked(folder, flag), 1]
+    _held[key] = [_open_locked(folder), 1]
 
 
 def release(folder: Path) -> None:
@@ -60,35 +60,35 @@ def release(folder: Path) -> None:
     os.close(handle)
 
 
-def _open(path: Path, flag: str) -> int:
+def _open(path: Path) -> int:
   try:
     return atomic_files.open_in_place(path, os.O_RDWR | os.O_CREAT, 0o644)
   except OSError as error:
     if not path.is_symlink():
       raise
     raise bad_input(
-      flag,
+      'workdir',
       got=f'{path}, a link to {os.readlink(path)}',
       expected='a directory whose lock is a file of its own',
-      choices=['remove the link', f'another --{flag}'],
+      choices=['remove the link', 'another --workdir'],
     ) from error
 
 
-def _open_locked(folder: Path, flag: str) -> int:
+def _open_locked(folder: Path) -> int:
   """Return the open file of the lock, with the name of this process."""
   path = folder / NAME
   while True:
-    handle = _open(path, flag)
+    handle = _open(path)
     try:
       fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
       owner = os.pread(handle, 200, 0).decode(errors='replace')
       os.close(handle)
       message = bad_input(
-        flag,
+        'workdir',
         got=f'{folder}, which {owner or "another process"} is writing',
         expected='a directory that no other process writes',
-        choices=['wait until it is done', 'stop it', f'another --{flag}'],
+        choices=['wait until it is done', 'stop it', 'another --workdir'],
       )
       raise Held(*message.args) from error
     except OSError as error:
