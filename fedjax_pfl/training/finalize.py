@@ -76,7 +76,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   settings, chosen = experiment.settings, training.state.chosen
   last, views = len(experiment.stages) - 1, settings.final_views
 
-  def evaluate(states, number, view):
+  def of_round(states, number, view):
     saved = settings.evaluation.save_clients
     models = Models(experiment.privacy.saved_clients(saved))
     scores = evaluator.clients(last, states, views, on_models=models.add)
@@ -85,7 +85,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
     return Evaluated(states, about, scores, unseen, models)
 
   main = main_view(settings.evaluation.views)
-  evaluated = {'last': evaluate(training.states, experiment.rounds, main)}
+  evaluated = {'last': of_round(training.states, experiment.rounds, main)}
   if not chosen:
     return evaluated
   if chosen.round < 0:  # a last stage without rounds: its start is chosen
@@ -101,7 +101,7 @@ def _evaluate(training: Training) -> dict[str, Evaluated]:
   best = evaluated['last']
   if number != experiment.rounds:
     states = best_models.chosen_states(experiment, chosen)
-    best = evaluate(states, number, about['view'])
+    best = of_round(states, number, about['view'])
   return {**evaluated, 'validation': best._replace(about=about)}
 
 
