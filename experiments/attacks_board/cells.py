@@ -1,0 +1,113 @@
+"""The cells of the board of attacks, and the counts of their clients."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from configs import digits
+from configs.leaderboard import FORMS, PROTOCOL, second_budgets
+from fedjax_pfl.compare.form import LAST_ROUND
+from fedjax_pfl.compare.plan import with_seeds
+from fedjax_pfl.compare.train import train_groups
+from fedjax_pfl.core import atomic_files
+from fedjax_pfl.results.runs.run import Run
+from fedjax_pfl.settings import Settings, parse_config
+
+METHODS = 'fedavg', 'fedbabu', 'fedrep', 'ditto'
+ALONE = 'local_only'  # no attack reaches it but that on its own examples
+ATTACKS = 'none', 'sign_flip', 'alie', 'label_flip', 'backdoor'
+RULES = {
+  'uniform': {},
+  'trimmed_mean': {},
+  'geometric_median': {},
+  'multi_krum': {'aggregation_before': ('mixing',)},
+  'centred_clipping': {},
+}
+LIARS = {'attackers': 0.2, 'aggregation_bears': 0.2, 'client_fraction': 1.0}
+# One core: each of several devices would have a share of a cohort.
+ONCE = LAST_ROUND | {'save_clients': (), 'devices': 1}
+LITE = 'CIFAR-10 Dir(0.1)'
+VIEWS = {'before': ('initial',), 'after': ('finetuned', 'personal')}
+OUT = 'share', 'precision', 'recall'
+COLUMNS = (
+  *('method', 'attack', 'rule', 'seed', 'attackers', 'before', 'after'),
+  *('tests', 'classes', 'success_before', 'success_after', *OUT),
+)
+
+
+class Cell(NamedTuple):
+  """A method under an attack, with a rule of the server."""
+
+  settings: Settings
+  method: str
+  attack: str = 'none'
+  rule: str = 'uniform'
+
+  @property
+  def words(self) -> str:
+    return ', '.join(self[1:])
+
+
+def cells(form: str) -> list[Cell]:
+  """Return all cells of a form: local training alone once."""
+  board = [_cell(form, ALONE, {})]
+  for method in METHODS:
+    for attack in ATTACKS:
+      for rule, more in RULES.items():
+        fields = LIARS | more | {'attack': attack, 'aggregation': rule}
+        cell = _cell(form, method, fields)
+        board.append(cell._replace(attack=attack, rule=rule))
+  return board
+
+
+def _cell(form: str, method: str, fields: Mapping[str, Any]) -> Cell:
+  base = digits.get_config(method).to_dict()
+  if form != 'digits':
+    lite = FORMS[form]
+    own = {name: base[name] for name in ('algorithm', 'hp', 'views')}
+    base = own | PROTOCOL | lite['base'] | lite['partitions'][LITE]
+    base |= LIARS | {'learning_rate': 0.01, 'validation_fraction': 0.0}
+    base['finetune'] = base['finetune'] | {'learning_rate': 0.01}
+    base['finetune']['epochs'] = (5,)
+    base |= second_budgets(base, lite['examples']).get(method, {})
+  return Cell(parse_config(base | ONCE | fields), method)
+
+
+def train(
+  cell: Cell, seeds: Sequence[int], folder: str, log: Callable
+) -> list[dict[str, Any]]:
+  """Return a row for each seed; none of a cell that diverged with one."""
+  (runs,) = train_groups(with_seeds(cell.settings, {}, seeds), folder, log)
+  return [_row(cell, run) for run in runs]
+
+
+def _row(cell: Cell, run: Run) -> dict[str, Any]:
+  """Return a row: whole numbers of every client, and what is of all."""
+  lies, clients = run.result.get('lies', {}), run.clients
+  row = {name: getattr(cell, name) for name in COLUMNS[:3]}
+  row |= {'seed': run.seed, 'attackers': _words(lies.get('attackers', ()))}
+  for kind, views in VIEWS.items():
+    for view in {*views} & {*clients.scores}:
+      row[kind] = _words(clients.scores[view].correct)
+      if 'backdoor' in lies:
+        row[f'success_{kind}'] = f'{lies["backdoor"][view]["mean"]:.4f}'
+  for name in OUT:
+    share = lies.get('left_out', {}).get(f'left_out/{name}')
+    row[name] = '' if share is None or np.isnan(share) else f'{share:.4f}'
+  if cell.method == ALONE:  # the same in all rows of a seed
+    row['tests'] = _words(clients.scores['personal'].count)
+    row['classes'] = ' | '.join(map(_words, clients.train_classes))
+  return row
+
+
+def _words(numbers: Iterable[int]) -> str:
+  return ' '.join(map(str, numbers))
+
+
+def write(rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+  """Write the counts; the folder is made."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  full = [dict.fromkeys(COLUMNS, '') | row for row in rows]
+  atomic_files.write_csv(path, COLUMNS, full)
