@@ -1,7 +1,5 @@
 """From a config to the programs of its run, on shapes alone."""
 
-import json
-
 import jax
 import pytest
 import simulated_devices
@@ -96,9 +94,7 @@ def test_auto_fills_the_memory_of_the_device_that_is_compiled_for():
 @pytest.mark.parametrize('platform', ['tpu', 'cuda'])
 def test_every_method(platform):
   names = [f'digits:{method}' for method in ALGORITHMS]
-  script = 'accelerators/lower.py'
-  (line,) = simulated_devices.output_of(script, 1, platform, *names)
-  found = json.loads(line)
+  found = simulated_devices.call(1, 'lower.convolutions', platform, *names)
   for method in names:
     own = [name for name in found if name.startswith(f'{method} ')]
     assert {name.split()[-1] for name in own} == {'round', 'evaluation'}, own

@@ -1,13 +1,8 @@
-"""Lower every program of some configs for a platform; print one JSON object.
+"""Lower every program of some configs for a platform.
 
-  python tests/accelerators/lower.py tpu digits:fedbabu digits:lg_fedavg
-
-A process of its own: what is traced for a platform stays in jax's caches. No
-plugin is needed, since nothing is compiled.
+Called by simulated_devices.py: what is traced for a platform stays in jax's
+caches. No plugin is needed, since nothing is compiled.
 """
-
-import json
-import sys
 
 import jax
 
@@ -16,7 +11,8 @@ from experiments.accelerators.programs import make_plan, make_programs
 from fedjax_pfl.core.target import compiling_for
 
 
-def main(platform, *names):
+def convolutions(platform, *names):
+  """Return {config and program: the number of its convolutions}."""
   lowered = {}
   for name in names:
     config = common.load(name, quick=True).to_dict()
@@ -25,8 +21,4 @@ def main(platform, *names):
         traced = jax.jit(program.function).trace(*program.arguments.values())
         text = traced.lower(lowering_platforms=(platform,)).as_text()
         lowered[f'{name} {program.name}'] = text.count('stablehlo.convolution')
-  print(json.dumps(lowered))
-
-
-if __name__ == '__main__':
-  main(*sys.argv[1:])
+  return lowered
