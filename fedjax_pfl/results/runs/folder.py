@@ -123,7 +123,7 @@ class RunFolder:
 
   def evaluations(self) -> Iterator[Evaluation]:
     """Yield every evaluation, also those that two directories have."""
-    return (one for read in self._read.values() for one in read)
+    return (evaluation for read in self._read.values() for evaluation in read)
 
 
 def evaluations_of(training: Training) -> Iterator[Evaluation]:
@@ -171,7 +171,7 @@ def check_agree(old: Evaluation, new: Evaluation) -> None:
   pair = old.training, new.training
   if pair[0].setting != pair[1].setting or _are_two_sets(old, new):
     return
-  _check_data(old, new, *(one.run.data for one in pair))
+  _check_data(old, new, *(evaluation.run.data for evaluation in pair))
   if old.key != new.key:
     return
   _check_data(old, new, old.run.data, new.run.data)
@@ -191,9 +191,9 @@ def check_agree(old: Evaluation, new: Evaluation) -> None:
     )
 
 
-def _numbers(one: Evaluation) -> dict[str, float]:
+def _numbers(evaluation: Evaluation) -> dict[str, float]:
   """Return the numbers of result.json by names: 'views.initial.mean'."""
-  chosen = {name: one.run.result.get(name, {}) for name in NUMBERS}
+  chosen = {name: evaluation.run.result.get(name, {}) for name in NUMBERS}
   return {
     name: value
     for name, value in identity.flatten(chosen).items()
@@ -203,8 +203,8 @@ def _numbers(one: Evaluation) -> dict[str, float]:
 
 def _are_two_sets(old: Evaluation, new: Evaluation) -> bool:
   """Return whether these are of other images of the user's own."""
-  images = {one.training.run.data.partition('-')[0] for one in (old, new)}
-  return old.run.settings.data.dataset in OWN and len(images) > 1
+  images = [each.training.run.data.partition('-')[0] for each in (old, new)]
+  return old.run.settings.data.dataset in OWN and images[0] != images[1]
 
 
 def _check_data(

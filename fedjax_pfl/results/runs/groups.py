@@ -138,7 +138,8 @@ def compared_measures(groups: Sequence[Group]) -> list[Measure]:
 
 
 def has_worst_tenth(groups: Sequence[Group]) -> bool:
-  return any(one.name == 'worst_decile' for one in compared_measures(groups))
+  names = [measure.name for measure in compared_measures(groups)]
+  return 'worst_decile' in names
 
 
 def make_groups(runs: Sequence[Run]) -> list[Group]:
@@ -148,7 +149,7 @@ def make_groups(runs: Sequence[Run]) -> list[Group]:
     key = frozenset((k, repr(v)) for k, v in trained(run.config).items())
     copies = 0
     # A run with the same seed starts another group.
-    while any(run.seed == one.seed for one in found[key, copies]):
+    while any(run.seed == other.seed for other in found[key, copies]):
       copies += 1
     found[key, copies].append(run)
   sets = list(found.values())
@@ -202,7 +203,7 @@ def without_digests(values: Sequence[Any]) -> list[Any]:
 
   def plain(value):
     if isinstance(value, list | tuple):
-      return [plain(one) for one in value]
+      return [plain(item) for item in value]
     return without_digest(value) if isinstance(value, str) else value
 
   short = [plain(value) for value in values]
@@ -231,7 +232,7 @@ def _labels(sets: Sequence[list[Run]]) -> list[str]:
     peers, words = of_method[run.method], []
     for field, value in trained(run.config).items():
       values = [value, *(peer.get(field, value) for peer in peers)]
-      if all(one == value for one in values):
+      if all(other == value for other in values):
         continue
       # 'mu' for 'hp.mu', unless a field of its own has that name.
       name = field.removeprefix('hp.')
@@ -241,6 +242,6 @@ def _labels(sets: Sequence[list[Run]]) -> list[str]:
       words = [run.path.resolve().name]
     labels.append(', '.join([paper_name(run.method), *words]))
   return [
-    label if labels.count(label) == 1 else f'{label}, {one[0].path}'
-    for label, one in zip(labels, sets, strict=True)
+    label if labels.count(label) == 1 else f'{label}, {runs[0].path}'
+    for label, runs in zip(labels, sets, strict=True)
   ]

@@ -80,7 +80,7 @@ def views_tried(runs: Runs, measure: Measure = ACCURACY) -> list[Tried]:
 def best_view(runs: Runs, measure: Measure = ACCURACY) -> Tried | None:
   """Return a setting in its best view; None without a finite number."""
   tried = views_tried(runs, measure)
-  at = best_candidate([one.merit for one in tried])
+  at = best_candidate([trial.merit for trial in tried])
   return None if at is None else tried[at]
 
 
@@ -89,13 +89,13 @@ def best_setting(
 ) -> Choice | None:
   """Return the best of these settings; None if all diverged."""
   tried = tuple(best_view(runs, measure) for runs in groups)
-  means = [one.merit if one else math.nan for one in tried]
+  means = [trial.merit if trial else math.nan for trial in tried]
   best = best_candidate(means)
   if best is None:
     return None
   others = [math.nan if at == best else mean for at, mean in enumerate(means)]
   second = best_candidate(others)
-  known = {str(at): one.values for at, one in enumerate(tried) if one}
+  known = {str(at): trial.values for at, trial in enumerate(tried) if trial}
   same_clients = groups[best][0].has_same_clients
   verdicts = behind_best(known, str(best), same_clients, measure)
   return Choice(best, second, tried, verdicts.get(str(second)))
@@ -111,7 +111,7 @@ def choose(
   if choice is None:
     return None
   chosen, tried = fields[choice.best], choice.tried[choice.best]
-  means = [one.merit if one else math.nan for one in choice.tried]
+  means = [trial.merit if trial else math.nan for trial in choice.tried]
   ends = []
   for name in chosen:
     values = [own[name] for own in fields]

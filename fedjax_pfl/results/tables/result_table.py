@@ -61,7 +61,7 @@ def table(results: Sequence[Result]) -> str:
   measure = measure_of(kinds[0])
   for name, result in named:
     cells = [mean_and_std(result['views'].get(view), measure) for view in views]
-    numbers = [result.get(one, {}).get(measure.name) for one in server]
+    numbers = [result.get(part, {}).get(measure.name) for part in server]
     cells += map(measure.short, numbers)
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
     for model, own in result.get('models', {}).items():
@@ -72,19 +72,19 @@ def table(results: Sequence[Result]) -> str:
   if measure != ACCURACY:
     lower = ', of which lower is better' * (measure.sign < 0)
     lines.append(f'Mean and deviation over clients of {measure.head}{lower}.')
-  lines += [line for one in named for line in _own_metrics(*one)]
+  lines += [line for pair in named for line in _own_metrics(*pair)]
   for name, result in named:
     each = result['views'].values()
-    if most := max((one.get('num_left_out', 0) for one in each), default=0):
+    if most := max((view.get('num_left_out', 0) for view in each), default=0):
       lines.append(
         f'{name}: clients left out of the means, for want of training or test '
         f'examples: {most:,}'
       )
   lines += notes_on_batches({name: [result] for name, result in named})
-  if chosen := [one for one in named if 'validation' in one[1]]:
+  if chosen := [pair for pair in named if 'validation' in pair[1]]:
     shown = choices([(Cell(name), [result]) for name, result in chosen])
     lines += ['', shown.as_text(), *shown.notes]
-  if unseen := [one for one in named if 'unseen' in one[1]]:
+  if unseen := [pair for pair in named if 'unseen' in pair[1]]:
     lines += ['', _unseen(unseen, views)]
   for name, result in named:
     lines += _lies(name, result.get('lies', {}))
@@ -97,10 +97,10 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
   named = {*itertools.chain(*views.values())} - TAKEN
   for metric in sorted(name for name in named if not name.endswith(UNDEFINED)):
     # None: it was finite for no client.
-    known = {view: one[metric] for view, one in views.items() if metric in one}
+    known = {view: row[metric] for view, row in views.items() if metric in row}
     text = measure_of(metric).text
     words = [f'{view} {text(x)}' for view, x in known.items()]
-    without = max(one.get(metric + UNDEFINED, 0) for one in views.values())
+    without = max(row.get(metric + UNDEFINED, 0) for row in views.values())
     more = f'; not defined for clients: {without:,}' * bool(without)
     yield f'{name}, {metric}: {", ".join(words)}{more}'
 
@@ -113,7 +113,7 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
   rows = []
   for name, results in named:
     chosen = [result['validation'] for result in results]
-    words = dict.fromkeys(f'{one["round"]}, {one["view"]}' for one in chosen)
+    words = dict.fromkeys(f'{row["round"]}, {row["view"]}' for row in chosen)
     last, validation, best = (_by_choice(results, kind) for kind in KINDS)
     (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
     there = number_of(measure_of(by), np.mean(values))
@@ -134,10 +134,10 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
 def _by_choice(results: Sequence[Result], kind: str) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
   found = [summaries_by_choice(result)[kind] for result in results]
-  if any(one is None or one['mean'] is None for one in found):
+  if any(summary is None or summary['mean'] is None for summary in found):
     return Cell(NONE)
-  means = np.array([one['mean'] for one in found])
-  spread = np.mean([one['std'] for one in found])
+  means = np.array([summary['mean'] for summary in found])
+  spread = np.mean([summary['std'] for summary in found])
   return number(
     means.mean(), f'{{:.2f}} ± {spread:.2f}', tuple(seeds_of(means))
   )

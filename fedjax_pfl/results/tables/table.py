@@ -17,7 +17,7 @@ from fedjax_pfl.results.tables import text_table
 
 NONE = '–'
 BOLD = r'\textbf{{{}}}'
-LATEX = {one: f'\\{one}' for one in '&%_#${}'}
+LATEX = {sign: f'\\{sign}' for sign in '&%_#${}'}
 LATEX |= {'\\': r'\textbackslash{}', '~': r'\textasciitilde{}'}
 LATEX |= {'^': r'\textasciicircum{}', '±': r'$\pm$', '−': '$-$', '–': '--'}
 STAR = '\n* the best, and what is not distinguishable from it'
@@ -74,13 +74,13 @@ class Table(NamedTuple):
 
   def as_markdown(self) -> str:
     rows = self._lines(of_markdown, '**{}**')
-    numbers = [at for at, one in enumerate(self.columns) if one.is_number]
+    numbers = [at for at, column in enumerate(self.columns) if column.is_number]
     head = [*map(of_markdown, self.head)]
     return text_table.markdown(head, rows, numbers)
 
   def as_latex(self) -> str:
     """Return a tabular of the package booktabs."""
-    form = ''.join('r' if one.is_number else 'l' for one in self.columns)
+    form = ''.join('r' if column.is_number else 'l' for column in self.columns)
     rows = [[*map(of_latex, self.head)], *self._lines(of_latex, BOLD)]
     head, *lines = (' & '.join(row) + r' \\' for row in rows)
     return '\n'.join(
@@ -106,7 +106,7 @@ def of_markdown(text: str) -> str:
 
 def of_latex(text: str) -> str:
   """Return text whose signs mean themselves; a number has a true minus."""
-  text = ''.join(LATEX.get(one, one) for one in ' '.join(text.split()))
+  text = ''.join(LATEX.get(sign, sign) for sign in ' '.join(text.split()))
   return re.sub(r'(?<![\w}])-(?=\d)', '$-$', text)
 
 
