@@ -27,6 +27,12 @@ This takes a set whose clients exist (brca, wisdm, spoken_digits, pacs,
 office_caltech, landmine, amazon_reviews, reuters_c50, beijing_air, parkinsons)
 from the files of its release, and prints how runs read it. --dataset=wisdm
 says the same as wisdm.
+
+  fedjax-pfl prepare femnist --to=FOLDER --data_dir=DIR
+
+This writes a set that runs read, and that says who holds an example (also npz,
+folder, pfllib with their --data_dir), as a folder of clients, which runs map
+into memory: --config.dataset=clients --config.data_dir=FOLDER.
 """
 
 import sys
@@ -47,12 +53,18 @@ TEXT = flags.DEFINE_string('text', '', 'the file of a play, for shakespeare')
 FOLDER = flags.DEFINE_string(
   'from', '', 'a folder with the files of a set whose clients exist'
 )
+TO = flags.DEFINE_string(
+  'to', '', 'a new folder, of clients that runs map into memory'
+)
 
 
 def main(names):
   from experiments.natural import sets
-  from fedjax_pfl.data.preparation.prepare import prepare
+  from fedjax_pfl.data.preparation.prepare import prepare, prepare_clients
 
+  if TO.value:
+    prepare_clients(names, DATA_DIR.value, TO.value)
+    return
   if FOLDER.value or {*sets.SETS} & {*names}:
     sets.prepare(names, FOLDER.value, DATA_DIR.value)
     return

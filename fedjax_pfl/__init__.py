@@ -8,7 +8,7 @@ import what those in algorithms/ do (docs/howto/own_method.md).
   Models        make_task, task_from_module, with_lora, replace_layers, Task,
                 save_model, load_model
   Data          load_dataset, from_arrays, partition, stack_clients,
-                make_transforms, ClientData, Batch
+                make_transforms, write_clients, ClientData, Batch
   One client    LocalTraining, Finetuning, Batching, fit, freeze_except,
                 step_schedule
   Rounds        begin, init_states, make_round, make_rounds, Sampler,
@@ -34,6 +34,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Batch, ClientData, Scores, Task
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.data.client_data import from_arrays, stack_clients
+from fedjax_pfl.data.clients_folder import write_clients
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.transforms import make_transforms
@@ -92,4 +93,4 @@ __all__ += [
   'save_model',
 ]
 __all__ += ['stack_clients', 'step_schedule', 'summarise', 'task_from_module']
-__all__ += ['train', 'with_lora']
+__all__ += ['train', 'with_lora', 'write_clients']

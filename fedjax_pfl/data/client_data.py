@@ -52,7 +52,7 @@ def stack_clients(
   images = Images(*images)
   if is_float(images.y) and images.y.ndim == 1:
     images = Images(images.x, images.y[:, None])
-  _check_images(images)
+  check_images(images)
   indices, wrong = as_rows(indices, len(images.y))
   if wrong or not indices:
     raise bad_input(
@@ -189,7 +189,7 @@ def _array_of(given: Any) -> np.ndarray:
     return np.array(None)
 
 
-def _check_images(images: Images) -> None:
+def check_images(images: Images) -> None:
   """Raise BadInput for images or labels of a wrong shape, dtype or value.
 
   Values are read in numpy arrays only: to copy those of a device takes time.

@@ -7,6 +7,7 @@ cifar10, ...   arrays that experiments/prepare.py wrote, or files of TensorFlow
                Datasets (prepared.py)
 folder         image files in folders of classes and clients (image_folder.py)
 npz            the user's own arrays, and who holds them (npz_files.py)
+clients        a folder of write_clients, mapped into memory (clients_folder.py)
 pfllib         a folder of PFLlib or HtFLlib (pfllib_folder.py)
 table          a CSV or Parquet file of the user's own (table.py)
 heart          patients of four hospitals, part of the installation (heart.py)
@@ -39,12 +40,13 @@ SOURCES = {
   **dict.fromkeys(PREPARED, 'prepared'),
   'folder': 'image_folder',
   'npz': 'npz_files',
+  'clients': 'clients_folder',
   'pfllib': 'pfllib_folder',
   'table': 'table',
   'heart': 'heart',
 }
 NAMES = tuple(SOURCES)
-OWN = 'folder', 'npz', 'pfllib', 'table'  # names of many data sets
+OWN = 'folder', 'npz', 'clients', 'pfllib', 'table'  # names of many data sets
 
 
 @may_read('data_dir')

@@ -59,7 +59,7 @@ class DataSettings:
     dataset: the image set
     data_dir: where prepared images are; "": $TFDS_DATA_DIR,
       ~/tensorflow_datasets; npz, table: the file; folder: a folder, or
-      a .csv; pfllib: the folder of the set
+      a .csv; clients, pfllib: the folder of the set
     loss: what training minimises, a mean over examples; it says what labels
       are: classes (cross_entropy), numbers (squared, huber), bits (logistic),
       (time, event) (cox); or a function of your own, of classes

@@ -61,6 +61,7 @@ RECIPES = {
   'synthetic': Recipe((0.492,), (0.162,)),  # of every size alike
   'folder': Recipe((0.5,), (0.25,)),  # unknown images: inputs in [-2, 2]
   'npz': Recipe((0.5,), (0.25,)),
+  'clients': Recipe((0.5,), (0.25,)),
   'pfllib': Recipe((0.5,), (0.5,)),  # x / 127.5 - 1, as in its files
   'femnist': Recipe(),
   # Tokens and tables, which have no transform.

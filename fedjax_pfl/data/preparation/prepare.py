@@ -8,6 +8,8 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home, may_read
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data import prepared
+from fedjax_pfl.data.clients_folder import by_client, write_clients
+from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.images import digest, make_dataset
 from fedjax_pfl.data.preparation import download
 from fedjax_pfl.data.preparation.formats import READERS, find_files, read_mnist
@@ -80,6 +82,27 @@ def prepare(
       into = prepared.folder_of(name, root)
       _write_arrays(name, files, read[name], into, log)
     log(f'Runs read it with --config.dataset={name} --config.data_dir={root}')
+
+
+@may_read('data_dir')
+def prepare_clients(
+  names: Sequence[str], data_dir: str, to: str, log: Log = progress.log
+) -> None:
+  """Write a set that runs read as a folder of its clients, which they map."""
+  if len(names) != 1:
+    raise bad_input('to', got=f'{len(names)} sets', expected='one data set')
+  dataset = load_dataset(names[0], data_dir=data_dir, log_fn=log)
+  write_clients(
+    to,
+    by_client(dataset),
+    num_classes=dataset.num_classes,
+    client_names=dataset.client_names,
+    class_names=dataset.class_names,
+  )
+  log(
+    f'Runs read it with --config.dataset=clients --config.data_dir={to} '
+    '--config.partition=natural --config.num_clients=0'
+  )
 
 
 def _given_files(

@@ -1,0 +1,157 @@
+"""Clients on disk: what is written is what runs read; the sentences."""
+
+import errno
+import json
+import os
+
+import numpy as np
+import pytest
+from helpers import assert_same_bits, refused
+from small_runs import make_experiment
+
+import fedjax_pfl as pfl
+from fedjax_pfl.data import clients_folder, datasets
+from fedjax_pfl.data.clients_folder import by_client, write_clients
+from fedjax_pfl.data.images import Shape
+from fedjax_pfl.data.preparation.prepare import prepare_clients
+
+RNG = np.random.default_rng(0)
+SIZES = 3, 1, 5
+
+
+def client(size, dtype=np.uint8):
+  x = RNG.integers(0, 256, (size, 8, 8, 1)).astype(dtype)
+  return x, RNG.integers(0, 3, size)
+
+
+CLIENTS = [(*client(size), *client(size - 1)) for size in SIZES]
+
+
+@pytest.fixture
+def folder(tmp_path):
+  write_clients(tmp_path / 'own', iter(CLIENTS), client_names=['a', 'b', 'c'])
+  return tmp_path / 'own'
+
+
+def load(folder):
+  return datasets.load_dataset('clients', data_dir=str(folder))
+
+
+def test_what_is_written_is_read(folder):
+  """And the device of a CPU has no copy of it."""
+  dataset, place = load(folder), str(folder)
+  for own, want in zip(by_client(dataset), CLIENTS, strict=True):
+    for got, array in zip(own, want, strict=True):
+      np.testing.assert_array_equal(got, array)
+  assert datasets.peek('clients', place) == Shape((8, 8, 1), 3)
+  assert datasets.holders('clients', place) == (3, True)
+  rows = [np.arange(3), np.arange(3, 9)]
+  pool = pfl.stack_clients(dataset.train, rows).x
+  assert pool.unsafe_buffer_pointer() == dataset.train.x.ctypes.data
+  grey = [(x[..., 0], y) for x, y, *_ in CLIENTS]
+  write_clients(folder.parent / 'grey', grey, num_classes=7)
+  other = load(folder.parent / 'grey')
+  np.testing.assert_array_equal(other.train.x, dataset.train.x)
+  assert (other.num_classes, len(other.test.y)) == (7, 0)
+  assert other.fingerprint != dataset.fingerprint
+
+
+def test_a_prepared_folder_has_the_examples_of_the_file(tmp_path):
+  """In their order, for each client of a run."""
+  order = RNG.permutation(sum(SIZES))
+  x, y = (np.concatenate([own[k] for own in CLIENTS])[order] for k in (0, 1))
+  owners = np.repeat(np.array(['b', 'c', 'a']), SIZES)[order]
+  places = {'npz': str(tmp_path / 'own.npz'), 'clients': str(tmp_path / 'to')}
+  np.savez(places['npz'], images=x, labels=y, clients=owners)
+  lines = []
+  prepare_clients(['npz'], places['npz'], places['clients'], lines.append)
+  assert places['clients'] in lines[-1]
+  held = []
+  for name, place in places.items():
+    config = {'dataset': name, 'data_dir': place, 'partition': 'natural'}
+    experiment = make_experiment(
+      **config, num_clients=0, test_partition='split', save_clients=()
+    )
+    assert experiment.data.names == ['a', 'b', 'c']
+    x, y, index, count, _ = experiment.train
+    rows = [row[:n] for row, n in zip(index, count, strict=True)]
+    held.append([(x[own], y[own]) for own in rows])
+  assert_same_bits(*held)
+
+
+# ---- sentences
+
+
+def about(folder, **changes):
+  file = folder / 'clients.json'
+  file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+
+
+def write_over(folder, name, change):
+  array = np.load(folder / f'{name}.npy')
+  change(array)
+  np.save(folder / f'{name}.npy', array)
+
+
+def swap(offsets):
+  offsets[1:3] = offsets[2:0:-1]
+
+
+DAMAGES = {
+  'without': (lambda f: (f / 'clients.json').unlink(), 'x.npy, but no clients'),
+  'half': (lambda f: (f / 'y.npy').unlink(), 'no whole y.npy'),
+  'cut': (lambda f: os.truncate(f / 'test_x.npy', 150), 'no whole test_x.npy'),
+  'version': (lambda f: about(f, version=2), 'of version 2'),
+  'json': (lambda f: (f / 'clients.json').write_text('{'), 'that is no JSON'),
+  'shape': (lambda f: np.save(f / 'y.npy', np.arange(4)), 'y.npy of int64[4]'),
+  'changed': (lambda f: write_over(f, 'x', lambda x: x.fill(1)), 'other rows'),
+}
+
+
+@pytest.mark.parametrize('case', DAMAGES)
+def test_damages(folder, case):
+  damage, words = DAMAGES[case]
+  damage(folder)
+  message = refused(load, folder)
+  assert message.startswith('data_dir: got ') and words in message
+
+
+def test_offsets_that_do_not_rise(folder, monkeypatch):
+  write_over(folder, 'offsets', swap)
+  monkeypatch.setattr(clients_folder, '_digest_of_rows', lambda *_: 'same')
+  about(folder, compared='same')
+  assert 'offsets.npy that do not rise to 9' in refused(load, folder)
+
+
+def full_disk(handle):
+  raise OSError(errno.ENOSPC, 'No space left on device')
+
+
+def stopped():
+  yield CLIENTS[0]
+  raise KeyboardInterrupt
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
+  place = tmp_path / 'own'
+  floats = client(3, np.float64)
+  nothing = np.full_like(floats[0], np.nan), floats[1]
+  for given, words in (
+    ([], "clients: got 'none'"),
+    ([CLIENTS[0], client(2, np.float32)], "for client 1', expected"),
+    ([floats[:1]], '(x, y) or (x, y, test_x, test_y)'),
+    ([nothing], 'NaN or infinite'),
+    ([(floats[0], floats[1] / 2)], 'labels that are whole numbers'),
+  ):
+    assert words in refused(write_clients, place, given)
+  with pytest.raises(KeyboardInterrupt):
+    write_clients(place, stopped())
+  with monkeypatch.context() as patch:
+    patch.setattr(os, 'fsync', full_disk)
+    message = refused(write_clients, place, CLIENTS)
+  assert 'no space left on device' in message
+  digits = refused(prepare_clients, ['digits'], '', str(place), print)
+  assert digits.startswith('to: got ') and 'nobody holds' in digits
+  assert not [*tmp_path.iterdir()]
+  write_clients(place, CLIENTS)
+  assert 'a path where nothing is' in refused(write_clients, place, CLIENTS)
