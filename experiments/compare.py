@@ -11,8 +11,11 @@ all (--range learning_rate=0.001..0.3) and of one more (--range
 ditto:hp.lam=0.05..5). A method has the fields of the config and its own
 defaults; that of the config has the config's hyperparameters. A field of one
 method alone: --grid fml:hp.student=convnet3, as many values for each.
---tune_by=macro_f1 chooses and compares by a metric of your own
-(--config.metrics=FILE.py:macro_f1), or by loss, with accuracy beside it.
+Fine-tuning has the rate that is tried, or 0.3, 0.1 or 0.03 times it: validation
+chooses among fits of one trained model, which costs evaluations alone, unless
+--config.finetune.learning_rate is given. --tune_by=macro_f1 chooses and
+compares by a metric of your own (--config.metrics=FILE.py:macro_f1), or by
+loss, with accuracy beside it.
 
   fedjax-pfl compare --form=digits    (make leaderboard)
 
@@ -25,6 +28,7 @@ one of its partitions alone, in a --workdir of its own. Writes a page, a table
 the price alone.
 """
 
+import itertools
 from pathlib import Path
 
 import commandline
@@ -156,7 +160,7 @@ def read_form(overrides):
   """Return the form that the flags describe."""
   from configs.leaderboard import OWN_VIEWS, RATE_FIELDS, load_form
   from fedjax_pfl.compare.combinations import parse_seeds
-  from fedjax_pfl.compare.form import LAST_ROUND, RATE, make_form
+  from fedjax_pfl.compare.form import FACTORS, LAST_ROUND, RATE, make_form
 
   seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
   if FORM.value:
@@ -182,6 +186,11 @@ def read_form(overrides):
     method: tuple(name for name in names if name not in overrides)
     for method, names in tied.items()
   }
+  candidates = read_candidates(methods, overrides)
+  tried = {*itertools.chain(*candidates[methods[0]])}
+  rates = {'finetune.learning_rate', 'finetune.factors'}
+  if 'learning_rate' in tried and rates.isdisjoint({*tried, *overrides}):
+    fields['finetune'] = {**fields['finetune'], 'factors': FACTORS}
   seeds = tuple(seeds or range(3))
   tuning = parse_seeds(TUNING.value) if TUNING.value else seeds[:1]
   return make_form(
@@ -191,7 +200,7 @@ def read_form(overrides):
     methods=methods,
     baselines=tuple(BASELINE.value) or methods[:1],
     own={label: {base['algorithm']: {'hp': base['hp']}}},
-    candidates=read_candidates(methods, overrides),
+    candidates=candidates,
     rate_fields=rate_fields,
     own_views=OWN_VIEWS,
     seeds=seeds,

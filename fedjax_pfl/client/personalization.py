@@ -5,13 +5,18 @@ finetuned    after some epochs on the client's training data
 templates    the nearest class mean of its features, in place of its head
 """
 
+import itertools
+import math
+from collections.abc import Iterable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.client import local_training, optimisers, own_examples
-from fedjax_pfl.core import rules
+from fedjax_pfl.core import rules, trees
 from fedjax_pfl.core.records import EVALUATES, field, record
+from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.core.trees import part_mask
 from fedjax_pfl.core.types import CLASSES, Array, ClientData, Key, Params, Task
 from fedjax_pfl.data.batching import Batching
@@ -45,6 +50,8 @@ class Finetuning:
       choose the view initial
     trainable: the part that is trained: full, body, head, or layers: conv1+bn1
     learning_rate: of SGD, constant
+    factors: so many times that rate in further fits of the same model, with
+      views finetuned_x0.3, ..; none: ()
     momentum: of SGD; its buffer begins at zero
     batch_size: B, examples of a step
     shuffle: whether each epoch has a new order of the examples.
@@ -61,6 +68,17 @@ class Finetuning:
   trainable: str = field('full', TRAINABLE, EVALUATES)
   learning_rate: float = field(
     1e-3, optimisers.LEARNING_RATE, EVALUATES, traced=True
+  )
+  factors: tuple[float, ...] = field(
+    (),
+    rules.tuple_of(
+      lambda value: (
+        is_number(value) and 0 < value != 1 and math.isfinite(value)
+      ),
+      'numbers above 0 other than 1, which is always there',
+      'a single number: write (0.1,)',
+    ),
+    EVALUATES,
   )
   momentum: float = field(0.9, rules.momentum(), EVALUATES, traced=True)
   batch_size: int = field(50, rules.count('examples'), EVALUATES)
@@ -124,27 +142,41 @@ def finetune(
 
   With epochs (1, 5, 10): 'finetuned_1', 'finetuned_5' and 'finetuned'. SGD with
   momentum on the part `trainable`, without weight decay. The loss is the
-  task's, unless another is given.
+  task's, unless another is given. With factors (0.1,) also 'finetuned_x0.1'.
   """
   stops = tuple(sorted({*finetuning.epochs} - {0}))
   mask = part_mask(task, finetuning.trainable, 'finetune.trainable')
-  tx = optimisers.sgd(finetuning.learning_rate, finetuning.momentum)
   size, shuffle = finetuning.batch_size, finetuning.shuffle
-  _, info = local_training.fit(
-    loss or task.loss,
-    params,
-    data,
-    rng,
-    tx=optimisers.freeze_except(tx, mask),
-    batching=Batching(size, stops[-1], task.augment, shuffle),
-    stops=stops,
-  )
-  return dict(zip(names_of(stops), info.snapshots, strict=True))
+
+  def fit(rate: float | Array) -> tuple[Params, ...]:
+    tx = optimisers.sgd(rate, finetuning.momentum)
+    _, info = local_training.fit(
+      loss or task.loss,
+      params,
+      data,
+      rng,
+      tx=optimisers.freeze_except(tx, mask),
+      batching=Batching(size, stops[-1], task.augment, shuffle),
+      stops=stops,
+    )
+    return info.snapshots
+
+  rate, factors = finetuning.learning_rate, finetuning.factors
+  names = names_of(stops, factors)
+  if not factors:
+    return dict(zip(names, fit(rate), strict=True))
+  fits = jax.lax.map(fit, rate * jnp.array([1.0, *factors]))
+  models = [trees.gather(fits, at) for at in range(1 + len(factors))]
+  return dict(zip(names, itertools.chain(*models), strict=True))
 
 
-def names_of(stops: tuple[int, ...]) -> list[str]:
-  """Return the names of the views after these numbers of epochs."""
-  return [f'finetuned_{stop}' for stop in stops[:-1]] + ['finetuned']
+def names_of(
+  stops: tuple[int, ...], factors: Iterable[float] = ()
+) -> list[str]:
+  """Return the names of the views after these epochs, by rates."""
+  names = [f'finetuned_{stop}' for stop in stops[:-1]] + ['finetuned']
+  marks = '', *(f'_x{factor:g}' for factor in factors)
+  return [f'{name}{mark}' for mark in marks for name in names]
 
 
 def class_templates(

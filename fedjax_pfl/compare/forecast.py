@@ -164,5 +164,5 @@ def _steps_of_evaluation(
   steps = OF_A_STEP * len([*views]) * np.ceil(clients.test / size).mean()
   if any(view.startswith(FINETUNED) for view in views):
     images = max(tuned.epochs) * clients.train.mean()
-    steps += images / size
+    steps += images / size * (1 + len(tuned.factors))
   return float(steps)

@@ -17,6 +17,7 @@ from fedjax_pfl.training.outline import Outline, sketch
 
 # What a candidate's learning_rate replaces: fine-tuning has the same one.
 RATE = ('learning_rate', 'finetune.learning_rate')
+FACTORS = (0.3, 0.1, 0.03)  # of it, among which validation chooses
 # Of every run: the last round alone is evaluated, and counts.
 LAST_ROUND = {'eval_views': (), 'eval_every': 1_000_000, 'select': 'last'}
 LAST_ROUND |= {'tune_by': 'accuracy'}  # of the round
@@ -138,13 +139,16 @@ class Unit(NamedTuple):
 
     They are those that its `personalize` returns. Before personalisation is
     'initial', if the method has it; after it the method's `own_views`, else
-    'finetuned', else the first of the others with its family (mix_0.0 to
-    mix_1.0), or 'initial' where there is no other. Only shapes are computed.
+    'finetuned' by all rates, else the first of the others with its family
+    (mix_0.0 to mix_1.0), or 'initial' where there is no other. Only shapes are
+    computed.
     """
     names = self.outline.views
     others = [name for name in names if name != INITIAL] or [INITIAL]
     default = FINETUNED if FINETUNED in names else others[0]
     after = [self.form.own_views.get(self.method, default)]
+    if after == [FINETUNED]:  # by other rates, too
+      after += [name for name in names if name.startswith(f'{FINETUNED}_x')]
     for family in families(others).values():
       if after[0] in family:
         after = family

@@ -1,6 +1,6 @@
 """What a comparison is, in words."""
 
-from fedjax_pfl.compare.form import Form
+from fedjax_pfl.compare.form import RATE, Form
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.results.page.styles import display_name
@@ -66,23 +66,41 @@ def _protocol(form: Form) -> list[str]:
   beside = (
     f'Beside {main.name}, over the clients for whom it is defined: {others}.'
   )
-  epochs = ' or '.join(map(str, base.get('finetune', {}).get('epochs', ())))
+  tuned, kept = base.get('finetune', {}), ['the setting']
+  if len(tuned.get('epochs', ())) > 1:
+    epochs = ' or '.join(map(str, tuned['epochs']))
+    kept.append(f'{epochs} epochs of fine-tuning')
+  kept += ['mixtures'] * ('superfed' in form.methods)
   return [
     'Every method has the same rounds, cohorts and local epochs'
     f'{_other_rounds(form)}. One with two models trains each, so at equal '
     'rounds gradients are not equal: the table has them.',
     f'Every method is tuned with the same number of trainings: {len(first)} '
     f'settings with seed {seeds}, {"not" * apart}{"also" * (not apart)} in the '
-    f'numbers. Of {display_name(form.methods[0])}: {tried}; the learning rate '
-    'is that of fine-tuning, too.',
+    f'numbers. Of {display_name(form.methods[0])}: {tried}{_rates(form)}.',
     f'{base["validation_fraction"]:.0%} of the training examples of each '
-    f'client are kept for the choice of the setting, of {epochs} epochs of '
-    'fine-tuning and of mixtures. No test reaches a choice, and nothing is '
-    'trained again with these examples. All are compared after '
-    'personalisation: FedAvg after the epochs that validation chose.',
+    f'client are kept for the choice of {" and of ".join(kept)}. No test '
+    'reaches a choice, and nothing is trained again with these examples. All '
+    'are compared after personalisation, in the view that validation chose.',
     *[choice] * (main != ACCURACY),
     *[beside] * bool(others),
   ]
+
+
+def _rates(form: Form) -> str:
+  """Return '; ..', of the rate of fine-tuning where the other one varies."""
+  method, tuned = form.methods[0], form.base.get('finetune', {})
+  if 'learning_rate' not in form.candidates[method][0]:
+    return ''
+  if RATE[1] not in form.rate_fields.get(method, RATE):
+    return f'; fine-tuning has the rate {tuned.get("learning_rate")}'
+  if factors := tuned.get('factors'):
+    times = ', '.join(map(str, factors))
+    return (
+      f'; fine-tuning has that rate, or {times} times it, as validation '
+      'chooses, of one trained model'
+    )
+  return '; the learning rate is that of fine-tuning, too'
 
 
 def _other_rounds(form: Form) -> str:

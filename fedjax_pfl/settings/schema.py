@@ -358,15 +358,16 @@ class Settings:
     """Return the views among which validation chooses, the preferred first.
 
     The main one, which is 'finetuned' or else the last of `views`; with it the
-    shorter fine-tunings, of which 0 epochs are 'initial', or the others of its
-    family (mix_0.0 to mix_1.0).
+    shorter fine-tunings, of which 0 epochs are 'initial', and those by other
+    rates that `views` has, or the others of its family (mix_0.0 to mix_1.0).
     """
     views = self.evaluation.views
     main = main_view(views)
     if main == FINETUNED:  # of all epochs, the shortest first
       epochs = {*self.finetune.epochs}
       fewest = ['initial'] * (0 in epochs and 'initial' in views)
-      return (*fewest, *names_of(tuple(sorted(epochs - {0}))))
+      rates = [x for x in self.finetune.factors if f'{main}_x{x:g}' in views]
+      return (*fewest, *names_of(tuple(sorted(epochs - {0})), rates))
     family = [names for names in families(views).values() if main in names]
     return tuple(*family) or (main,)
 

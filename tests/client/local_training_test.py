@@ -110,3 +110,13 @@ def test_finetuning_is_a_fit_on_training_inputs():
   _, want = fit(TASK, data, 3, tx, shuffle=True, stops=(1, 3))
   got = models['finetuned_1'], models['finetuned']
   assert_close(got, want.snapshots)
+  # By other rates: the same model, examples and order.
+  others = personal._replace(factors=(0.1,))
+  both = personalization.finetune(TASK, PARAMS, data, KEY(0), others)
+  names = ['finetuned_1', 'finetuned', 'finetuned_1_x0.1', 'finetuned_x0.1']
+  assert list(both) == names
+  slow = personal._replace(learning_rate=0.1 * personal.learning_rate)
+  alone = personalization.finetune(TASK, PARAMS, data, KEY(0), slow)
+  assert_close(both['finetuned'], models['finetuned'])
+  assert_close(both['finetuned_x0.1'], alone['finetuned'])
+  assert_close(both['finetuned_1_x0.1'], alone['finetuned_1'])

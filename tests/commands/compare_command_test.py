@@ -32,12 +32,32 @@ def form(monkeypatch):
 
 def test_a_rate_of_fine_tuning_that_is_given_is_kept(form):
   words = '--methods=fedavg,fedbabu', '--grid=learning_rate=0.05'
+  said = {
+    0.05: 'has that rate, or 0.3, 0.1, 0.03 times it',
+    0.002: 'fine-tuning has the rate 0.002.',
+  }
   for given, rate in ((), 0.05), (('0.002',), 0.002):
     more = [f'--config.finetune.learning_rate={value}' for value in given]
-    for unit in form(*words, *more).units():
-      settings = unit.settings(unit.candidates[0], 0)
+    made = form(*words, *more)
+    assert said[rate] in ' '.join(protocol.about(made).protocol)
+    for unit in made.units():
+      settings = unit.settings(unit.candidates[0], 0, unit.views)
       assert settings.finetune.learning_rate == rate
       assert settings.training.learning_rate == 0.05
+      others = [f'finetuned_x{x}' for x in (0.3, 0.1, 0.03) if not given]
+      assert settings.candidate_views == ('finetuned', *others)
+
+
+def test_one_trained_model_is_fine_tuned_by_several_rates(form):
+  """Where a method fine-tunes by `finetune`: FedRep has a head of its own."""
+  words = '--methods=fedrep,local_only', '--grid=learning_rate=0.05,0.1'
+  fedrep, alone = form(*words).units()
+  assert fedrep.views == ('initial', 'finetuned') and alone.views == (
+    'personal',
+  )
+  assert form(*words).trainings == 2 + 2  # of two settings and two more seeds
+  for frozen in 'digits', 'demo', 'lite':
+    assert 'factors' not in form(f'--form={frozen}').base['finetune']
 
 
 def test_each_method_has_the_config_and_as_many_settings(form, tmp_path):

@@ -131,6 +131,26 @@ def test_a_metric_of_the_user_may_choose(make, better, best):
   assert "tune_by: got 'f1'" in message and 'accuracy, brier' in message
 
 
+def test_ends_are_those_of_the_rates_and_epochs_that_were_tried(make):
+  path, count = make('rates'), WORSE.count
+
+  def ends(**percent):
+    scores = {
+      f'validation/{view}': Scores(np.full(4, 10 * own), count)
+      for view, own in percent.items()
+    }
+    score_files.write(path / 'scores', '3', scores)
+    return choose([{'hp.mu': 1}], [read_group([path])]).ends
+
+  rates = {'finetuned': 50, 'finetuned_x0.3': 60, 'finetuned_x0.1': 70}
+  assert ends(**rates) == ('finetune.learning_rate',)
+  assert ends(**rates, **{'finetuned_x0.03': 65}) == ()
+  epochs = {'finetuned_1': 50, 'finetuned_2': 60, 'finetuned': 70}
+  assert ends(**epochs) == ('finetune.epochs',)
+  assert ends(**epochs | {'finetuned_2': 80}) == ()
+  assert ends(initial=90, **epochs) == ()
+
+
 CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())
 
 

@@ -108,7 +108,7 @@ TOGETHER = [
   (DP | LOUD, 'dp.epsilon', 'expected 0 with dp.noise_multiplier'),
   (DP | EXAMPLES, 'dp.clip', 'aggregation=examples: noise in the sum of chan'),
   (DP | BUFFERS, 'dp.clip', 'buffer_size: noise in the sum of changes does no'),
-  ({'finetune': 5}, 'config', 'finetune.trainable'),
+  ({'finetune': 5}, 'config', 'finetune.epochs'),
   ({'deadline': 3.0}, 'deadline', 'client_speeds=lognormal'),
   ({**BUFFERS, 'deadline': 1.0}, 'buffer_size', 'deadline=0'),
   (FEW, 'buffer_size', 'at most the 2 clients: none is twice in a buffer'),

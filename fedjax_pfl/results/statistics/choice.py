@@ -31,7 +31,7 @@ from fedjax_pfl.results.statistics.differences import (
   behind_best,
 )
 
-EPOCHS = 'finetune.epochs'
+EPOCHS, RATE = 'finetune.epochs', 'finetune.learning_rate'
 Runs = Sequence[Run]  # of one setting, one a seed; [] if a seed diverged
 
 
@@ -117,13 +117,27 @@ def choose(
     values = [own[name] for own in fields]
     if all(map(is_number, values)) and binds(values, means, choice.best):
       ends.append(name)
-  views = views_tried(groups[choice.best], measure)
-  views = [x for x in views if x.view != INITIAL]
-  names, means = [x.view for x in views], [x.merit for x in views]
-  if names and names[-1] == FINETUNED:  # by the number of epochs
-    at = names.index(tried.view)
-    ends += [EPOCHS] * binds(range(len(names)), means, at)
+  ends += _ends_of_views(views_tried(groups[choice.best], measure), tried.view)
   return Tuned(chosen, tried.view, tried.mean, tuple(ends))
+
+
+def _ends_of_views(views: Sequence[Tried], chosen: str) -> list[str]:
+  """Return where other epochs, or another rate, may fine-tune better."""
+  merits = {one.view: one.merit for one in views if one.view != INITIAL}
+  if FINETUNED not in merits or chosen not in merits:
+    return []
+  epochs, *rate = chosen.partition('_x')
+  lengths = [view for view in merits if [*view.partition('_x')[1:]] == rate]
+  fits = [view for view in merits if view.partition('_x')[0] == epochs]
+  factors = [float(view.partition('_x')[2] or 1) for view in fits]
+  ends = []
+  for name, values, alike in (
+    (EPOCHS, range(len(lengths)), lengths),
+    (RATE, factors, fits),
+  ):
+    means = [merits[view] for view in alike]
+    ends += [name] * binds(values, means, alike.index(chosen))
+  return ends
 
 
 def binds(values: Sequence[float], means: Sequence[float], best: int) -> bool:
