@@ -161,6 +161,7 @@ def read_form(overrides):
   from configs.leaderboard import OWN_VIEWS, RATE_FIELDS, load_form
   from fedjax_pfl.compare.combinations import parse_seeds
   from fedjax_pfl.compare.form import FACTORS, LAST_ROUND, RATE, make_form
+  from fedjax_pfl.compare.protocol import name_of_data
 
   seeds = parse_seeds(SEEDS.value) if SEEDS.value else ()
   if FORM.value:
@@ -180,7 +181,7 @@ def read_form(overrides):
   ]
   methods = tuple(one['algorithm'] for one in methods)
   fields = {name: base[name] for name in base if name not in ('hp', 'views')}
-  label = f'{base["dataset"]}, {base["partition"]}'
+  label = f'{name_of_data(base)}, {base["partition"]}'
   tied = {method: RATE_FIELDS.get(method, RATE) for method in methods}
   rate_fields = {  # a rate that is given is kept
     method: tuple(name for name in names if name not in overrides)

@@ -1,7 +1,12 @@
 """What a comparison is, in words."""
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from fedjax_pfl.compare.form import RATE, Form
 from fedjax_pfl.core.user_code import without_digest
+from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs.run import are_same_clients
@@ -14,9 +19,11 @@ def about(form: Form) -> About:
   base, made = form.base, provenance()
   partitions = form.partitions.values()
 
-  def value(name):
-    values = [(base | {**fields}).get(name) for fields in partitions]
+  def joined(values):
     return ', '.join(dict.fromkeys(map(str, values)))
+
+  def value(name):
+    return joined((base | {**fields}).get(name) for fields in partitions)
 
   names = ['model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs']
   if base.get('rounds') is None:
@@ -25,6 +32,12 @@ def about(form: Form) -> About:
   if models := base.get('models'):  # of groups of clients
     facts[0] = 'models', ', '.join(map(without_digest, models))
   first = form.seeds[0]
+  clients = [  # 0 in a form: those of the data
+    unit.settings(unit.candidates[0], first).data.num_clients
+    for unit in form.units()
+    if unit.method == form.methods[0]
+  ]
+  facts[1] = 'num clients', joined(clients)
   # The same training in two partitions, as of a method with all data, is one.
   settings = (unit.settings(unit.candidates[0], first) for unit in form.units())
   facts += [
@@ -38,7 +51,7 @@ def about(form: Form) -> About:
   )
   return About(
     name=form.name,
-    dataset=value('dataset'),
+    dataset=joined(name_of_data(base | {**fields}) for fields in partitions),
     methods=form.methods,
     partitions=tuple(form.partitions),
     baselines=form.baselines,
@@ -50,6 +63,12 @@ def about(form: Form) -> About:
     same_clients=same_clients,
     measures=tuple((one.name, one.better) for one in form.measures),
   )
+
+
+def name_of_data(fields: Mapping[str, Any]) -> str:
+  """Return the name of a data set; of a user's own that of its place."""
+  place = Path(fields.get('data_dir', '')).resolve().name
+  return place if fields['dataset'] in OWN else fields['dataset']
 
 
 def _protocol(form: Form) -> list[str]:

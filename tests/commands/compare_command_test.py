@@ -1,5 +1,6 @@
 """The flags of `compare`, up to the form of what is trained."""
 
+import hospitals
 import pytest
 import user_commands
 from helpers import refused
@@ -9,6 +10,7 @@ from fedjax_pfl.compare import forecast, protocol
 from fedjax_pfl.compare.form import plans_of
 from fedjax_pfl.compare.plan import check
 from fedjax_pfl.compare.speed import Speed
+from fedjax_pfl.results.tables.paper_text import title_of
 
 WORDS = (
   '--config=configs/digits.py:ditto,quick',
@@ -22,7 +24,7 @@ def form(monkeypatch):
   """Return flags -> the form."""
 
   def make(*words):
-    given = () if words[0].startswith('--form') else WORDS
+    given = () if words[0].startswith(('--form', '--config=')) else WORDS
     main, file = user_commands.load_command(monkeypatch, 'compare.py')
     overrides, _ = commandline.parse_words([file, *given, *words])
     return main.__globals__['read_form'](overrides)
@@ -126,6 +128,17 @@ def test_a_measure_may_choose_and_be_the_main_number(form):
   assert about.measures == (('loss', 'min'), ('accuracy', 'max'))
   assert 'Validation chooses by loss, lower is better.' in about.protocol
   assert "tune_by: got 'f1'" in refused(form, *words, '--tune_by=f1')
+
+
+def test_own_data_are_called_by_their_folder(form, tmp_path):
+  folder = hospitals.write(tmp_path / 'clinics')
+  words = '--methods=fedavg,local_only', '--grid=learning_rate=0.1,0.2'
+  config = '--config=own_folder:fedavg', f'--config.data_dir={folder}'
+  about = protocol.about(
+    form(*config, *words, '--config.validation_fraction=0.2')
+  )
+  assert title_of(about) == '2 methods on clinics with 4 clients'
+  assert about.partitions == ('clinics, natural',)
 
 
 def test_a_form_may_be_one_of_its_partitions(form):
