@@ -20,7 +20,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.around import bad_pfl
 from fedjax_pfl.around.attacks import BAD_PFL, Attack, forged, poisoned
 from fedjax_pfl.around.exchange import as_one, exchanging
 from fedjax_pfl.around.fair import STRENGTH
@@ -180,11 +179,9 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
   method = stage.algorithm
 
   def prepare_data(server, data, before=stage.prepare_data):
-    data, logits = before(server, data), None
-    if attack.name == BAD_PFL:
-      if method.global_model is None:
-        raise refused('its server has no whole model')
-      logits = bad_pfl.logits_of(method, server, attack.task.normalise)
-    return poisoned(data, getattr(server, FIELD).is_bad, attack, logits)
+    if attack.name == BAD_PFL and method.global_model is None:
+      raise refused('its server has no whole model')
+    is_bad = getattr(server, FIELD).is_bad
+    return poisoned(before(server, data), is_bad, attack, method, server)
 
   return stage._replace(prepare_data=prepare_data)

@@ -25,6 +25,7 @@ On data, where attackers know nothing of others, and send what they have learnt:
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -178,14 +179,11 @@ def forged(
 
 
 def poisoned(
-  data: ClientData,
-  is_bad: Array,
-  attack: Attack,
-  logits: Callable | None = None,
+  data: ClientData, is_bad: Array, attack: Attack, *of_server: Any
 ) -> ClientData:
   """Return the examples of all clients, those of attackers [K] poisoned.
 
-  logits: of pixels, by the server's model, for bad_pfl.
+  of_server: method and server, for bad_pfl.
   """
   is_label = attack.name == 'label_flip'
   # Examples of a client are in random order.
@@ -201,10 +199,10 @@ def poisoned(
     check_backdoor(x, attack)
     ids = jnp.nonzero(is_bad, size=attack.number(len(is_bad)))[0]
     rows = data.index[ids]
-    made = bad_pfl.trigger(logits, data, ids, target)
+    made = bad_pfl.trigger(*of_server, data, ids, attack)
+    place = jnp.where(is_hit[ids], rows, len(x)).ravel()
     made = made(x[rows.ravel()], y[rows.ravel()])
-    place = jnp.where(is_hit[ids], rows, len(x))
-    x = x.at[place.ravel()].set(made, mode='drop')
+    x = x.at[place].set(made, mode='drop')
   else:
     check_backdoor(x, attack)
     side, of_row = jnp.arange(attack.trigger), number[:, None]
@@ -224,9 +222,6 @@ def check_backdoor(x: Array, attack: Attack) -> None:
   images = 'another attack: a backdoor is a part of an image'
   is_image = x.ndim == 4 and x.dtype == jnp.uint8
   rules.Rule(lambda name: is_image, images).check('attack', attack.name)
-  halves = attack.name != BAD_PFL or not any(side % 2 for side in x.shape[1:3])
-  even = 'another attack: the trigger of bad_pfl is of images of even sides'
-  rules.Rule(lambda name: halves, even).check('attack', attack.name)
   side, last = min(x.shape[1:3]), attack.num_classes - 1
   fits = rules.Rule(
     lambda own: own <= side, f'at most {side}, a side of images'

@@ -14,6 +14,7 @@ number of pixels is left out of g. Tests have d and g of the last model.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -22,7 +23,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.core.algorithm import Algorithm, Server
-from fedjax_pfl.core.types import Array, ClientData, Params, Transform
+from fedjax_pfl.core.types import Array, ClientData, Params
 from fedjax_pfl.models.layers import BatchNorm, Conv
 
 LEVELS, STEPS, BATCH, RATE = 4.0, 30, 32, 1e-2
@@ -38,8 +39,8 @@ class Generator(nn.Module):
 
   @nn.compact
   def __call__(self, x: Array) -> Array:
-    sides, channels = x.shape[1:3], x.shape[3]
-    number = sum(not any(side % 2**n for side in sides) for n in range(1, 5))
+    high, wide, channels = x.shape[1:]
+    number = sum(high % 2**n == wide % 2**n == 0 for n in range(1, 5))
     norm = lambda x: nn.relu(BatchNorm()(x, jnp.ones(len(x))))
 
     def double(x, width):
@@ -51,18 +52,10 @@ class Generator(nn.Module):
       x = norm(Conv(width, (4, 4), 2, use_bias=True)(x))
     for width in WIDTHS[: number - 1][::-1]:
       x = norm(double(x, width))
-    return jnp.tanh(double(x, channels))
+    return jnp.tanh(double(x, channels))[:, :high, :wide]
 
 
 GENERATE = Generator().apply
-
-
-def logits_of(
-  method: Algorithm, server: Server, normalise: Transform
-) -> Logits:
-  """Return the logits of pixels by the server's model."""
-  model = method.global_model(server)
-  return lambda x: method.predict(model, normalise(x, None), jnp.ones(len(x)))
 
 
 def disrupted(logits: Logits, x: Array, y: Array, start: Array) -> Array:
@@ -89,10 +82,14 @@ def fit(g: Params, logits: Logits, batches: tuple, target: int) -> Params:
 
 
 def trigger(
-  logits: Logits, data: ClientData, ids: Array, target: int
+  method: Algorithm, server: Server, data: ClientData, ids: Array, attack: Any
 ) -> Callable[[Array, Array], Array]:
   """Return (x [M, ..] uint8, y [M]) -> x', with g of the attackers ids [A]."""
   first, rows, starts, points = jax.random.split(jax.random.key(KEY), 4)
+  model, transform = method.global_model(server), attack.task.normalise
+
+  def logits(x):
+    return method.predict(model, transform(x, None), jnp.ones(len(x)))
 
   def drawn(rng, x):
     return jax.random.uniform(rng, x.shape, minval=-LEVELS, maxval=LEVELS)
@@ -102,7 +99,7 @@ def trigger(
   chosen = jnp.take_along_axis(data.index[ids], chosen, 1).reshape(-1, BATCH)
   x, y = data.x[chosen], data.y[chosen]
   g, batches = Generator().init(first, x[0]), (x, y, drawn(starts, x))
-  g = fit(g, logits, batches, target)
+  g = fit(g, logits, batches, attack.target)
 
   def of_images(x, y):
     def of_batch(rows):

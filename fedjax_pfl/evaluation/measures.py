@@ -162,14 +162,8 @@ MEASURES = [
   Measure('lowest_honest', 'Lowest honest', '%', 2, MAX, 'of these clients'),
   Measure('backdoor', 'Backdoor', '%', 2, MIN, 'its success on their tests'),
   Measure('left_out/share', 'Left out', '', 2, '', 'share of uploads'),
-  Measure(
-    *('left_out/precision', 'Left out, precision', '', 2, MAX),
-    'attackers among those left out',
-  ),
-  Measure(
-    *('left_out/recall', 'Left out, recall', '', 2, MAX),
-    'those left out among attackers',
-  ),
+  Measure('left_out/precision', 'Left out, precision', '', 2, MAX, 'are liars'),
+  Measure('left_out/recall', 'Left out, recall', '', 2, MAX, 'of liars'),
   *(
     Measure(
       *(

@@ -68,10 +68,9 @@ def summary(
   if attack.name in BACKDOORS:
     last, made = len(experiment.stages) - 1, None
     if attack.name == BAD_PFL:
-      method = experiment.stages[last].algorithm
-      logits = bad_pfl.logits_of(method, states[0], experiment.task.normalise)
-      ids = np.array(attackers)
-      made = bad_pfl.trigger(logits, experiment.train, ids, attack.target)
+      of_server = experiment.stages[last].algorithm, states[0], experiment.train
+      attack = attack._replace(task=experiment.task)
+      made = bad_pfl.trigger(*of_server, np.array(attackers), attack)
     data = train, opened(test, attack, made)
     label = 'evaluation of the backdoor'
     success = evaluator.clients(last, states, tuple(scores), data, label=label)

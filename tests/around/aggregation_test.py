@@ -288,10 +288,16 @@ def test_bad_pfl_has_a_trigger_for_each_image():
   assert moved.max() <= 8
   assert_same_bits(found.y, jnp.where(is_hit, 0, jnp.asarray(DATA.y)))
   # What they learn is the start of a backdoor: a step of g is towards class 0.
-  logits = bad_pfl.logits_of(stage.algorithm, server, task.normalise)
-  x, y = jnp.asarray(DATA.x), jnp.asarray(DATA.y)
-  made_of = bad_pfl.trigger(logits, DATA, np.array(BAD), 0)
-  share = lambda x: jax.nn.softmax(logits(x))[:, 0].mean()
+  method, x, y = stage.algorithm, jnp.asarray(DATA.x), jnp.asarray(DATA.y)
+  attack = bad_pfl_of(task, BAD)
+  made_of = bad_pfl.trigger(method, server, DATA, np.array(BAD), attack)
+
+  def share(x):
+    x, model = task.normalise(x, None), method.global_model(server)
+    return jax.nn.softmax(method.predict(model, x, jnp.ones(len(x))))[
+      :, 0
+    ].mean()
+
   assert share(made_of(x, y)) > share(x)
 
 
