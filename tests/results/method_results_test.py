@@ -109,11 +109,11 @@ def test_the_lead_of_the_best_is_that_of_its_clients_and_seeds(make):
 
 @pytest.mark.parametrize(('better', 'best'), [('max', 0), ('min', 1)])
 def test_a_metric_of_the_user_may_choose(make, better, best):
-  measure, groups = measure_of('brier', better), []
+  measure, groups = measure_of('gaps', better), []
   for name, low, high in (('one', 0.7, 0.9), ('other', 0.2, 0.3)):
     path, right = make(name), np.full(4, 900)
-    shorter = {'brier': np.array([low, low, np.nan, low])}
-    longer = {'brier': np.full(4, high)}
+    shorter = {'gaps': np.array([low, low, np.nan, low])}
+    longer = {'gaps': np.full(4, high)}
     scores = {
       'validation/finetuned_1': Scores(right, WORSE.count, own=shorter),
       'validation/finetuned': Scores(right, WORSE.count, own=longer),
@@ -125,10 +125,10 @@ def test_a_metric_of_the_user_may_choose(make, better, best):
   want = {'max': (0.9, 0.3), 'min': (0.7, 0.2)}[better]
   assert [one.mean for one in choice.tried] == pytest.approx(want)
   text = verdict([{'hp.mu': '1'}, {'hp.mu': '2'}], choice)
-  assert text.startswith(f'Best on validation by brier: hp.mu={best + 1} in')
+  assert text.startswith(f'Best on validation by gaps: hp.mu={best + 1} in')
   assert {'max': '0.6 above', 'min': '0.5 below'}[better] in text
   message = refused(best_on_validation, groups, measure_of('f1', 'max'))
-  assert "tune_by: got 'f1'" in message and 'accuracy, brier' in message
+  assert "tune_by: got 'f1'" in message and 'accuracy, gaps' in message
 
 
 def test_ends_are_those_of_the_rates_and_epochs_that_were_tried(make):

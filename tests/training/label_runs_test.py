@@ -6,6 +6,8 @@ import pytest
 import fedjax_pfl as pfl
 from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.results.page import overview
+from fedjax_pfl.results.page.render import render
 from fedjax_pfl.results.runs.run import extremes, read
 from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs.run_dir import load_metrics
@@ -107,3 +109,20 @@ def test_choices_where_lower_is_better():
   assert best_views(scores, count, -1)['mix']['together']['view'] == 'mix_3'
   numbers = summarise(pfl.Scores(np.array([8.0, 2.0]), count), sign=-1)
   assert numbers['lowest_client'] == 200 and numbers['mean'] == 125
+
+
+def test_the_page_of_errors(file, tmp_path):
+  """A gain is a smaller error; axes are not in percent."""
+  changes = {'views': ('initial', 'finetuned'), 'finetune': {'batch_size': 8}}
+  run(file, tmp_path / 'run', 'squared', 'y', **changes)
+  stored = read(tmp_path / 'run')
+  before, after = map(stored.accuracy, ('initial', 'finetuned'))
+  assert (after < before).any()
+  text = overview.as_table([tmp_path / 'run'])
+  assert f'{np.mean(before - after):+.2f}' in text
+  lost = 100 * np.mean(after > before)
+  assert f'{lost:.0f} %' in text
+  page = render([tmp_path / 'run'])
+  assert 'Initial RMSE over rounds' in page and 'over clients, of RMSE.' in page
+  assert '>RMSE of a client<' in page
+  assert f'FedAvg, {after.mean():.4g} on average' in page

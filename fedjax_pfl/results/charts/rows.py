@@ -30,13 +30,18 @@ class Change(NamedTuple):
   css: str
   before: np.ndarray | None  # None without a view before
   after: np.ndarray
+  sign: int = 1  # -1 where lower is better
 
   @property
   def gains(self) -> np.ndarray:
-    return self.after - self.before
+    return self.sign * (self.after - self.before)
 
 
-def plot_clients(lines: Sequence[Change]) -> Markup:
+def plot_clients(
+  lines: Sequence[Change],
+  what: str = 'accuracy of a client, %',
+  axis: Sequence[float] = PERCENT,
+) -> Markup:
   """Draw every client as a dot; box: the middle half, bar: the mean."""
   rows = []
   for line in lines:
@@ -44,9 +49,7 @@ def plot_clients(lines: Sequence[Change]) -> Markup:
     for kind, clients in (('before', line.before), ('after', line.after)):
       if clients is not None:
         rows.append(Row(kind, css=line.css, clients=clients))
-  return plot_intervals(
-    rows, 'accuracy of a client, %', height=ROW, axis=PERCENT
-  )
+  return plot_intervals(rows, what, height=ROW, axis=axis)
 
 
 def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
@@ -106,7 +109,7 @@ def _cloud(x: svg.Scale, y: float, kind: str, values: np.ndarray) -> Markup:
   box = svg.tag('rect', **frame, height=14, rx=2, class_='box')
   mean = svg.line(x(values.mean()), y - 9, x(values.mean()), y + 9, 'mean')
   if values.size > MAX_DOTS:
-    counts, edges = np.histogram(values, bins=50, range=(0, 100))
+    counts, edges = np.histogram(values, bins=50, range=(x.low, x.high))
     half = 11 * counts / counts.max()
     data = svg.shape(x((edges[1:] + edges[:-1]) / 2), y - half, y + half)
     points = svg.tag('path', d=data, class_='density')

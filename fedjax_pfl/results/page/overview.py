@@ -55,7 +55,8 @@ def as_table(workdirs: Sequence[AnyPath]) -> str:
 def sorted_groups(workdirs: Sequence[AnyPath]) -> list[Group]:
   """Return runs by method; those without a finite mean come last."""
   groups = make_groups(read_comparable(workdirs))
-  means = [-group.mean(group.after, 'mean') for group in groups]
+  sign = groups[0].first.measure.sign
+  means = [-sign * group.mean(group.after, 'mean') for group in groups]
   return [groups[at] for at in np.argsort(means, kind='stable')]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.evaluation.measures import ACCURACY, Measure
+from fedjax_pfl.evaluation.measures import Measure
 from fedjax_pfl.results.charts import figure_file
 from fedjax_pfl.results.page import sections, sweep_section, tables
 from fedjax_pfl.results.page.styles import css_of, style_of
@@ -56,12 +56,13 @@ def check_output(out: AnyPath) -> Path:
 def render(
   workdirs: Sequence[AnyPath],
   published: Published | None = None,
-  tuned_by: Measure = ACCURACY,
+  tuned_by: Measure | None = None,
 ) -> str:
   """Return the page of finished runs on one dataset."""
   groups = make_groups(read_comparable(workdirs))
   common = common_settings(groups)
-  sweep = sweep_section.find_sweep(groups, tuned_by)
+  measure = tuned_by or groups[0].first.measure
+  sweep = sweep_section.find_sweep(groups, measure)
   is_chosen = sweep and sweep.on_validation
   known = {Path(path): views for path, views in (published or {}).items()}
   printed = [  # those of the first run of a line
@@ -110,10 +111,12 @@ def load_template(name: str):
 def _lead(groups: Sequence[Group]) -> str:
   """Return who is best; of a single group what it has before and after."""
   places, (group, *others) = tables.rank(groups), groups
+  measure = group.first.measure
+  words = standing.lead(places, measure)
   if others or not places or group.before is None:
-    return standing.lead(places)
-  before = f'{group.mean(group.before, "mean"):.1f}\u00a0%'
-  return f'{standing.lead(places)[:-1]}, {before} before it.'
+    return words
+  before = measure.said(group.mean(group.before, 'mean'))
+  return f'{words[:-1]}, {before} before it.'
 
 
 def _facts(

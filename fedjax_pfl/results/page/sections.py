@@ -2,14 +2,15 @@
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.results.charts import lines, rows
+from fedjax_pfl.evaluation.measures import ACCURACY
+from fedjax_pfl.results.charts import lines, rows, svg
 from fedjax_pfl.results.charts.partition import AREA, partition
-from fedjax_pfl.results.charts.svg import Panel, Section, plain
+from fedjax_pfl.results.charts.svg import Panel, Section
 from fedjax_pfl.results.page.styles import css_of, style_of_group
 from fedjax_pfl.results.runs.groups import (
   Group,
@@ -22,9 +23,7 @@ from fedjax_pfl.results.statistics.differences import (
   over_seeds,
 )
 
-MEAN = 'mean accuracy of the clients, %'
-SERVER = 'global/accuracy'  # in the metrics
-ACCURACY = '/accuracy'  # after a view, in the metrics
+SERVER = 'global/'  # begins the name of its number in the metrics
 FINETUNED = re.compile(r'finetuned_(\d+)')
 SEEDS = 'Lines are means over seeds, bands go from the lowest to the highest.'
 CHARACTER = 6.6  # width of one in a chart
@@ -60,11 +59,33 @@ def learning(groups: Sequence[Group]) -> Section:
   return Section('Learning', text, panels)
 
 
+def ending(group: Group) -> str:
+  """Return what follows a view in the metrics: '/accuracy'."""
+  return f'/{group.first.measure.name}'
+
+
+def _words(group: Group, before: str, after: str = '') -> str:
+  """Return 'mean accuracy of the clients, %', or of another measure."""
+  measure = group.first.measure
+  name = 'accuracy' if measure == ACCURACY else measure.head
+  unit = f', {measure.unit}' * bool(measure.unit)
+  return f'{before}{name}{after}{unit}'
+
+
+def _axis(groups: Sequence[Group], values: Iterable) -> Sequence[float]:
+  """Return the marks of an axis of these values."""
+  if groups[0].first.measure.unit == '%':
+    return rows.PERCENT
+  flat = np.concatenate([np.ravel(x) for x in values if x is not None])
+  flat = flat[np.isfinite(flat)]
+  return svg.ticks(flat.min(initial=0.0), flat.max(initial=1e-6))
+
+
 def _evaluated(group: Group) -> list[str]:
   """Return the accuracies in the metrics: that of the first view first."""
-  names = [f'{view}{ACCURACY}' for view in [*group.first.views, 'global']]
+  names = [f'{view}{ending(group)}' for view in [*group.first.views, 'global']]
   logged = sorted(group.first.logged())
-  names += [name for name in logged if name.endswith(ACCURACY)]
+  names += [name for name in logged if name.endswith(ending(group))]
   is_finite = lambda name: np.isfinite(group.curve(name)[1]).any()
   return [*filter(is_finite, dict.fromkeys(names))]
 
@@ -109,16 +130,24 @@ def _curves(
 ) -> list[Panel]:
   """Return the chart of the lines found, in words for the names of `shown`."""
   kinds = {name for _, name, *_ in shown}
-  title, y_label = 'Accuracy', MEAN
-  if kinds == {SERVER}:
-    title, y_label = 'Server accuracy', 'accuracy on the whole test set, %'
+  if not shown:
+    return []
+  first = shown[0][0]
+  title = _words(first, '').partition(',')[0]
+  title = title[0].upper() + title[1:]
+  of_server = [kind for kind in kinds if kind.startswith(SERVER)]
+  y_label = _words(first, 'mean ', ' of the clients')
+  if len(of_server) == len(kinds):
+    title = _words(first, 'Server ').partition(',')[0]
+    y_label = _words(first, '', ' on the whole test set')
   elif len(kinds) == 1:
-    title = f'{max(kinds).removesuffix(ACCURACY).capitalize()} accuracy'
-  elif SERVER in kinds:
-    y_label = 'accuracy, %'
+    view = max(kinds).partition('/')[0].capitalize()
+    title = _words(first, f'{view} ').partition(',')[0]
+  elif of_server:
+    y_label = _words(first, '')
   drawn = []
   for group, name, x, values in found:
-    view = name.removesuffix(ACCURACY)
+    view = name.removesuffix(ending(group))
     label = f'{group.label}, {view}' if len(kinds) > 1 else group.label
     drawn.append(_series(group, label, x, values))
   return lines.curves(f'{title} over {over}', drawn, x_label, y_label)
@@ -142,15 +171,16 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
     return None
   panels = []
   for title, quantity, text in (
-    ('Mean over clients', 'mean', MEAN),
-    ('Worst tenth', 'worst_decile', 'mean accuracy of the worst tenth, %'),
+    ('Mean over clients', 'mean', ' of the clients'),
+    ('Worst tenth', 'worst_decile', ' of the worst tenth'),
   ):
     drawn = []
     for group, views in stops:
       values = [group.numbers(view, quantity) for view in views.values()]
       x = np.array(list(views), float)
       drawn.append(_series(group, group.label, x, np.stack(values, 1)))
-    panels += lines.curves(title, drawn, 'epochs of fine-tuning', text)
+    words = _words(groups[0], 'mean ', text)
+    panels += lines.curves(title, drawn, 'epochs of fine-tuning', words)
   text = (
     'Test accuracy after so many epochs on the own training data; 0: the '
     'global model itself.'
@@ -177,12 +207,17 @@ def _stops(group: Group) -> dict[int, str]:
 def change_of(group: Group) -> rows.Change:
   """Return the accuracy of the clients of all seeds, before and after."""
   both = group.accuracy(group.before), group.accuracy(group.after)
-  return rows.Change(group.label, css_of(group), *both)
+  return rows.Change(
+    group.label, css_of(group), *both, group.first.measure.sign
+  )
 
 
 def spread(groups: Sequence[Group]) -> Section:
   """Return the accuracies of all clients, their mean and worst tenth."""
-  every = rows.plot_clients([*map(change_of, groups)])
+  changes = [*map(change_of, groups)]
+  values = [x for change in changes for x in (change.before, change.after)]
+  words = _words(groups[0], '', ' of a client')
+  every = rows.plot_clients(changes, words, _axis(groups, values))
   panels = [
     Panel('Every client', every, rows.MEANING),
     Panel(
@@ -197,21 +232,25 @@ def spread(groups: Sequence[Group]) -> Section:
 
 def plot_levels(groups: Sequence[Group], width: float) -> Markup:
   """Draw a line a group, from before to after or an interval over seeds."""
-  levels = []
+  levels, shown = [], []
   for group in groups:
     before, after = (group.mean(x, 'mean') for x in (group.before, group.after))
     first, interval = rows.Mark(before, kind='hollow'), interval_of(group)
-    last = rows.Mark(after, interval.low, np.minimum(interval.high, 100))
+    most = 100 if group.first.measure.unit == '%' else np.inf
+    last = rows.Mark(after, interval.low, np.minimum(interval.high, most))
     if not interval.has_interval:
       first = first._replace(low=before, high=after)
     worst = rows.Mark(group.mean(group.after, 'worst_decile'), marker='X')
     marks = first, last, worst
-    texts = (plain(after),)
+    shown += [x for mark in marks for x in (mark.value, mark.low, mark.high)]
+    texts = (group.first.measure.short(after),)
     levels.append(rows.Row(group.label, marks, texts, css_of(group)))
   longest = max(len(group.label) for group in groups)
   left = min(max(rows.LEFT, CHARACTER * longest + 20), width / 2)
-  form = {'height': rows.ROW, 'margins': (left, 44), 'axis': rows.PERCENT}
-  return rows.plot_intervals(levels, 'test accuracy, %', width=width, **form)
+  axis = _axis(groups, [np.array(shown, float)])
+  form = {'height': rows.ROW, 'margins': (left, 44), 'axis': axis}
+  words = _words(groups[0], 'test ')
+  return rows.plot_intervals(levels, words, width=width, **form)
 
 
 def interval_of(group: Group) -> Difference:

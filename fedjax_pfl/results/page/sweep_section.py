@@ -17,7 +17,7 @@ from fedjax_pfl.results.charts import svg
 from fedjax_pfl.results.charts.lines import plot_before_others
 from fedjax_pfl.results.charts.rows import Mark, Row, plot_intervals
 from fedjax_pfl.results.charts.svg import Panel, Section
-from fedjax_pfl.results.page.sections import ACCURACY
+from fedjax_pfl.results.page.sections import ending
 from fedjax_pfl.results.page.styles import css_of
 from fedjax_pfl.results.runs.groups import (
   UNTRAINED,
@@ -192,9 +192,10 @@ def _metrics(setting: Setting, on_validation: bool) -> Sequence[str]:
   group, views = setting.group, setting.views
   views = [views] * len(group.runs) if isinstance(views, str) else views
   logged = itertools.chain(*group.first.metrics)
-  any_accuracy = [name for name in logged if name.endswith(ACCURACY)][:1]
+  after = ending(group)
+  any_accuracy = [name for name in logged if name.endswith(after)][:1]
   wanted = [[f'{VALIDATION}{view}' for view in views]] * on_validation
-  wanted.append([view + ACCURACY for view in views])
+  wanted.append([view + after for view in views])
   wanted.append(any_accuracy * len(views))
   for names in filter(None, wanted):
     pairs = zip(names, group.runs, strict=True)

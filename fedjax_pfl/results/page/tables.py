@@ -7,7 +7,12 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.evaluation.measures import MEASURES, MIN_TESTS, measure_of
+from fedjax_pfl.evaluation.measures import (
+  ACCURACY,
+  MEASURES,
+  MIN_TESTS,
+  measure_of,
+)
 from fedjax_pfl.results.page.styles import css_of
 from fedjax_pfl.results.runs.groups import (
   Group,
@@ -55,7 +60,7 @@ FEW_TESTS = (
   f'No worst tenth: a client has fewer than {MIN_TESTS} tests, of which chance '
   'makes the lowest.'
 )
-SPREAD = 'Mean ± standard deviation over clients, in percent.'
+SPREAD = 'Mean ± standard deviation over clients, {}.'
 LOST = Column(
   *('Lost', 'of the clients'),
   help='Lost: clients that are worse after personalisation than before.',
@@ -87,12 +92,14 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   has_before = any(group.before for group in groups)
   is_decided = any(ranked.verdict for ranked in behind.values())
   labels = [g.label for g in groups if g.first.method == standing.ALONE]
-  alone = standing.worse_than_alone(accuracies_of(groups), labels)
+  main = groups[0].first.measure
+  alone = standing.worse_than_alone(accuracies_of(groups), labels, main.sign)
   measures = compared_measures(groups)
   rows = []
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
     gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
+    gain *= main.sign
     row = {METHOD: group_cell(group)}
     for name, view, head in (('Before', before, first), ('After', after, last)):
       if name == 'After' or has_before:
@@ -116,10 +123,12 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       row[WORSE] = number(alone.get(group.label), '{:.0f} %')
     if has_server:
       servers = [run.result.get('global') or {} for run in group.runs]
-      accuracy = np.array([server.get('accuracy') for server in servers], float)
+      found = [server.get(main.name) for server in servers]
+      accuracy = np.array(found, float)
       row[Column('Server', 'whole test set')] = mean(accuracy)
     rows.append(row)
-  notes = [SPREAD, *_notes(groups, printed)]
+  what = 'in percent' if main == ACCURACY else f'of {main.head}'
+  notes = [SPREAD.format(what), *_notes(groups, printed)]
   if is_decided:
     notes.insert(0, BEHIND)
   notes += [FEW_TESTS] * (not has_worst_tenth(groups))
@@ -144,7 +153,8 @@ def _behind(ranked: Place | None) -> Cell:
 def rank(groups: Sequence[Group]) -> list[Place]:
   """Return the groups with a finite mean, the best first."""
   same_clients = all(group.first.has_same_clients for group in groups)
-  return standing.rank(accuracies_of(groups), same_clients)
+  measure = groups[0].first.measure
+  return standing.rank(accuracies_of(groups), same_clients, measure)
 
 
 def accuracies_of(groups: Sequence[Group]) -> dict[str, BySeed]:
@@ -247,7 +257,7 @@ def _lost(group: Group) -> Cell:
   if not group.before:
     return Cell(NONE)
   gains = group.accuracy(group.after) - group.accuracy(group.before)
-  gains = gains[np.isfinite(gains)]
+  gains = group.first.measure.sign * gains[np.isfinite(gains)]
   lost = 100 * np.mean(gains < 0) if gains.size else math.nan
   return number(lost, '{:.0f} %')
 
