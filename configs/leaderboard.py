@@ -5,6 +5,7 @@
   fedjax-pfl compare --form=demo      the rates of the demo
   fedjax-pfl compare --form=lite      ten methods, random settings
   fedjax-pfl compare --form=full      the same of all methods
+  fedjax-pfl compare --form=natural   26 methods, six sets whose clients exist
 
 For every partition and method: a training for each candidate and each tuning
 seed; the candidate with the best accuracy on validation examples; a training
@@ -17,10 +18,12 @@ that do not count so.
 
 import math
 
+from experiments.natural import sets
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.compare.combinations import Range, make_candidates
 from fedjax_pfl.compare.form import LAST_ROUND, make_form
 from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.data.stored_arrays import data_root
 
 BASELINES = 'fedavg', 'local_only'
 
@@ -127,6 +130,15 @@ OWN_RANGES = {
     ('pfedme', 'lam', 1.0, 50.0),
   )
 }
+
+
+def natural(name, **changes):
+  """Return the fields of a prepared set, whose clients are counted."""
+  clients, _ = sets.SETS[name]['counts']
+  fields = sets.fields_of(name, data_root())
+  return {**fields, 'metrics': (), 'num_clients': clients, **changes}
+
+
 # `base` is all that a form's own protocol states, `without` the methods that
 # its model does not suit; of `tuning_seeds` seeds, the first ones.
 FORMS = {
@@ -231,6 +243,41 @@ FORMS = {
     ),
   ),
 }
+# Sets whose clients exist, in the order of their time: a form that was stopped
+# is whole for some. `prepare` writes all but heart. Those with classes: a form
+# has one number to choose by, and of these all clients have an accuracy.
+FORMS['natural'] = dict(
+  base={
+    'partition': 'natural',
+    'client_fraction': 1.0,
+    'model': 'mlp',
+    'rounds': 20,
+    'local_epochs': 2,
+    'batch_size': 16,
+    'finetune': {'epochs': (1, 5), 'batch_size': 16},
+    'validation_fraction': 0.2,
+  },
+  examples=100,
+  partitions={
+    'heart': {'dataset': 'heart', 'num_clients': 4, 'standardise': 'client'},
+    'office_caltech': natural('office_caltech', model='mlp'),
+    'wisdm': natural('wisdm'),
+    'amazon_reviews': natural(
+      'amazon_reviews', model='mlp', loss='cross_entropy'
+    ),
+    'spoken_digits': natural('spoken_digits', model='mlp', image_size=16),
+    'landmine': natural('landmine', loss='cross_entropy'),  # 94 % have none
+  },
+  rates=(0.01, 0.03, 0.1),
+  tuning_seeds=2,
+  methods=(
+    *('fedavg', 'local_only', 'fedprox', 'scaffold', 'fedopt', 'feddyn'),
+    *('fednova', 'moon', 'fedper', 'fedrep', 'fedbabu', 'lg_fedavg'),
+    *('ditto', 'apfl', 'pfedme', 'per_fedavg', 'fedrod', 'fedala'),
+    *('fedamp', 'ifca', 'cfl', 'fedas', 'fedproto', 'knn_per', 'partial'),
+    'superfed',
+  ),
+)
 # All methods, 12 settings, ten seeds: two more sets.
 FORMS['full'] = FORMS['lite'] | {
   'random': 12,
@@ -244,7 +291,7 @@ FORMS['full'] = FORMS['lite'] | {
   },
   'without': {'fedbn'},
 }
-SEEDS = {'lite': range(1, 6), 'full': range(1, 11)}
+SEEDS = {'lite': range(1, 6), 'full': range(1, 11), 'natural': range(5)}
 TUNING_SEED = 0  # of random settings: in no number
 
 
@@ -275,7 +322,7 @@ def load_form(name, seeds=(), methods=()):
     candidates = make_candidates(methods, {}, RANGES, {}, OWN_RANGES, number)
   else:
     tuning = seeds[: form['tuning_seeds']]
-    rates = tuple({'learning_rate': rate} for rate in RATES)
+    rates = tuple({'learning_rate': rate} for rate in form.get('rates', RATES))
     candidates = dict.fromkeys(methods, rates)
   return make_form(
     name=name,

@@ -32,7 +32,10 @@ def fields_of(name: str, root: pathlib.Path) -> dict[str, Any]:
   kind = settings['dataset']
   file = root / f'{name}{".npz" if kind == "npz" else ".csv"}'
   clients = TABLE | OTHERS if kind == 'table' else OTHERS
-  return {**settings, **clients, 'data_dir': str(file)}
+  fields = {**settings, **clients, 'data_dir': str(file)}
+  if 'metrics' in fields:
+    fields['metrics'] = tuple(fields['metrics'])
+  return fields
 
 
 def prepare(
@@ -62,7 +65,8 @@ def prepare(
       atomic_files.write_npz(file, content)
     else:
       atomic_files.write_csv(file, [*content[0]], content)
-  flags = (f'--config.{field}={value}' for field, value in fields.items())
+  as_typed = lambda value: ','.join(value) if type(value) is tuple else value
+  flags = (f'--config.{name}={as_typed(x)}' for name, x in fields.items())
   log('Licence: {licence}. Cite {citation}.'.format(**SETS[name]))
   log(f'Written: {file}. Runs read it with {" ".join(flags)}')
 

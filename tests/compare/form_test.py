@@ -146,3 +146,16 @@ def test_a_training_of_two_partitions_is_counted_once():
   assert facts['trainings'] == 2 * 110 + 2 * 22  # with equal gradients few
   form = load_form('digits')
   assert dict(about(form).facts)['trainings'] == 9 * (3 * 44 + 1)  # Centralized
+
+
+def test_natural_clients_are_compared_by_sets():
+  """Nothing is read: a form is known before its sets are prepared."""
+  form = load_form('natural')
+  assert len(form.partitions) >= 6 and len(form.methods) >= 20
+  assert (form.seeds, form.tuning_seeds) == ((0, 1, 2, 3, 4), (0, 1))
+  for name in form.partitions:
+    settings = Unit(form, name, 'ditto').settings({'learning_rate': 0.1}, 3)
+    data = settings.data
+    assert data.partition == 'natural' and data.loss == 'cross_entropy'
+    assert settings.training.client_fraction == 1
+    assert name == 'heart' or data.data_dir.endswith(f'{name}.csv')
