@@ -64,10 +64,10 @@ def plan_of(form, method, rate, views, seeds):
 
 
 def main():
+  from experiments import overview
   from fedjax_pfl.compare.combinations import parse_seeds
   from fedjax_pfl.compare.train import in_folder, train
   from fedjax_pfl.core import progress
-  from fedjax_pfl.results.page import overview
   from fedjax_pfl.results.page import render as page
   from fedjax_pfl.results.tables.result_table import table
   from fedjax_pfl.runs import run_dir

@@ -12,7 +12,7 @@ from matplotlib.colors import to_hex
 from page_runs import make_run
 from user_commands import load_command
 
-from experiments import commandline
+from experiments import commandline, overview
 from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.results.charts import (
@@ -23,7 +23,7 @@ from fedjax_pfl.results.charts import (
   rows,
   svg,
 )
-from fedjax_pfl.results.page import overview, sections, styles
+from fedjax_pfl.results.page import sections, styles
 from fedjax_pfl.results.page.styles import STYLES, style_of
 
 MIXTURES = {'initial': [2, 4], 'mix_0.5': [18, 16], 'mix_1.0': [10, 10]}

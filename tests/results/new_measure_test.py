@@ -7,13 +7,13 @@ from helpers import make_task
 from page_runs import make_run
 
 from configs.leaderboard import load_form
+from experiments import overview
 from fedjax_pfl.compare import protocol
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation import measures
 from fedjax_pfl.evaluation.measures import MIN, Measure
 from fedjax_pfl.evaluation.own_metrics import metrics_of
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.results.page import overview
 from fedjax_pfl.results.page import render as page
 from fedjax_pfl.results.page.board_page import render
 from fedjax_pfl.results.runs.frame import load_results

@@ -12,9 +12,9 @@ from page_runs import CORRECT, make_run
 from run_directories import refused
 from user_commands import load_command
 
-from experiments import commandline
-from fedjax_pfl.results.page import overview, tables
+from experiments import commandline, overview
 from fedjax_pfl.results.page import render as page
+from fedjax_pfl.results.page import tables
 from fedjax_pfl.runs import run_dir
 
 PRINTED = {

@@ -1,4 +1,4 @@
-"""The means of all methods, before and after personalisation, as a figure."""
+"""The figure of the demo: means before and after personalisation."""
 
 from collections.abc import Sequence
 from pathlib import Path
