@@ -5,7 +5,6 @@ command line names; nothing else that is read is.
 """
 
 import ast
-import csv
 import functools
 import io
 import itertools
@@ -18,7 +17,7 @@ import zipfile
 import finished_runs
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import read_rows, refused
 from pages import ROOT
 
 from experiments import commandline
@@ -430,8 +429,7 @@ def test_hostile_names_from_another_machine_stay_text(tmp_path):
   assert '<script>x' not in text and '&lt;script&gt;x' in text
   configs = {'digits:fedbabu': parse_config(finished_runs.make_settings())}
   write_summary(results, configs)
-  with open(tmp_path / 'ours' / 'summary.csv', newline='') as stream:
-    rows = list(csv.DictReader(stream))
+  rows = read_rows(tmp_path / 'ours' / 'summary.csv')
   assert len(rows) == 2 and all(HOSTILE in row['setting'] for row in rows)
   made = {*tmp_path.rglob('*')} - {*before, tmp_path / 'ours'}
   assert {path.parent.name for path in made} == {'ours', 'runs', 'run'}

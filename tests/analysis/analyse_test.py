@@ -1,6 +1,5 @@
 """Analyses of runs, from their directories to a figure and a CSV."""
 
-import csv
 import json
 import shutil
 
@@ -8,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits, client_of, refused
+from helpers import KEY, assert_same_bits, client_of, read_rows, refused
 
 from experiments.reproduction import id_ood
 from experiments.reproduction.id_ood import (
@@ -49,9 +48,7 @@ def ask(tiny_run, tmp_path, monkeypatch):
     assert id_ood.analyse([workdir], out, clients, logged.append, None) == out
     assert files() == before  # runs are read only
     assert out.read_bytes().startswith(b'%PDF')
-    with open(out.with_suffix('.csv'), newline='') as stream:
-      rows = list(csv.DictReader(stream))
-    return rows, '\n'.join(logged)
+    return read_rows(out.with_suffix('.csv')), '\n'.join(logged)
 
   return ask
 

@@ -1,11 +1,9 @@
 """Predictions of a run and of an exported file: one by one, and in a batch."""
 
-import csv
-
 import hospitals
 import numpy as np
 import pytest
-from helpers import refused
+from helpers import read_rows, refused
 from PIL import Image
 
 import fedjax_pfl as pfl
@@ -67,7 +65,7 @@ def test_a_folder_becomes_a_csv(run, folder, tmp_path):
   workdir, out = run[0], tmp_path / 'found.csv'
   root = folder / CLIENT
   predict_folder(workdir, root, out, CLIENT, '', quiet, None)
-  rows = [*csv.DictReader(out.open())]
+  rows = read_rows(out)
   assert list(rows[0]) == ['file', 'class', 'p_healthy', 'p_tumour']
   files = [root / row['file'] for row in rows]
   assert files == sorted(root.rglob('*.png'))

@@ -1,6 +1,5 @@
 """From runs and partitions to drawings and files, and the numbers behind."""
 
-import csv
 import math
 import re
 import sys
@@ -8,6 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from helpers import read_rows
 from matplotlib.colors import to_hex
 from page_runs import make_run
 from user_commands import load_command
@@ -33,11 +33,6 @@ NOTE = 'mix_0.5 of SuPerFed is chosen by the tests, which is optimistic.'
 
 def words(figure):
   return [text.get_text() for text in figure.axes[0].texts]
-
-
-def read_csv(path):
-  with open(path, newline='') as stream:
-    return list(csv.DictReader(stream))
 
 
 def test_charts_of_the_page_are_drawn():
@@ -89,7 +84,7 @@ def test_the_best_method_is_on_top(tmp_path):
   runs += [make_run(tmp_path / 'empty', 'fedper', tests=0), runs[0]]
   out = overview.save_overview(runs, tmp_path / 'new' / 'methods.png')
   assert out.read_bytes()[:8] == b'\x89PNG\r\n\x1a\n'
-  rows = [[*row.values()] for row in read_csv(out.with_suffix('.csv'))]
+  rows = [[*row.values()] for row in read_rows(out.with_suffix('.csv'))]
   assert rows == [
     # Of mixtures the last is the client's own model alone.
     ['SuPerFed', '15.0000', '85.0000', '', '', '80.0000'],
@@ -143,7 +138,7 @@ def test_the_command_draws_both_splits(command, tmp_path, capsys):
   assert lines[-1] == f'Figure: {picture}'
   assert any('Clients without training' in line for line in lines)
   held = Counter()
-  for row in read_csv(picture.with_suffix('.csv')):
+  for row in read_rows(picture.with_suffix('.csv')):
     held[row['split']] += int(row['examples'])
   assert held == {'training': 1442, 'testing': 355}
 

@@ -1,8 +1,7 @@
 """Cells of small trainings on the digits."""
 
-import csv
-
 import small_runs
+from helpers import read_rows
 
 from experiments.reproduction.cells import Cell, Published
 from fedjax_pfl.settings import to_config
@@ -30,10 +29,8 @@ def build(settings, log):
 def rows_of(folder):
   """Return what is in a folder of results, but times and the commit."""
   rows, changing = {}, {'seconds': '', 'commit': ''}
-  with open(folder / 'summary.csv', newline='') as stream:
-    rows['summary.csv'] = [
-      {**line, **changing} for line in csv.DictReader(stream)
-    ]
+  lines = read_rows(folder / 'summary.csv')
+  rows['summary.csv'] = [{**line, **changing} for line in lines]
   for path in sorted(folder.glob('tables/*')):
     rows[path.name] = path.read_bytes()
   for path in sorted(folder.glob('runs/**/result.json')):

@@ -269,11 +269,7 @@ def begun(tmp_path, name, start='', **changes):
 def test_what_was_trained_without_noise_is_never_released(tmp_path):
   """Whatever follows, and however often; nor is a model that was put there."""
   public, _ = begun(tmp_path, 'public', dp={})
-  for name, start, rounds in (
-    ('zero', 'public', 0),
-    ('one', 'public', 1),
-    ('after', 'zero', 1),
-  ):
+  for name, start, rounds in (('zero', 'public', 0), ('after', 'zero', 1)):
     path, said = begun(tmp_path, name, start, rounds=rounds)
     assert 'its start, ' in said and 'has no budget' in said
     about = run_dir.load_result(path)['privacy']
