@@ -170,10 +170,11 @@ def evaluate_clients(
   key: Key,
   *,
   block: int = 10,
+  ids: np.ndarray | None = None,
   on_progress: Callable[[int], None] | None = None,
   on_models: Callable[[np.ndarray, dict[str, View]], None] | None = None,
 ) -> dict[str, Scores]:
-  """Return the scores of all K clients, evaluated block by block.
+  """Return the scores of K clients, evaluated block by block.
 
   All blocks have one size, so that one compilation serves them all; the last
   is filled up with client 0, whose repeated scores are dropped.
@@ -187,6 +188,7 @@ def evaluate_clients(
     test: their test examples.
     key: a JAX key; client k personalises with fold_in(key, k).
     block: how many clients are evaluated in one call.
+    ids: who is evaluated; None: all. The others have 0 right of 0 tests.
     on_progress: is called with the number of clients done after every block.
     on_models: is called with the ids and the models of every block.
 
@@ -203,20 +205,25 @@ def evaluate_clients(
   array([2, 2, 2], dtype=int32)
   """
   num_clients = train.count.shape[0]
-  block = min(block, num_clients)
-  parts = []
-  for first in range(0, num_clients, block):
-    ids = np.arange(first, first + block)
-    ids[ids >= num_clients] = 0
+  ids = np.arange(num_clients) if ids is None else ids
+  block, parts = min(block, len(ids)), []
+  for first in range(0, len(ids), block):
+    own = ids[first : first + block]
+    own = np.pad(own, (0, block - len(own)))
     scores, models = evaluate(
-      server, clients, jnp.asarray(ids), train, test, key
+      server, clients, jnp.asarray(own), train, test, key
     )
     parts.append(jax.tree.map(np.asarray, scores))
     if on_models is not None:
-      on_models(ids, models)
+      on_models(own, models)
     if on_progress is not None:
-      on_progress(min(first + block, num_clients))
-  scores = jax.tree.map(
-    lambda *rows: np.concatenate(rows)[:num_clients], *parts
-  )
+      on_progress(min(first + block, len(ids)))
+
+  def of_all(*parts):
+    rows = np.concatenate(parts)[: len(ids)]
+    whole = np.zeros((num_clients, *rows.shape[1:]), rows.dtype)
+    whole[ids] = rows
+    return whole
+
+  scores = jax.tree.map(of_all, *parts)
   return {view: scores[view] for view in views}  # a tree map sorts them

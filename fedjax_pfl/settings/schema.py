@@ -177,6 +177,8 @@ class EvaluationSettings:
     eval_global_model: evaluate the global model on the whole test set, too
     eval_every: rounds between two evaluations; 0: a sixteenth of all
       rounds, at least 1
+    eval_clients: how many clients are evaluated, drawn by the seed, and those
+      of save_clients; 0: all. The interval of the mean is that of the draw
     select: the round whose models are the result: the last, or the best one on
       validation_fraction
     tune_by: what select=validation chooses by: accuracy, loss, or another
@@ -200,6 +202,7 @@ class EvaluationSettings:
   )
   eval_global_model: bool = field(False, boolean())
   eval_every: int = field(0, count('rounds', smallest=0))
+  eval_clients: int = field(0, count('clients', smallest=0), EVALUATES)
   select: str = field(
     'last',
     one_of(SELECT, 'a round', 'a choice by the tests, which is test_best'),

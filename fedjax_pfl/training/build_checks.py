@@ -92,6 +92,12 @@ def check_method(
       f'eval_views={",".join((*views, "initial"))}',
     ),
     (
+      last.keep_best and evaluation.eval_clients,
+      *('eval_clients', evaluation.eval_clients),
+      f'0: all clients of {method} keep the models of their best rounds',
+      'eval_clients=0',
+    ),
+    (
       evaluation.eval_global_model and not has_model,
       *('eval_global_model', True),
       f'False for {method}: its server holds no whole model that could be '

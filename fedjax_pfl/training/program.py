@@ -23,6 +23,7 @@ from fedjax_pfl.core.target import compiler_options, target
 from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.client_data import client_of, stack_clients
 from fedjax_pfl.data.dealing import UNSEEN
+from fedjax_pfl.data.held_out import generator
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
@@ -34,6 +35,7 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import flat_settings, with_numbers
 from fedjax_pfl.training.build import Experiment
 
+STREAM = 1001  # of the seed, who is evaluated
 CPU_BLOCK = 10  # clients evaluated between two updates of the progress bar
 Numbers = dict[str, Any]  # {'learning_rate': 0.1, 'hp.mu': 0.01}
 OnModels = Callable[[np.ndarray, dict[str, Any]], None]
@@ -266,7 +268,7 @@ class Evaluator:
     server, clients = states
     data = data or self.experiment.eval_data
     scoring = scoring or self.experiment.settings.evaluation.scoring
-    number = data[0].count.shape[0]
+    ids = self.evaluated(data[0].count.shape[0])
     evaluate_fn = self._program.evaluation(
       stage_number,
       tuple(views),
@@ -274,7 +276,8 @@ class Evaluator:
       keep_models=on_models is not None,
       **edit,
     )
-    with progress.progress(label, number, unit='client', is_short=True) as bar:
+    shown = {'unit': 'client', 'is_short': True}
+    with progress.progress(label, len(ids), **shown) as bar:
       return evaluate_clients(
         evaluate_fn,
         views,
@@ -283,9 +286,20 @@ class Evaluator:
         *data,
         self.key if key is None else key,
         block=self._program.block,
+        ids=ids,
         on_progress=bar.update,
         on_models=on_models,
       )
+
+  def evaluated(self, num_clients: int) -> np.ndarray:
+    """Return the ids of those who are evaluated, `eval_clients` drawn ones."""
+    settings = self.experiment.settings
+    number = settings.evaluation.eval_clients or num_clients
+    if number >= num_clients:
+      return np.arange(num_clients)
+    drawn = generator(settings.seed, STREAM).permutation(num_clients)[:number]
+    saved = np.array(settings.evaluation.save_clients, int)
+    return np.union1d(drawn, saved[saved < num_clients])
 
   def global_model(self, stage_number: int, server: Server) -> dict[str, Any]:
     """Return measures of the server's model; {} if none is there, or asked."""

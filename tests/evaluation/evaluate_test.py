@@ -8,6 +8,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from helpers import (
   COUNTS,
@@ -20,11 +21,14 @@ from helpers import (
   make_task,
   refused,
 )
+from small_runs import make_experiment
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
+from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.rounds import init_states
+from fedjax_pfl.training.program import Evaluator
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 TASK = make_task()
@@ -100,3 +104,25 @@ def test_blocks_are_filled_up_and_cut():
   assert all((models == ids + 1).all() for ids, models in blocks)
   assert scores.correct.tolist() == [*range(7)]
   assert scores.count.tolist() == list(TEST_COUNTS)
+
+
+def test_a_sample_of_clients_is_evaluated():
+  """With the scores that each has among all; the others have no tests."""
+
+  def scores_of(experiment):
+    evaluator = Evaluator(experiment, KEY(5))
+    states = init_states(
+      experiment.stages[0].algorithm, experiment.train, KEY(0)
+    )
+    return evaluator.clients(0, states, ['initial'])['initial']
+
+  some = make_experiment(eval_clients=4, views=('initial',))
+  ids = Evaluator(some, KEY(5)).evaluated(10)
+  assert {0, 3} <= {*ids.tolist()} and 4 <= len(ids) <= 6
+  every = scores_of(make_experiment(views=('initial',)))
+  want = jax.tree.map(np.zeros_like, every)
+  for leaf, row in zip(*map(jax.tree.leaves, (want, every)), strict=True):
+    leaf[ids] = row[ids]
+  got = scores_of(some)
+  assert_close(got, want)
+  assert summarise(got)['num_clients'] == len(ids)

@@ -265,7 +265,7 @@ def test_a_field_states_what_it_changes():
   }
   assert {*changing(EVALUATION)} == {
     *('adapt_on', 'scoring', 'test_partition', 'test_shards_per_client'),
-    *('metrics', 'select', 'tune_by', 'test_fraction'),
+    *('metrics', 'select', 'tune_by', 'test_fraction', 'eval_clients'),
     *(name for name in FIELDS if name.startswith('finetune.')),
   }
   resumable = {'data_dir', 'devices', 'clients_placement', 'tracker', 'debug'}

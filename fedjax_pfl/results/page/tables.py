@@ -292,8 +292,8 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
     views = [view for run in runs for view in run.result['views'].values()]
     left_out[max(view.get('num_left_out') or 0 for view in views)].append(label)
   notes += [
-    f'Clients left out of the means, for want of training or test examples: '
-    f'{most:,} ({", ".join(labels)}).'
+    'Clients left out of the means, not evaluated, or without training or '
+    f'test examples: {most:,} ({", ".join(labels)}).'
     for most, labels in left_out.items()
     if most
   ]

@@ -77,8 +77,8 @@ def table(results: Sequence[Result]) -> str:
     each = result['views'].values()
     if most := max((view.get('num_left_out', 0) for view in each), default=0):
       lines.append(
-        f'{name}: clients left out of the means, for want of training or test '
-        f'examples: {most:,}'
+        f'{name}: clients left out of the means, not evaluated, or without '
+        f'training or test examples: {most:,}'
       )
   lines += notes_on_batches({name: [result] for name, result in named})
   if chosen := [pair for pair in named if 'validation' in pair[1]]:
