@@ -76,7 +76,7 @@ def check_method(
   views, later = evaluation.eval_views, settings.data.unseen_clients
   odd = [name for name in names if not VIEW.fullmatch(name)]
   has_model = last.algorithm.global_model is not None
-  for is_wrong, field, got, expected, *choices in (
+  _refuse(
     (
       odd,
       'around' if (wrapper := settings.training.around) else 'algorithm',
@@ -112,9 +112,7 @@ def check_method(
       'later would train alone, as all the others do',
       *('unseen_clients=0', 'a method whose server sends a model'),
     ),
-  ):
-    if is_wrong:
-      raise bad_input(field, got=got, expected=expected, choices=choices)
+  )
 
 
 def check_own_method(
@@ -256,62 +254,61 @@ def check_inputs(settings: Settings, shape: Shape) -> None:
 
 
 def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
-  """Refuse other outputs than labels, and what asks for one label."""
-  number, scoring = shape.num_labels, settings.evaluation.scoring
-  if any(each.num_labels != number for each in (task, *task.others)):
-    raise bad_input(
-      'model',
-      got=f'{settings.model.name}, with {task.num_labels} outputs an example',
-      expected=f'{number}, the labels of an example: features [B, F] have one '
-      'output, [B, L, F] one for each token of [B, L]',
-      choices=[m for m in MODELS if MODELS[m].tokens and shape.labels],
-    )
-  _check_kind(settings, task, shape)
-  if number == 1:
-    return
-  if getattr(settings.method, 'ONE_LABEL', False):
-    raise bad_input(
-      'algorithm',
-      got=f'{settings.algorithm} for tokens with a label each',
-      expected='a method that asks for no class of an example',
-      choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'superfed'],
-    )
-  exact = 'exact: batches are of examples, and labels those of tokens'
-  one_of(['exact'], exact).check('scoring', scoring)
-
-
-def _check_kind(settings: Settings, task: Task, shape: Shape) -> None:
-  """Refuse a loss of other labels, and methods without what they need."""
-  data, method = settings.data, settings.algorithm
-  if task.labels != shape.kind:
-    raise bad_input(
-      'loss',
-      got=f'{data.loss} for {data.dataset}, whose labels are {shape.kind}',
-      expected=f'a loss of {shape.kind}',
-      choices=[name for name in LOSSES if labels_of(name) == shape.kind],
-      cause='an image set, or a text, which has classes',
-    )
+  """Refuse other outputs than labels, and what asks for one, or for classes."""
+  method, module, kind = settings.algorithm, settings.method, task.labels
+  scoring, number = settings.evaluation.scoring, shape.num_labels
+  are_other, are_tokens = kind != CLASSES, number != 1
+  labels = 'tokens with a label each'
+  labels = f'labels that are {kind}' if are_other else labels
+  asks = ['NEEDS_CLASSES'] * are_other + ['ONE_LABEL'] * are_tokens
   is_head_alone = all(jax.tree.leaves(task.is_head))
-  if is_head_alone and needs_body(settings.method):
-    raise bad_input(
+  _refuse(
+    (
+      any(each.num_labels != number for each in (task, *task.others)),
       'model',
-      got=f'{settings.model.name} with {method}, whose clients keep their head',
-      expected='a model with layers before its head, which clients share',
-      choices=['model=mlp', 'algorithm=fedavg', 'algorithm=ditto'],
-    )
-  if task.labels != CLASSES:
-    if getattr(settings.method, 'NEEDS_CLASSES', False):
-      raise bad_input(
-        'algorithm',
-        got=f'{method} for labels that are {task.labels}',
-        expected='a method that asks for no class of an example',
-        choices=['fedavg', 'fedbabu', 'fedrep', 'ditto', 'apfl'],
-      )
-    if settings.attack.is_of_data:
-      raise bad_input(
-        'attack',
-        got=f'{settings.attack.name} for labels that are {task.labels}',
-        expected='an attack on uploads: a class is flipped, or aimed at',
-      )
-    exact = f'exact: labels are {task.labels}'
-    one_of(['exact'], exact).check('scoring', settings.evaluation.scoring)
+      f'{settings.model.name}, with {task.num_labels} outputs an example',
+      f'{number}, the labels of an example: features [B, F] have one output, '
+      '[B, L, F] one for each token of [B, L]',
+      *(m for m in MODELS if MODELS[m].tokens and shape.labels),
+    ),
+    (
+      kind != shape.kind,
+      'loss',
+      f'{settings.data.loss} for {settings.data.dataset}, whose labels are '
+      f'{shape.kind}',
+      f'a loss of {shape.kind}',
+      *(name for name in LOSSES if labels_of(name) == shape.kind),
+    ),
+    (
+      is_head_alone and needs_body(module),
+      'model',
+      f'{settings.model.name} with {method}, whose clients keep their head',
+      'a model with layers before its head, which clients share',
+      *('model=mlp', 'algorithm=fedavg', 'algorithm=ditto'),
+    ),
+    (
+      any(getattr(module, name, False) for name in asks),
+      'algorithm',
+      f'{method} for {labels}',
+      'a method that asks for no class of an example',
+      *('fedavg', 'fedbabu', 'fedrep', 'ditto'),
+    ),
+    (
+      are_other and settings.attack.is_of_data,
+      'attack',
+      f'{settings.attack.name} for {labels}',
+      'an attack on uploads: a class is flipped, or aimed at',
+    ),
+    (
+      scoring != 'exact' and (are_other or are_tokens),
+      *('scoring', scoring, f'exact for {labels}', 'exact'),
+    ),
+  )
+
+
+def _refuse(*rows: tuple) -> None:
+  """Refuse the first that is wrong: (is it, field, got, expected, *choices)."""
+  for is_wrong, field, got, expected, *choices in rows:
+    if is_wrong:
+      choices = choices or None
+      raise bad_input(field, got=got, expected=expected, choices=choices)

@@ -64,7 +64,7 @@ def test_what_else_is_refused(file):
   words = refused(outline, config(file, attack='label_flip', attackers=0.4))
   assert 'an attack on uploads' in words
   words = refused(outline, config(file, scoring='batches'))
-  assert 'exact: labels are numbers' in words
+  assert 'exact for labels that are numbers' in words
   words = refused(outline, config(file, metrics=('auroc',)))
   assert 'labels that are numbers' in words and 'rmse' in words
   words = refused(outline, config(file, model='linear', algorithm='fedper'))

@@ -194,7 +194,7 @@ def test_an_unknown_symbol_is_refused(tmp_path):
   [
     ({'partition': 'shards'}, 'shards for shakespeare, whose tokens'),
     ({'algorithm': 'knn_per'}, 'knn_per for tokens with a label each'),
-    ({'scoring': 'batches'}, 'expected exact: batches are of examples'),
+    ({'scoring': 'batches'}, 'expected exact for tokens with a label'),
     ({'dataset': 'digits'}, 'char_lstm: got (8, 8, 1), expected (length,)'),
   ],
 )
