@@ -18,7 +18,8 @@ from experiments.reproduction.published import load as published
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.settings import Settings, parse_config
 
-MODULES = 'fedbabu', 'fedbabu_appendix', 'fedconcat', 'pfllib', 'superfed'
+MODULES = 'fedbabu', 'fedbabu_appendix', 'fedconcat', 'flamby', 'pfllib'
+MODULES += ('superfed',)
 READINGS = {
   'initial_accuracy': Reading('initial'),
   # By Euclidean distance, as the public code; the paper writes of cosine.

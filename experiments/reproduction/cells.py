@@ -56,11 +56,14 @@ class Reading(NamedTuple):
 
   view: str
   measure: str = 'accuracy'
+  # By name: the number of this client; '': the mean of all who are evaluated.
+  client: str | None = None
 
   @property
   def stored_name(self) -> str:
     """Return the name under which its scores are stored: 'initial:own'."""
-    if self.measure in ('accuracy', *OF_ALL_TESTS):
+    is_view = self.client is not None
+    if is_view or self.measure in ('accuracy', *OF_ALL_TESTS):
       return self.view
     return f'{self.view}:{self.measure}'
 

@@ -33,6 +33,7 @@ NUMBERS = {
 PAPERS = {
   'fedbabu': 'FedBABU',
   'fedconcat': 'FedConcat',
+  'flamby': 'FLamby',
   'pfllib': 'PFLlib',
   'superfed': 'SuPerFed',
 }

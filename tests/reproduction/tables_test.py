@@ -65,8 +65,8 @@ def test_the_page_has_the_number_of_trainings():
   text = ' '.join((ROOT / 'docs/reproduction.md').read_text().split())
   assert (
     f'{number:,} published numbers. For one seed, {trained} trainings and '
-    f'{len(runs) - trained} runs that only evaluate (Table 9) answer all of '
-    'them'
+    f'{len(runs) - trained} runs that only evaluate (Table 9, pooled) answer '
+    'all of them'
   ) in text
 
 
@@ -112,7 +112,7 @@ def trace(cell):
 
 def check_reading(cell, names, stage):
   """Assert that a run of the cell holds what is read."""
-  settings, (view, measure) = cell.settings, cell.reading
+  settings, (view, measure, _) = cell.settings, cell.reading
   assert view in names, cell.published
   evaluate.check_views((*settings['views'], *settings['eval_views']), names)
   if measure in OF_SERVER:
