@@ -23,7 +23,7 @@ from fedjax_pfl.training.keys import training_key
 from fedjax_pfl.training.program import Program
 
 CONFIG = 'configs/digits.py:fedavg,quick'
-METHOD, WRAPPER = code_of('docs/howto/own_method.md')
+METHOD, RECIPE, WRAPPER = code_of('docs/howto/own_method.md')
 METHOD += """
 
 def with_metric(algorithm):
@@ -156,6 +156,14 @@ def test_its_hyperparameters_have_rules_if_they_are_a_record(method):
   plain = build(method, beta='1.5').settings
   assert plain.hp == {'beta': 1.5} and 'hp.beta' not in traced_names(plain)
   assert 'momentum' in traced_names(plain)
+
+
+def test_the_recipe_of_the_page_is_a_method(tmp_path):
+  path = tmp_path / 'robust_head.py'
+  path.write_text(RECIPE)
+  robust = build(f'{path}:RobustHead', trim='0.2')
+  assert robust.settings.hp['trim'] == 0.2
+  assert '0.5' in refused(lambda: build(f'{path}:RobustHead', trim='0.5'))
 
 
 def test_a_misspelt_method_or_hyperparameter_has_its_choices(method):
