@@ -122,7 +122,7 @@ def test_a_run_prints_accuracies(capsys, tmp_path, monkeypatch):
 
 def test_rounds_on_arrays_are_made(capsys):
   scope = {}
-  exec(compile(code_of('docs/howto/own_data.md')[0], 'page', 'exec'), scope)
+  exec(compile(code_of('docs/howto/own_data.md')[-1], 'page', 'exec'), scope)
   lines = capsys.readouterr().out.splitlines()
   assert [line.split()[0] for line in lines[:3]] == ['0', '1', '2']
   assert lines[3].startswith('[') and len(lines) == 4

@@ -170,9 +170,7 @@ def test_what_does_not_go_with_frozen_features(small, changes, words):
 
 
 def test_frozen_statistics_need_a_file_and_a_sum_without_noise(small):
-  words = (
-    'expected auto without init_from: statistics that were never averaged'
-  )
+  words = 'expected auto without init_from: statistics that were never averaged'
   assert words in refused(build_experiment, small(init_from=''))
   private = {'dp': {'clip': 1.0, 'noise_multiplier': 1.0, 'delta': 1e-3}}
   private |= {'sampling': 'poisson', 'save_clients': (), **FEDAVG}
