@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import fedjax_pfl as pfl
+from experiments import overview
 from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.results.page import overview
 from fedjax_pfl.results.page.render import render
 from fedjax_pfl.results.runs.run import extremes, read
 from fedjax_pfl.results.tables.result_table import table
