@@ -14,8 +14,8 @@ method alone: --grid fml:hp.student=convnet3, as many values for each.
 Fine-tuning has the rate that is tried, or 0.3, 0.1 or 0.03 times it: validation
 chooses among fits of one trained model, which costs evaluations alone, unless
 --config.finetune.learning_rate is given. --tune_by=macro_f1 chooses and
-compares by a metric of your own (--config.metrics=FILE.py:macro_f1), or by
-loss, with accuracy beside it.
+compares by a metric (--config.metrics=macro_f1, or your own FILE.py:NAME), or
+by loss, with accuracy beside it.
 
   fedjax-pfl compare --form=digits    (make leaderboard)
 

@@ -13,9 +13,9 @@ same seeds: a run that one of them trains is left to it by the others.
 
 --tune=validation ends with the setting that is best on the examples of
 validation_fraction, its lead over the next, whether seeds tell them apart, and
-the command of the best; --tune_by=macro_f1 chooses by a metric of your own
-(--config.metrics=FILE.py:macro_f1), or by loss. --out=sweep.html writes the
-report of all runs.
+the command of the best; --tune_by=macro_f1 chooses by a metric
+(--config.metrics=macro_f1, or your own FILE.py:NAME), or by loss.
+--out=sweep.html writes the report of all runs.
 """
 
 import shlex

@@ -333,6 +333,11 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   (line,) = (one for one in sentences(board) if one.startswith('gaps. '))
   end = {'max': 'Highest: FedAvg, 0.4', 'min': 'Lowest: Ditto, 0.2'}[better]
   assert f'gaps. {end} on average' in line and line.endswith('defined: 2.')
+  turned = make_board(
+    own._replace(measures=own.measures[::-1]), 's=2', found['s=2']
+  )
+  assert turned.rows[0]['method'] == name  # by the metric
+  assert sentences(turned)[1].startswith('Accuracy. Highest: FedAvg')
   counts = path.with_name('own_counts.csv')
   again = tmp_path / 'b' / 'own.html'
   board_files.write(*stored_counts.read([counts])[::-1], again)

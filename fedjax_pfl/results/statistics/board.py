@@ -237,7 +237,8 @@ def sentences(board: Board) -> list[str]:
   for measure in board.about.measured:
     standing = board.standings[measure.name]
     named = [one._replace(name=paper_name(one.name)) for one in standing.places]
-    head = '' if measure == ACCURACY else f'{measure.head}. '
+    is_plain = measure == ACCURACY == board.about.main
+    head = '' if is_plain else f'{measure.head}. '
     rest = f' Clients for whom it is not defined: {standing.undefined}.'
     rest *= bool(standing.undefined)
     found += [head + lead(named, measure) + rest] * bool(named)
