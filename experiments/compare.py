@@ -113,7 +113,7 @@ def price_of(form, plans):
   whole = total(costs)
   return (
     f'{align(rows)}\n{len(form.methods)} methods, each tuned and trained in '
-    f'{form.trainings} trainings: {whole.images / 1e6:,.1f} M images of local '
+    f'{form.trainings} trainings: {whole.images:,.0f} images of local '
     f'training, {duration(whole.seconds)} on this machine with compilation and '
     'evaluations, estimated from a timed round.'
   )
