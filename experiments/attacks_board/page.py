@@ -143,23 +143,32 @@ def words(found: Difference | None) -> str:
   return f'{text} ({low} to {high})' if found.has_interval else text
 
 
+def listed(gaps: dict[str, Difference | None]) -> str:
+  """Return all gaps, and of which of them the interval is on one side of 0."""
+  told = [name for name, found in gaps.items() if found and found.sign]
+  every = '; '.join(f'{name} {words(found)}' for name, found in gaps.items())
+  return f'{every}. Told from 0: {"; ".join(told) or "none"}.'
+
+
 def sentences(board: Board) -> Iterator[str]:
-  """Yield five sentences, of numbers with their intervals alone."""
+  """Yield five answers, of numbers with their intervals alone."""
   under = lambda key, rule: [(*key, attack, rule) for attack in ATTACKS[1:]]
   fedavg, tuned = [*COLUMNS.values()][:2]
   base = (*fedavg, *CLEAN)
-
-  def by_column(other):
-    gaps = {
+  lost, beside = (
+    {
       name: gap(board, under(key, 'uniform'), other or (*key, *CLEAN))
       for name, key in COLUMNS.items()
     }
-    return ', '.join(f'{name} {words(found)}' for name, found in gaps.items())
-
-  yield f'**Attacks** change the mean, averaged over the four: {by_column(())}.'
+    for other in ((), LOCAL)
+  )
   yield (
-    '**Does a personal model protect?** Under these attacks, less Local only, '
-    f'which none reaches: {by_column(LOCAL)}.'
+    '**What do attacks do?** With the mean, and over the four attacks, honest '
+    f'clients change by: {listed(lost)}'
+  )
+  yield (
+    '**Does a personal model protect?** Under the same attacks, less Local '
+    f'only, which none of them reaches: {listed(beside)}'
   )
   old, new = ((*key, 'backdoor', 'uniform') for key in (fedavg, tuned))
   pairs = board.success[old], board.success[new]
@@ -171,8 +180,10 @@ def sentences(board: Board) -> Iterator[str]:
     f'{words(differences.over_seeds(change))}.'
   )
   gaps = {rule: gap(board, under(fedavg, rule), base) for rule in RULES}
-  helped = ', '.join(f'{rule} {words(found)}' for rule, found in gaps.items())
-  yield f'**Do rules help?** FedAvg under the four attacks: {helped}.'
+  yield (
+    '**Do rules help?** FedAvg under the four attacks, less itself without an '
+    f'attack and with the mean: {listed(gaps)}'
+  )
 
   def is_far(seed):
     is_honest = ~np.isnan(board.accuracy[base][seed])
@@ -180,18 +191,18 @@ def sentences(board: Board) -> Iterator[str]:
     far = np.argsort(-unlike, kind='stable')[:FAR]
     return np.isin(np.arange(len(unlike)), far)
 
-  of_rule = lambda rule, used: words(
-    gap(board, [(*fedavg, 'none', rule)], base, used)
-  )
-  costs = (
-    f'{rule} {of_rule(rule, is_far)} '
-    f'against {of_rule(rule, lambda seed: ~is_far(seed))}'
+  costs = {
+    f'{rule}, {name}': gap(board, [(*fedavg, 'none', rule)], base, used)
     for rule in [*RULES][1:]
-  )
+    for name, used in (
+      ('unlike', is_far),
+      ('the others', lambda seed: ~is_far(seed)),
+    )
+  }
   yield (
     '**What do rules cost clients that are unlike the others?** Without an '
     f'attack FedAvg changes for the {FAR} honest clients whose labels are most '
-    f'unlike those of all, against the others: {"; ".join(costs)}.'
+    f'unlike those of all, and for the others, by: {listed(costs)}'
   )
 
 
