@@ -4,7 +4,18 @@
 
 or another METHOD, `configs/heart.py:METHOD`; FedAvg by default. Each hospital
 is a client, with its own patients, and takes part in every round; columns are
-standardised by a hospital's own training rows, as in FLamby.
+standardised by a hospital's own training rows, as in FLamby. Some 20 seconds on
+2 CPU cores, most of them compilation. Prints test accuracy, of one seed, mean
+and std over hospitals, then that of each:
+
+  METHOD       one model       another view
+  local_only                   80.8 +- 7.6 personal
+  fedavg       69.7 +- 8.9     73.0 +- 3.2 finetuned
+  fedbabu      71.6 +- 6.6     77.9 +- 2.8 finetuned
+  ditto        69.7 +- 8.9     80.6 +- 7.8 personal
+
+No rate was chosen, and 16 patients of `switzerland` are tests, 15 of them ill:
+nothing is ranked by this.
 """
 
 from configs import common

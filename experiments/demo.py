@@ -5,7 +5,8 @@
   make compare    every method by the same protocol (compare.py)
 
 90 clients have 16 images each, of which 3 are kept for the choice of learning
-rates (results/leaderboard/demo_counts.csv).
+rates (results/leaderboard/demo_counts.csv). Then the same methods on patients
+of four hospitals (configs/heart.py), each with its accuracy.
 
 Trains, continuing what was broken off, then prints a table and the paths of a
 figure and of a report page. No download.
@@ -16,6 +17,7 @@ from pathlib import Path
 import commandline
 from absl import flags
 
+from configs import common
 from configs.leaderboard import load_form
 
 WORKDIR = flags.DEFINE_string('workdir', 'runs/demo', 'Where the runs go.')
@@ -63,6 +65,23 @@ def plan_of(form, method, rate, views, seeds):
   return with_seeds(settings, {'method': method}, seeds)
 
 
+def hospitals(seeds):
+  """Train the methods on patients, and print the accuracy of each hospital."""
+  from fedjax_pfl.compare.plan import with_seeds
+  from fedjax_pfl.compare.train import in_folder, train
+  from fedjax_pfl.core import progress
+  from fedjax_pfl.results.runs.run import extremes
+  from fedjax_pfl.settings import parse_config
+
+  plan = []
+  for method in METHODS:
+    settings = parse_config(common.load(f'heart:{method}').to_dict())
+    plan += with_seeds(settings, {'method': method}, seeds)
+  paths = train(plan, in_folder(Path(WORKDIR.value, 'heart')), progress.log)
+  for planned, path in zip(plan, paths, strict=True):
+    progress.log(f'{planned.settings.algorithm}, {extremes(path)}')
+
+
 def main():
   from experiments import overview
   from fedjax_pfl.compare.combinations import parse_seeds
@@ -85,6 +104,7 @@ def main():
     progress.log(table([run_dir.load_result(path) for path in paths]))
   else:
     progress.log(overview.as_table(paths))
+  hospitals(seeds)
   figure = overview.save_overview(paths, Path(WORKDIR.value) / 'methods.png')
   report = page.save(paths, Path(WORKDIR.value) / 'report.html')
   progress.log(f'Figure: {figure}')

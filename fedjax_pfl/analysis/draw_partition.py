@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from fedjax_pfl.analysis.open_run import Log
+from fedjax_pfl.core.example_losses import check_classes
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.data.label_counts import label_counts_of_clients
@@ -21,6 +22,7 @@ NOTE = f'{partition.AREA} Triangle: a client without examples.'
 
 def save(settings: Settings, out: AnyPath, log: Log) -> Path:
   """Save `out` and, beside it, every count but zeros; return `out`."""
+  check_classes(settings.data.loss, 'the figure has the examples of each')
   out = figure_file.check_output(out)
   data, panels, rows = build_data(settings, log), [], []
   number = data.dataset.num_classes

@@ -9,6 +9,7 @@ from typing import Any
 
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.example_losses import check_classes
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import digest_of
 from fedjax_pfl.runs import checkpoint, run_dir
@@ -41,6 +42,7 @@ def read_run(
   """
   stored = run_dir.load_config(workdir)
   settings = parse_config(stored['config'])
+  check_classes(settings.data.loss, 'exports and predictions are of these')
   known = {*flatten(stored['config']), 'hp'}
   values = flat_config(settings).items()
   added = [f'{name}={value!r}' for name, value in values if name not in known]

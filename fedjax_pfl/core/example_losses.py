@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import (
   BITS,
   CLASSES,
@@ -75,3 +76,15 @@ LOSSES = {
 def labels_of(loss: str) -> str:
   """Return the kind of labels; a loss of the user's own has classes."""
   return LOSSES[loss].labels if loss in LOSSES else CLASSES
+
+
+def check_classes(loss: str, what: str) -> None:
+  """Refuse a question about classes to a run whose labels are others."""
+  if labels_of(loss) != CLASSES:
+    known = [name for name in LOSSES if labels_of(name) == CLASSES]
+    raise bad_input(
+      'loss',
+      got=f'{loss}, whose labels are {labels_of(loss)}',
+      expected=f'a loss of classes: {what}',
+      choices=known,
+    )

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+from helpers import refused
 
 import fedjax_pfl as pfl
 from experiments import overview
+from fedjax_pfl.analysis.open_run import read_run
 from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.page.render import render
@@ -53,7 +55,8 @@ def test_a_run_of_numbers_has_the_lowest_error(file, tmp_path):
     rmse.mean(), rel=1e-5
   )
   assert summary['lowest_client'] == pytest.approx(rmse.max(), rel=1e-5)
-  assert rmse.argmax() == 1 and 'highest b' in extremes(tmp_path / 'run')
+  assert rmse.argmax() == 1
+  assert f', b {rmse[1]:.4g}, c ' in extremes(tmp_path / 'run')
   assert stored.summary('initial')['lowest_client'] > rmse.min()
   lines = load_metrics(tmp_path / 'run')
   errors = [line['validation/initial'] for line in lines]
@@ -64,6 +67,7 @@ def test_a_run_of_numbers_has_the_lowest_error(file, tmp_path):
   means = [line['initial/rmse'] for line in lines]
   assert best['together']['mean'] == pytest.approx(min(means), rel=1e-5)
   assert best['each']['mean'] <= best['together']['mean']
+  assert 'exports and predictions' in refused(read_run, tmp_path / 'run', print)
   text = table([result])
   assert 'of RMSE, of which lower is better' in text
   assert f'{summary["mean"]:.4g} ± {summary["std"]:.4g}' in text

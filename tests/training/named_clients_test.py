@@ -11,6 +11,7 @@ from fedjax_pfl.analysis.export import export
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.results.page.render import render
+from fedjax_pfl.results.runs import run
 from fedjax_pfl.results.runs.run import are_same_clients, extremes
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -44,14 +45,15 @@ def test_names_go_with_their_examples(finished):
     assert held.tolist() == [2 * (5 + int(name[8:])) for name in one.names]
 
 
-def test_report_and_export_have_them(finished, tmp_path):
+def test_report_and_export_have_them(finished, tmp_path, monkeypatch):
   page = render([finished])
   for name in (*HOSPITALS, *CLASSES):
     assert name in page
   words = extremes(finished)
-  assert (
-    words.startswith('initial: lowest hospital') and ' highest hosp' in words
-  )
+  assert words.startswith('initial: hospital1 ') and ' %, hospital10 ' in words
+  monkeypatch.setattr(run, 'MOST_NAMED', 2)
+  words = extremes(finished)
+  assert words.startswith('initial: lowest hospital') and ' highest h' in words
   out = tmp_path / 'model.npz'
   export(finished, 'hospital10', '', out, lambda text: None, None)
   about = load_model(out)[1]

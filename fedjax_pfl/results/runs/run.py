@@ -31,6 +31,7 @@ Result = Mapping[str, Any]  # of result.json
 # What divides the images among clients, but for those who come later.
 DIVISION = {name for name, field in FIELDS.items() if field.section == 'data'}
 DIVISION -= {'preprocessing', 'unseen_clients', 'data_dir', 'loss'}
+MOST_NAMED = 6  # clients that a run ends with, one by one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # The round that is chosen; the last is a choice by the tests, and no table's
 # main number.
@@ -233,15 +234,18 @@ def read(workdir: AnyPath) -> Run:
 
 
 def extremes(workdir: AnyPath) -> str:
-  """Return the lowest and the highest client by name; '' without names."""
+  """Return clients by name: few, or the lowest and highest; '' without."""
   run = read(workdir)
   view, names = run.compared[1], run.clients.labels
   accuracy = run.accuracy(view)
   if run.clients.names is None or np.isnan(accuracy).all():
     return ''
-  low, high = np.nanargmin(accuracy), np.nanargmax(accuracy)
   text, unit = run.measure.text, run.measure.unit
   said = lambda client: f'{text(accuracy[client])} {unit}'.strip()
+  if len(names) <= MOST_NAMED:
+    words = ', '.join(f'{name} {said(at)}' for at, name in enumerate(names))
+    return f'{view}: {words}'
+  low, high = np.nanargmin(accuracy), np.nanargmax(accuracy)
   return (
     f'{view}: lowest {names[low]} ({said(low)}), highest {names[high]} '
     f'({said(high)})'
