@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
+import fedjax_pfl as pfl
 from fedjax_pfl.core.example_losses import cox, huber, logistic, squared
 from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.types import Batch
+from fedjax_pfl.data.batching import rows_in_order
+from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation import label_metrics as of
 
 N, PADDED = 40, 7
@@ -180,3 +183,14 @@ def test_losses_of_a_padded_batch(loss, theirs):
   total, slope = jax.value_and_grad(lambda z: batch_loss(z, batch, loss))(z_all)
   np.testing.assert_allclose(total, theirs(z, y), rtol=1e-5)
   assert np.isfinite(slope).all() and not slope[N:].any()
+
+
+def test_who_is_padding_is_never_at_risk():
+  """A padded row is one of the client's own, whose time must not count."""
+  z, y = scores(1), events()
+  data = pfl.from_arrays([np.zeros((N, 1)), np.zeros((9, 1))], [y, y[:9]])
+  order = jnp.arange(N)
+  _, labels, real = rows_in_order(client_of(data, 1), order, 0, 16)
+  batch = Batch(None, labels, real.astype(float))
+  padded = batch_loss(jnp.asarray(z[:16]), batch, cox)
+  np.testing.assert_allclose(padded, by_hand_cox(z[:9, 0], y[:9]), rtol=1e-5)
