@@ -91,10 +91,10 @@ def by_client(dataset: Dataset) -> Iterator[list[np.ndarray]]:
   Refused is one that does not say who holds an example.
   """
   if not dataset.clients:
-    raise _refused(
+    raise bad_input(
       'to',
-      f'{dataset.name}, whose examples nobody holds',
-      'a data set that says who holds an example',
+      got=f'{dataset.name}, whose examples nobody holds',
+      expected='a data set that says who holds an example',
       choices=['femnist', 'npz with an array `clients`', 'folder, of clients'],
     )
   number = 1 + max(int(owners.max(initial=-1)) for owners in dataset.clients)
@@ -169,10 +169,10 @@ def _read_about(place: str) -> tuple[pathlib.Path, dict[str, Any]]:
   folder = expand_home('data_dir', place)
   if not (folder / ABOUT).is_file():
     is_half = (folder / 'x.npy').exists()
-    raise _refused(
+    raise bad_input(
       'data_dir',
-      f'{place or "no folder"}, with {"x.npy, but " * is_half}no {ABOUT}',
-      'a folder of write_clients, or of `fedjax-pfl prepare --to`',
+      got=f'{place or "no folder"}, with {"x.npy, but " * is_half}no {ABOUT}',
+      expected='a folder of write_clients, or of `fedjax-pfl prepare --to`',
       cause='a copy that was cut short' if is_half else 'another path',
     )
   try:
@@ -180,12 +180,15 @@ def _read_about(place: str) -> tuple[pathlib.Path, dict[str, Any]]:
   except ValueError as error:
     raise _changed(folder, f'{ABOUT} that is no JSON: {error}') from error
   if about.get('version') != VERSION:
-    raise _refused(
+    raise bad_input(
       'data_dir',
-      f'{folder}, of version {about.get("version")}',
-      f'version {VERSION}, which this program reads',
+      got=f'{folder}, of version {about.get("version")}',
+      expected=f'version {VERSION}, which this program reads',
       cause='a folder of another version of fedjax_pfl: write it again',
     )
+  files = [f'{side}{part}' for side in SIDES for part in PARTS]
+  if {*about.get('files', ())} not in ({*files[:3]}, {*files}):
+    raise _changed(folder, f'other names of arrays than {", ".join(files)}')
   return folder, about
 
 
@@ -208,20 +211,16 @@ def _digest_of_rows(folder: pathlib.Path, names: Iterable[str]) -> str:
   content = hashlib.sha256()
   for name in sorted(names):
     array = np.load(folder / f'{name}.npy', mmap_mode='r', allow_pickle=False)
-    rows = np.linspace(0, len(array) - 1, NUM_COMPARED).astype(int)
-    content.update(np.ascontiguousarray(array[np.unique(rows)]).data)
+    rows = np.linspace(0, len(array) - 1, min(len(array), NUM_COMPARED))
+    content.update(np.ascontiguousarray(array[rows.astype(int)]).data)
   return content.hexdigest()
 
 
-def _refused(name: str, got: str, expected: str, **more: Any) -> BadInput:
-  return bad_input(name, got=got, expected=expected, **more)
-
-
 def _changed(folder: pathlib.Path, got: str) -> BadInput:
-  return _refused(
+  return bad_input(
     'data_dir',
-    f'{folder} with {got}',
-    f'the arrays that {ABOUT} describes',
+    got=f'{folder} with {got}',
+    expected=f'the arrays that {ABOUT} describes',
     choices=['the folder, written or copied again'],
     cause='a copy that was cut short, or arrays that were changed later',
   )
@@ -283,7 +282,7 @@ def _write_arrays(
         offsets[side].append(offsets[side][-1] + len(y))
         largest = max(largest, int(y.max(initial=-1)))
     if not kinds:
-      raise _refused('clients', 'none', 'at least one, of (x, y)')
+      raise bad_input('clients', got='none', expected='at least one, of (x, y)')
     for side in SIDES[: len(kinds) // 2]:
       rows = np.array(offsets[side])
       new(f'{side}offsets', rows).add(rows)
@@ -298,12 +297,12 @@ def _checked(
   got = f'{", ".join(map(describe, arrays))} for client {client}'
   expected = '(x, y) or (x, y, test_x, test_y), with an example to train on'
   if len(arrays) not in (2, 4) or not arrays[0].size:
-    raise _refused('clients', got, expected)
+    raise bad_input('clients', got=got, expected=expected)
   used = []
   for x, y in zip(arrays[::2], arrays[1::2], strict=True):
     check_images(Images(x, y))
     if y.dtype.kind not in 'iu':
-      raise _refused('clients', got, 'labels that are whole numbers')
+      raise bad_input('clients', got=got, expected='whole numbers as labels')
     if x.dtype == IMAGE:
       x = x[..., None] if x.ndim == 3 else x
     else:
@@ -311,7 +310,7 @@ def _checked(
     used += [x, y.astype(np.int32)]
   if kinds and kinds != _kinds(used):
     expected = f'{", ".join(kinds)} an example, as client 0 has'
-    raise _refused('clients', got, expected)
+    raise bad_input('clients', got=got, expected=expected)
   return used
 
 

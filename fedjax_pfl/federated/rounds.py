@@ -160,7 +160,7 @@ def make_round(
 
 
 def make_rounds(round_fn: Round) -> Round:
-  """Return the function of several rounds: one dispatch, one program.
+  """Return the function of several rounds: one call, whatever clients keep.
 
   Args:
     round_fn: what `make_round` returns, with backend 'vmap'.

@@ -10,10 +10,13 @@ from helpers import assert_same_bits, refused
 from small_runs import make_experiment
 
 import fedjax_pfl as pfl
+from configs import million
 from fedjax_pfl.data import clients_folder, datasets
 from fedjax_pfl.data.clients_folder import by_client, write_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.data.preparation.prepare import prepare_clients
+from fedjax_pfl.federated.sampling import cohort_size
+from fedjax_pfl.training.outline import outline
 
 RNG = np.random.default_rng(0)
 SIZES = 3, 1, 5
@@ -49,6 +52,7 @@ def test_what_is_written_is_read(folder):
   pool = pfl.stack_clients(dataset.train, rows).x
   assert pool.unsafe_buffer_pointer() == dataset.train.x.ctypes.data
   grey = [(x[..., 0], y) for x, y, *_ in CLIENTS]
+  grey = [(x, y, x[:0], y[:0]) for x, y in grey]
   write_clients(folder.parent / 'grey', grey, num_classes=7)
   other = load(folder.parent / 'grey')
   np.testing.assert_array_equal(other.train.x, dataset.train.x)
@@ -102,6 +106,7 @@ DAMAGES = {
   'half': (lambda f: (f / 'y.npy').unlink(), 'no whole y.npy'),
   'cut': (lambda f: os.truncate(f / 'test_x.npy', 150), 'no whole test_x.npy'),
   'version': (lambda f: about(f, version=2), 'of version 2'),
+  'names': (lambda f: about(f, files={'x': 1}), 'other names of arrays'),
   'json': (lambda f: (f / 'clients.json').write_text('{'), 'that is no JSON'),
   'shape': (lambda f: np.save(f / 'y.npy', np.arange(4)), 'y.npy of int64[4]'),
   'changed': (lambda f: write_over(f, 'x', lambda x: x.fill(1)), 'other rows'),
@@ -141,7 +146,7 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
     ([CLIENTS[0], client(2, np.float32)], "for client 1', expected"),
     ([floats[:1]], '(x, y) or (x, y, test_x, test_y)'),
     ([nothing], 'NaN or infinite'),
-    ([(floats[0], floats[1] / 2)], 'labels that are whole numbers'),
+    ([(floats[0], floats[1] / 2)], 'whole numbers as labels'),
   ):
     assert words in refused(write_clients, place, given)
   with pytest.raises(KeyboardInterrupt):
@@ -155,3 +160,25 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path, monkeypatch):
   assert not [*tmp_path.iterdir()]
   write_clients(place, CLIENTS)
   assert 'a path where nothing is' in refused(write_clients, place, CLIENTS)
+
+
+@pytest.mark.parametrize('method', million.EXPERIMENTS)
+def test_the_config_of_a_million_makes_its_clients(
+  method, tmp_path, monkeypatch
+):
+  """Here of sixty, of which each has two classes, once."""
+  monkeypatch.setattr(million, 'NUM_CLIENTS', 60)
+  monkeypatch.setenv('TFDS_DATA_DIR', str(tmp_path))
+  config = million.get_config(method)
+  (folder,) = tmp_path.iterdir()
+  written = (folder / 'clients.json').stat().st_mtime_ns
+  million.get_config(method)
+  assert (folder / 'clients.json').stat().st_mtime_ns == written
+  dataset = load(folder)
+  sizes = [np.bincount(owners).tolist() for owners in dataset.clients]
+  assert sizes == [[10] * 60, [2] * 60]
+  for _, y, _, test_y in by_client(dataset):
+    assert len({*y.tolist(), *test_y.tolist()}) <= 2
+  run = outline(config.to_dict())
+  assert run.settings.data.num_clients == 60
+  assert cohort_size(60, run.settings.training.client_fraction) == 50
