@@ -137,7 +137,7 @@ def _cost(
   evaluations = {settings.final_views: 1}
   if views := _views_on_the_way(settings):
     last = stages[-1].rounds
-    times = last // cadence(settings, last).evaluate
+    times = 1 + last // cadence(settings, last).evaluate
     evaluations[views] = times + evaluations.get(views, 0)
   for views, times in evaluations.items():
     steps = _steps_of_evaluation(settings, clients, views)

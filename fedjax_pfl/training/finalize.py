@@ -320,7 +320,7 @@ def _last_evaluations(training: Training) -> dict[str, float | int]:
   values = [
     line[name]
     for line in lines
-    if line['stage'] == stage and line.get(name) is not None
+    if line['round'] and line['stage'] == stage and line.get(name) is not None
   ][-NUM_LAST:]
   if not values:
     return {}

@@ -157,19 +157,35 @@ def run_rounds(training: Training) -> Training:
 def begin_stage(training: Training, phase: Phase) -> Training:
   """Return the run as the stage starts or continues.
 
-  The models that clients may keep are evaluated before the first round. A run
-  of no round is saved: exports and analyses read checkpoints.
+  The line of round 0 has the model before training. The models that clients may
+  keep are evaluated as each stage starts. A run of no round is saved: exports
+  and analyses read checkpoints.
   """
   training = start_stage(training, phase)
-  kept = training.state.kept
+  is_new = training.run.last_checkpoint() is None and not phase.number
+  is_new &= phase.last > 0
+  views = views_on_the_way(training, phase) if is_new else []
+  if training.state.kept and best_models.KEPT_VIEW not in views:
+    views = [*views, best_models.KEPT_VIEW]
   # That of several stages would continue from the first: `state_shapes`.
   is_all = not phase.last and len(training.experiment.stages) == 1
-  if training.done == phase.first and (kept or is_all):
-    views = [best_models.KEPT_VIEW] * bool(kept)
-    training, _ = evaluate(training, phase, views)
+  if training.done == phase.first and (views or is_all):
+    training, numbers = evaluate(training, phase, views)
+    if is_new:
+      training.run.log(round=0, stage=phase.stage.name, **numbers)
   if is_all:
     save_state(training)
   return training
+
+
+def views_on_the_way(training: Training, phase: Phase) -> Sequence[str]:
+  """Return those of `eval_views` that the stage has; the last has all."""
+  experiment, stage = training.experiment, phase.stage
+  views = experiment.settings.evaluation.eval_views
+  if stage is experiment.stages[-1]:
+    return views
+  names = view_names(stage.algorithm, *training.states, experiment.train)
+  return [view for view in views if view in names]
 
 
 def stop_if_asked(training: Training, number: int) -> None:
@@ -271,16 +287,10 @@ def after_rounds(
 def record(
   training: Training, numbers: dict[str, Any], phase: Phase, every: Cadence
 ) -> Training:
-  """Return the run, evaluated, logged and saved where that is due.
-
-  A stage is evaluated in those of `eval_views` that it has; the last has all.
-  """
-  done, experiment, stage = training.done, training.experiment, phase.stage
-  if done % every.evaluate == 0 or done == experiment.rounds:
-    views = experiment.settings.evaluation.eval_views
-    if stage is not experiment.stages[-1]:
-      names = view_names(stage.algorithm, *training.states, experiment.train)
-      views = [view for view in views if view in names]
+  """Return the run, evaluated, logged and saved where that is due."""
+  done, rounds = training.done, training.experiment.rounds
+  if done % every.evaluate == 0 or done == rounds:
+    views = views_on_the_way(training, phase)
     training, more = evaluate(training, phase, views)
     numbers = {**numbers, **more}
   training.run.log(round=done, **numbers)
@@ -316,8 +326,13 @@ def evaluate(
     chosen, validation, means = best_models.choose(
       evaluator, chosen, number, training.states, training.done
     )
-  name = name_of(training.done, phase.first)
-  training.run.write_scores(name, scores | validation)
+  stored = scores | validation
+  if training.done == phase.first < phase.last:  # no choice before training
+    names = {best_models.KEPT_VIEW} if kept else set()
+    stored = {name: stored[name] for name in names & {*stored}}
+  if stored:
+    name = name_of(training.done, phase.first)
+    training.run.write_scores(name, stored)
   seconds = state.seconds + time.perf_counter() - began
   state = state._replace(seconds=seconds, kept=kept, chosen=chosen)
   training = training._replace(state=state, validation=validation)

@@ -60,7 +60,7 @@ def test_evaluations_and_fine_tuning_come_on_top(of):
   )
   # Five epochs of two batches, and a view more, of 5 clients.
   assert tuned.seconds - cost.seconds == pytest.approx(5 * 10 + 5 / 3)
-  assert often.seconds - cost.seconds == pytest.approx(3 * 5 / 3)
+  assert often.seconds - cost.seconds == pytest.approx(4 * 5 / 3)
 
 
 def test_what_is_shared_is_paid_once(of):

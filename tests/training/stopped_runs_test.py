@@ -74,7 +74,7 @@ def test_a_signal_saves_the_run_and_logs_it(
   monkeypatch.setattr(multihost, 'any_of', any_of)
   before = [signal.getsignal(each) for each in signals.SIGNALS]
   stopped = pytest.raises(signals.Stopped)
-  with signalled(signal.SIGTERM, after=2), stopped as caught:
+  with signalled(signal.SIGTERM, after=3), stopped as caught:
     many_runs.train_many(seeds, folders)
   assert caught.value.status == 128 + signal.SIGTERM and caught.value.logged
   assert 'Saved after round 2; the same' in capsys.readouterr().out

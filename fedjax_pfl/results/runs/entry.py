@@ -124,11 +124,12 @@ def costs_of(run: Run, whole: Sequence[str]) -> Costs:
   settings = parse_config(run.config)
   clients = settings.data.num_clients
   drawn = cohort_size(clients, settings.training.client_fraction)
+  trained = [line for line in run.metrics if line['round']]
   rounds, steps, up, down = (
-    np.array([line[name] for line in run.metrics])
+    np.array([line[name] for line in trained])
     for name in ('round', 'num_steps', 'bytes_up', 'bytes_down')
   )
-  stages = [line['stage'] for line in run.metrics]
+  stages = [line['stage'] for line in trained]
   cohort = np.where(np.isin(stages, whole), clients, drawn)
   gradients = np.sum(steps * np.diff(rounds, prepend=0) * cohort)
   seconds = run.result['seconds']
