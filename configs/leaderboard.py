@@ -319,7 +319,8 @@ def load_form(name, seeds=(), methods=()):
   seeds = tuple(seeds or SEEDS.get(name, range(3)))
   if number := form.get('random'):
     tuning = (TUNING_SEED,)
-    candidates = make_candidates(methods, {}, RANGES, {}, OWN_RANGES, number)
+    varied = {'': RANGES, **OWN_RANGES}
+    candidates = make_candidates(methods, varied, number)
   else:
     tuning = seeds[: form['tuning_seeds']]
     rates = tuple({'learning_rate': rate} for rate in form.get('rates', RATES))

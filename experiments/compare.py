@@ -213,37 +213,10 @@ def read_form(overrides):
 def read_candidates(methods, overrides):
   """Return the settings of each method that the flags ask for."""
   from fedjax_pfl.compare import combinations
-  from fedjax_pfl.core.rules import one_of
-  from fedjax_pfl.core.user_code import without_digest
 
-  of_methods = {without_digest(one): one for one in methods}
-  one_method = one_of(of_methods, 'a method of --methods')
-
-  def of_all_and_own(flag, texts, parse):
-    """Return what is parsed of all methods, and {method: of it alone}."""
-    words = [
-      (*text[: text.find('=') + 1].rpartition(':'), text) for text in texts
-    ]
-    own = {}
-    for method, colon, _, text in words:
-      if colon:
-        one_method.check(flag, method)
-        mine = text.removeprefix(f'{method}:')
-        own.setdefault(of_methods[method], []).append(mine)
-    shared = parse([text for _, colon, _, text in words if not colon])
-    return shared, {name: parse(texts) for name, texts in own.items()}
-
-  grids, own_grids = of_all_and_own(
-    '--grid', GRID.value, combinations.parse_grids
-  )
-  ranges, own_ranges = of_all_and_own(
-    '--range', RANGE.value, combinations.parse_ranges
-  )
-  combinations.check_fixed(overrides, {*grids, *ranges})
-  combinations.check_together(grids, ranges, RANDOM.value)
-  return combinations.make_candidates(
-    methods, grids, ranges, own_grids, own_ranges, RANDOM.value or 0
-  )
+  flags = GRID.value, RANGE.value, RANDOM.value
+  varied = combinations.parse(*flags, overrides, methods)
+  return combinations.make_candidates(methods, varied, RANDOM.value or 0)
 
 
 def read_shard():

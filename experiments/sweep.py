@@ -97,11 +97,9 @@ def read_combinations(overrides):
   """Return the combinations that the flags ask for, beside the overrides."""
   from fedjax_pfl.compare import combinations
 
-  grids = combinations.parse_grids(GRID.value)
-  ranges = combinations.parse_ranges(RANGE.value)
-  combinations.check_fixed(overrides, {*grids, *ranges})
-  combinations.check_together(grids, ranges, RANDOM.value)
-  return combinations.combine(grids, ranges, RANDOM.value or 0)
+  number = RANDOM.value
+  varied = combinations.parse(GRID.value, RANGE.value, number, overrides)
+  return combinations.combine(varied[''], number or 0)
 
 
 def command_of(fields):

@@ -4,13 +4,14 @@ import ast
 import itertools
 import math
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.rules import Rule, one_of
+from fedjax_pfl.core.user_code import without_digest
 
 MOST = Rule(lambda size: size <= 10_000, '10,000 or fewer in all')
 DIGITS = 3  # of a random number, so that it can be typed
@@ -43,6 +44,10 @@ class Range(NamedTuple):
     return f'{value:.12g}'
 
 
+Values = Sequence[str] | Range  # of a field
+Varied = Mapping[str, Values]
+
+
 def parse_seeds(text: str) -> range:
   """Return the seeds that --seeds asks for.
 
@@ -67,64 +72,54 @@ def parse_seeds(text: str) -> range:
   return seeds
 
 
-def combine(
-  grid: Mapping[str, Sequence[str]], ranges: Mapping[str, Range], number: int
-) -> list[Combination]:
-  """Return each combination of the grid, with `number` random draws each.
+def combine(varied: Varied, number: int) -> list[Combination]:
+  """Return each combination of values, with `number` draws of ranges each.
 
-  >>> combine({'hp.mu': ['0.1', '1']}, {}, 0)
+  >>> combine({'hp.mu': ['0.1', '1']}, 0)
   [{'hp.mu': '0.1'}, {'hp.mu': '1'}]
 
   The draws of a range are the first of one sequence: a larger number adds to
   them, and a range more leaves those before it as they are. Each combination is
   there once: of few whole numbers there are fewer draws.
   """
+  ranges = {name: x for name, x in varied.items() if isinstance(x, Range)}
+  grid = {name: varied[name] for name in varied if name not in ranges}
   size = math.prod(map(len, grid.values())) * (number if ranges else 1)
   MOST.check('settings', size)
   products = itertools.product(*grid.values())
   rows = [dict(zip(grid, values, strict=True)) for values in products]
   if not ranges:
     return rows
-  shares = [
-    np.random.default_rng(at).random(number) for at in range(len(ranges))
+  columns = []
+  for at, span in enumerate(ranges.values()):
+    shares = np.random.default_rng(at).random(number).tolist()
+    columns.append([span.at(share) for share in shares])
+  draws = dict.fromkeys(zip(*columns, strict=True))
+  return [
+    row | dict(zip(ranges, draw, strict=True)) for row in rows for draw in draws
   ]
-  draws = [
-    {
-      name: span.at(float(share))
-      for (name, span), share in zip(ranges.items(), drawn, strict=True)
-    }
-    for drawn in zip(*shares, strict=True)
-  ]
-  each_once = {tuple(draw.values()): draw for draw in draws}.values()
-  return [row | draw for row in rows for draw in each_once]
 
 
 def make_candidates(
-  methods: Sequence[str],
-  grids: Mapping[str, Sequence[str]],
-  ranges: Mapping[str, Range],
-  grids_of: Mapping[str, Mapping[str, Sequence[str]]],
-  ranges_of: Mapping[str, Mapping[str, Range]],
-  number: int,
+  methods: Sequence[str], varied_of: Mapping[str, Varied], number: int
 ) -> dict[str, tuple[dict[str, Any], ...]]:
-  """Return {method: settings}: of all grids, with `number` draws of ranges.
+  """Return {method: settings}, with `number` draws of ranges.
 
-  `grids_of` and `ranges_of` are of one method each. Draws of the ranges of all
-  methods are the same for each method.
+  What varies of all methods is `varied_of['']`: its draws are the same for each
+  of them. A method may have more, by its name without a digest.
   """
   candidates = {}
   for name in methods:
-    spans = {**ranges, **ranges_of.get(name, {})}
-    rows = combine({**grids, **grids_of.get(name, {})}, spans, number)
+    varied = {**varied_of[''], **varied_of.get(without_digest(name), {})}
     candidates[name] = tuple(
-      {field: _typed(row[field], spans.get(field)) for field in row}
-      for row in rows
+      {field: _typed(text, varied[field]) for field, text in row.items()}
+      for row in combine(varied, number)
     )
   return candidates
 
 
-def _typed(text: str, drawn: Range | None) -> Any:
-  if drawn is not None:
+def _typed(text: str, drawn: Values) -> Any:
+  if isinstance(drawn, Range):
     return int(text) if drawn.is_whole else float(text)
   try:
     return ast.literal_eval(text)
@@ -132,26 +127,58 @@ def _typed(text: str, drawn: Range | None) -> Any:
     return text
 
 
-def parse_grids(texts: Sequence[str]) -> dict[str, list[str]]:
-  """Return {field: its values}, each once and still as text.
+def parse(
+  grids: Sequence[str],
+  ranges: Sequence[str],
+  number: int | None,
+  fixed: Iterable[str] = (),
+  methods: Sequence[str] = (),
+) -> dict[str, dict[str, Values]]:
+  """Return {method: {field: its values, as text, or its range}}.
 
-  >>> parse_grids(['learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'])
-  {'learning_rate': ['0.1', '0.03'], 'finetune.epochs': ['(1,5)', '(5,)']}
+  '' are all methods; 'ditto:hp.lam=1,2' is of one of `methods`. A range is of
+  whole numbers if both ends are. Refused: a field twice, the seed, what is
+  `fixed` for all, nothing that varies, ranges without a number of draws.
+
+  >>> parse(['learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'], [], None)
+  {'': {'learning_rate': ['0.1', '0.03'], 'finetune.epochs': ['(1,5)', '(5,)']}}
+  >>> parse([], ['local_epochs=1..10'], 3)
+  {'': {'local_epochs': Range(low=1, high=10, is_whole=True)}}
   """
-  examples = 'learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'
-  expected = 'a field and its values'
-  return _parse('--grid', texts, _read_values, expected, examples)
-
-
-def parse_ranges(texts: Sequence[str]) -> dict[str, Range]:
-  """Return {field: range}; it is of whole numbers if both ends are.
-
-  >>> parse_ranges(['local_epochs=1..10'])
-  {'local_epochs': Range(low=1, high=10, is_whole=True)}
-  """
-  examples = 'learning_rate=0.001..0.3', 'local_epochs=1..10'
-  expected = 'a field, and two numbers of which the first is smaller'
-  return _parse('--range', texts, _read_range, expected, examples)
+  names = [*map(without_digest, methods)]
+  varied_of: dict[str, dict[str, Values]] = {'': {}}
+  asked = [*(('--grid', x) for x in grids), *(('--range', x) for x in ranges)]
+  for flag, text in asked:
+    field, equals, rest = text.partition('=')
+    method = ''
+    if methods and equals and ':' in field:
+      method, _, field = field.rpartition(':')
+      one_of(names, 'a method of --methods').check(flag, method)
+    read_fn, expected, choices = READERS[flag]
+    values = read_fn(rest)
+    if not field or values is None:
+      raise bad_input(flag, got=text, expected=expected, choices=choices)
+    varied = varied_of.setdefault(method, {})
+    _check_fixed([field], varied, flag)
+    varied[field] = values
+  varied = varied_of['']
+  _check_fixed(fixed, varied, '--config')
+  has_range = any(isinstance(values, Range) for values in varied.values())
+  if has_range == (number is None):
+    raise bad_input(
+      '--random',
+      got=number,
+      expected='a number of combinations together with --range',
+      choices=[ONE_RANGE, ONE_GRID],
+    )
+  if not varied:
+    raise bad_input(
+      '--grid',
+      got='none, and no --range',
+      expected='a field to vary',
+      choices=[ONE_GRID, ONE_RANGE],
+    )
+  return varied_of
 
 
 def _read_values(text: str) -> list[str] | None:
@@ -170,29 +197,22 @@ def _read_range(text: str) -> Range | None:
   return Range(low, high, kinds == {int})
 
 
-def _parse(
-  flag: str,
-  texts: Sequence[str],
-  read_fn: Callable[[str], Any],
-  expected: str,
-  choices: Sequence[str],
-) -> dict[str, Any]:
-  """Return {field: what is read}; refuse a field twice, and the seed."""
-  values: dict[str, Any] = {}
-  for text in texts:
-    field, _, rest = text.partition('=')
-    value = read_fn(rest)
-    if not field or value is None:
-      raise bad_input(flag, got=text, expected=expected, choices=choices)
-    check_fixed([field], values, flag)
-    values[field] = value
-  return values
+READERS = {  # of a flag: also what is expected, and examples
+  '--grid': (
+    _read_values,
+    'a field and its values',
+    ('learning_rate=0.1,0.03', 'finetune.epochs=(1,5),(5,)'),
+  ),
+  '--range': (
+    _read_range,
+    'a field, and two numbers of which the first is smaller',
+    ('learning_rate=0.001..0.3', 'local_epochs=1..10'),
+  ),
+}
 
 
-def check_fixed(
-  fields: Iterable[str], varied: Collection[str], flag: str = '--config'
-) -> None:
-  """Refuse the seed, and what varies, among the fields that all share."""
+def _check_fixed(fields: Iterable[str], varied: Varied, flag: str) -> None:
+  """Refuse the seed, and what varies already."""
   for field in fields:
     if field in varied or field == 'seed':
       raise bad_input(
@@ -201,26 +221,3 @@ def check_fixed(
         expected='every field once, and no seed',
         choices=['all values behind one flag', '--seeds=3'],
       )
-
-
-def check_together(
-  grids: Mapping[str, Any], ranges: Mapping[str, Any], number: int | None
-) -> None:
-  """Refuse a sweep of nothing, and ranges and numbers that miss each other."""
-  if both := sorted({*grids} & {*ranges}):
-    expected = 'fields that have no --grid'
-    raise bad_input('--range', got=', '.join(both), expected=expected)
-  if (number is None) != (not ranges):
-    raise bad_input(
-      '--random',
-      got=number,
-      expected='a number of combinations together with --range',
-      choices=[ONE_RANGE, ONE_GRID],
-    )
-  if not grids and not ranges:
-    raise bad_input(
-      '--grid',
-      got='none, and no --range',
-      expected='a field to vary',
-      choices=[ONE_GRID, ONE_RANGE],
-    )
