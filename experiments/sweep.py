@@ -53,6 +53,7 @@ def main(overrides):
   from fedjax_pfl.compare.train import train_groups
   from fedjax_pfl.core import errors, progress
   from fedjax_pfl.evaluation import own_metrics
+  from fedjax_pfl.results.statistics.choice import verdict
   from fedjax_pfl.training import compile_cache
 
   if OUT.value:
@@ -79,7 +80,7 @@ def main(overrides):
   choice = sweeps.best_on_validation(groups, measure) if tunes else None
   progress.log(sweeps.as_table(combinations, groups, choice, measure))
   if choice:
-    progress.log(sweeps.verdict(combinations, choice))
+    progress.log(verdict(combinations, choice))
     best = {**overrides, **combinations[choice.best]}
     paths = [str(run.path) for run in groups[choice.best]]
     progress.log(f'Its runs: {shlex.join(paths)}')

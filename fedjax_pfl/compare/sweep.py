@@ -1,4 +1,4 @@
-"""What a sweep found, as text: its settings, and the best of them.
+"""What a sweep found, as text: its settings.
 
 The best is chosen by `results/statistics/choice.py`, on examples that nobody
 trained on.
@@ -13,9 +13,7 @@ from fedjax_pfl.compare.combinations import Combination
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.run import Run
-from fedjax_pfl.results.statistics.board import settings_in_words
 from fedjax_pfl.results.statistics.choice import Choice, best_setting
-from fedjax_pfl.results.statistics.differences import ABOVE, BELOW
 from fedjax_pfl.results.tables.text_table import align
 
 Groups = Sequence[Sequence[Run]]  # [setting][seed]; () where a seed diverged
@@ -57,35 +55,6 @@ def as_table(
     is_shown = not choice or number == choice.best
     rows.append((*cells, on_tests(runs, view, measure) if is_shown else ''))
   return align(rows)
-
-
-def verdict(combinations: Sequence[Combination], choice: Choice) -> str:
-  """Return what was chosen, by how much, and whether seeds tell them apart."""
-  tried = choice.tried[choice.best]
-  measure = tried.measure
-  best = settings_in_words(combinations[choice.best])
-  view = f' in the view {tried.view}' if tried.view else ''
-  by = f' by {measure.name}' * (measure != ACCURACY)
-  number = f'{measure.text(tried.mean)} {measure.unit}'.rstrip()
-  line = f'Best on validation{by}: {best}{view}, {number}'
-  if choice.second is None:
-    return f'{line}; the only setting with finite numbers.'
-  ahead = tried.mean - choice.tried[choice.second].mean
-  side = ABOVE if measure.sign > 0 else BELOW
-  second = settings_in_words(combinations[choice.second])
-  gap = f'{measure.text(abs(ahead))} {measure.unit_of_gap}'.rstrip()
-  line += f', {gap} {side} {second}'
-  if choice.lead is None:
-    return f'{line} (of one seed, which says nothing of others).'
-  lead, (_, low, high, _) = choice.lead, choice.lead.gap
-  low, high = map(
-    measure.text, sorted((measure.sign * low, measure.sign * high))
-  )
-  word = 'distinguishable' if lead.is_ahead else lead.word
-  return (
-    f'{line} (95 % interval {low} to {high}, paired over '
-    f'seeds; by Holm over all pairs of settings: {word}).'
-  )
 
 
 def on_tests(

@@ -13,8 +13,7 @@ from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs.entry import Entry, read_entry
-from fedjax_pfl.results.statistics.board import settings_in_words
-from fedjax_pfl.results.statistics.choice import choose
+from fedjax_pfl.results.statistics.choice import choose, in_words
 
 
 def entries(
@@ -43,7 +42,7 @@ def train_unit(unit: Unit, folder: Path) -> Entry:
   else:
     ends = f'; at an end of the grid: {", ".join(choice.ends)}'
     progress.log(
-      f'Chosen: {settings_in_words(choice.fields)}, view {choice.view}: '
+      f'Chosen: {in_words(choice.fields)}, view {choice.view}: '
       f'{main.said(choice.value)} on validation{ends * bool(choice.ends)}'
     )
     plan = unit.plan([choice.fields], form.seeds)

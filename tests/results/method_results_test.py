@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.compare.sweep import best_on_validation, verdict
+from fedjax_pfl.compare.sweep import best_on_validation
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.measures import measure_of
 from fedjax_pfl.results.runs.entry import (
@@ -14,7 +14,7 @@ from fedjax_pfl.results.runs.entry import (
   read_entry,
 )
 from fedjax_pfl.results.runs.run import read, read_group
-from fedjax_pfl.results.statistics.choice import choose
+from fedjax_pfl.results.statistics.choice import choose, verdict
 from fedjax_pfl.runs import score_files
 from fedjax_pfl.training import divergence
 from tests.results import page_runs

@@ -16,7 +16,6 @@ WIDTH, HEIGHT = 560, 310  # in units of text that is 12 high
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 34, 46
 LINE_WIDTH = 2.0  # dashes are in units of it
 MARKS = 9  # on a line; its dashes stay visible between them
-SMALL, LOW = 320, 190  # width and height of one of many curves
 
 
 class Series(NamedTuple):
@@ -73,27 +72,6 @@ def _key(series: Series) -> svg.Key:
   box = {'viewBox': '0 0 34 16', 'class_': f'sample {series.css}'}
   sample = svg.tag('svg', stroke, mark, **box, aria_hidden='true')
   return svg.Key(sample, series.label, svg.plain(series.y[-1]))
-
-
-def plot_before_others(
-  curves: Sequence[tuple[np.ndarray, np.ndarray]], chosen: int, css: str
-) -> Markup:
-  """Draw one of the curves (x [T], y [T]) before the others, in grey."""
-  left, right, bottom = 34, SMALL - 8, LOW - 26
-  last = max(float(x.max()) for x, _ in curves)
-  x = svg.Scale(0.0, last or 1.0, left, right)
-  y, marks = svg.enclosing(
-    [heights for _, heights in curves], bottom, 10, count=4
-  )
-  parts = svg.levels(y, marks, left, right, gap=6)
-  parts.append(svg.text(right, LOW - 8, f'round {last:,g}', 'end'))
-  for other in [*(at for at in range(len(curves)) if at != chosen), chosen]:
-    rounds, values = curves[other]
-    kind = 'line' if other == chosen else 'other'
-    path = svg.path_through(x(rounds), y(values))
-    parts.append(svg.tag('path', d=path, class_=kind))
-  label = 'accuracy of one setting over rounds, before the others'
-  return svg.drawing(SMALL, LOW, label, svg.tag('g', *parts, class_=css))
 
 
 def _stroke(data: str, dash: Sequence[float]) -> Markup:

@@ -73,7 +73,6 @@ class Panel(NamedTuple):
   note: str = ''
   keys: tuple[Key, ...] = ()
   is_wide: bool = False
-  is_small: bool = False  # one of many, drawn in a third of the page
   css: str = ''  # of the method shown
 
 

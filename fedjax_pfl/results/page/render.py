@@ -63,7 +63,7 @@ def render(
   common = common_settings(groups)
   measure = tuned_by or groups[0].first.measure
   sweep = sweep_section.find_sweep(groups, measure)
-  is_chosen = sweep and sweep.on_validation
+  is_chosen = sweep and sweep.choice
   known = {Path(path): views for path, views in (published or {}).items()}
   printed = [  # those of the first run of a line
     next((known[run.path] for run in group.runs if run.path in known), {})
@@ -74,7 +74,7 @@ def render(
     title=f'Personalisation on {dataset_in_words(groups[0].first.dataset)}',
     lead=sweep_section.lead(sweep) if is_chosen else _lead(groups),
     facts=[(name, value) for name, value in _facts(groups, common) if value],
-    sweep=sweep_section.make_sections(sweep) if sweep else [],
+    sweep=sweep and sweep_section.make_section(sweep),
     methods={css_of(group): style_of(group.first.method) for group in groups},
     summary=tables.summary(groups, printed),
     choices=tables.choices(groups),

@@ -27,6 +27,7 @@ from fedjax_pfl.results.runs.entry import (
   Entry,
 )
 from fedjax_pfl.results.runs.stored_counts import About
+from fedjax_pfl.results.statistics.choice import in_words
 from fedjax_pfl.results.statistics.differences import (
   ABOVE,
   BELOW,
@@ -145,7 +146,7 @@ def _row(
     'kind': BASELINE if entry.method in about.baselines else entry.kind,
     'seeds': ' '.join(map(str, entry.seeds)),
     'learning_rate': choice and choice.fields.get('learning_rate'),
-    'settings': choice and settings_in_words(choice.fields),
+    'settings': choice and in_words(choice.fields),
     'ends': choice and ', '.join(choice.ends),
     'view': choice and choice.view,
     'validation': choice and choice.value,
@@ -207,11 +208,6 @@ def _of_accuracies(view: str, counts: Counts | None) -> Row:
       mean = float(np.mean([seed[measure.name] for seed in seeds]))
       numbers[f'{view}_{measure.column}'] = None if np.isnan(mean) else mean
   return numbers
-
-
-def settings_in_words(fields: Mapping[str, Any]) -> str:
-  """Return 'learning_rate=0.01, hp.mu=0.1'."""
-  return ', '.join(f'{name}={value}' for name, value in fields.items())
 
 
 def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:

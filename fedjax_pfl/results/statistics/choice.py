@@ -26,6 +26,8 @@ from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.entry import Fields, Tuned
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.differences import (
+  ABOVE,
+  BELOW,
   BySeed,
   Verdict,
   behind_best,
@@ -99,6 +101,39 @@ def best_setting(
   same_clients = groups[best][0].has_same_clients
   verdicts = behind_best(known, str(best), same_clients, measure)
   return Choice(best, second, tried, verdicts.get(str(second)))
+
+
+def verdict(settings: Sequence[Fields], choice: Choice) -> str:
+  """Return what was chosen, by how much, and whether seeds tell them apart."""
+  tried = choice.tried[choice.best]
+  measure = tried.measure
+  best = in_words(settings[choice.best])
+  view = f' in the view {tried.view}' if tried.view else ''
+  by = f' by {measure.name}' * (measure != ACCURACY)
+  number = f'{measure.text(tried.mean)} {measure.unit}'.rstrip()
+  line = f'Best on validation{by}: {best}{view}, {number}'
+  if choice.second is None:
+    return f'{line}; the only setting with finite numbers.'
+  ahead = tried.mean - choice.tried[choice.second].mean
+  side = ABOVE if measure.sign > 0 else BELOW
+  second = in_words(settings[choice.second])
+  gap = f'{measure.text(abs(ahead))} {measure.unit_of_gap}'.rstrip()
+  line += f', {gap} {side} {second}'
+  if choice.lead is None:
+    return f'{line} (of one seed, which says nothing of others).'
+  lead = choice.lead
+  ends = sorted(measure.sign * end for end in lead.gap[1:3])
+  interval = ' to '.join(map(measure.text, ends))
+  word = 'distinguishable' if lead.is_ahead else lead.word
+  return (
+    f'{line} (95 % interval {interval}, paired over seeds; by '
+    f'Holm over all pairs of settings: {word}).'
+  )
+
+
+def in_words(fields: Fields) -> str:
+  """Return 'learning_rate=0.01, hp.mu=0.1'."""
+  return ', '.join(f'{name}={value}' for name, value in fields.items())
 
 
 def choose(
