@@ -80,8 +80,10 @@ def fields_of(scores: Scores, prefix: str) -> dict[str, np.ndarray | None]:
 def take(clients: Clients, rows: np.ndarray, path: Path) -> Clients:
   """Return some of the clients; those who came after training stay."""
   arrays = as_arrays(clients._replace(unseen=None))
-  some = from_arrays({name: x[rows] for name, x in arrays.items()}, path)
-  return some._replace(unseen=clients.unseen)
+  arrays = {
+    name: x if name == 'class_names' else x[rows] for name, x in arrays.items()
+  }
+  return from_arrays(arrays, path)._replace(unseen=clients.unseen)
 
 
 def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:

@@ -101,6 +101,30 @@ def test_runs_are_compared_on_the_clients_that_all_have(tmp_path):
   assert run.summary('personal')['num_clients'] == 5
 
 
+def test_clients_with_names_are_compared_by_name(tmp_path):
+  """Other clients than the seed would draw come later."""
+  every, classes = [*'abcde'], np.array(['ill', 'well'])
+  correct = dict(zip(every, [2, 4, 6, 8, 10], strict=True))
+
+  def write(folder, who, later=()):
+    named = Clients(np.arange(2), np.full(2, 40), {}, names=np.array(later))
+    return make_run(
+      tmp_path / folder,
+      views={'initial': [correct[name] for name in who]},
+      classes=None,
+      partition='natural',
+      data='data-x' if later else 'data',
+      of_clients={'names': np.array(who), 'class_names': classes},
+      **({'unseen_clients': tuple(later), 'unseen': named} if later else {}),
+    )
+
+  paths = [write('all', every), write('some', [*'bde'], [*'ac'])]
+  for run in read_comparable(paths[::-1]):
+    assert run.clients.labels == [*'bde']
+    assert run.clients.class_names.tolist() == ['ill', 'well']
+    assert run.accuracy('initial').tolist() == [20, 40, 50]
+
+
 A, B, C = (f'net.py:{name}#00000000000{name}' for name in 'abc')
 
 

@@ -36,6 +36,7 @@ def make_run(
   more=(),
   validation=None,
   unseen=None,
+  of_clients=(),
   lines=None,
   data='data',
   **changes,
@@ -63,7 +64,7 @@ def make_run(
     scores=scores,
     of_clients={
       **dict.fromkeys(('train_classes', 'test_classes'), classes),
-      **{'validation': validation, 'unseen': unseen},
+      **{'validation': validation, 'unseen': unseen, **dict(of_clients)},
     },
     result={
       **{'rounds': 4, 'seconds': 90.0, 'global': {'accuracy': 31.25}},

@@ -58,8 +58,8 @@ class Run:
   result: dict[str, Any]  # result.json
   # Hyperparameters that only other runs of its method give, with a word.
   others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  # The clients, in the order of the partition, that all runs beside it have.
-  shared: np.ndarray | None = None
+  # The clients, as `in_partition` calls them, that all runs beside it have.
+  shared: Sequence[int] | Sequence[str] | None = None
 
   @functools.cached_property
   def config(self) -> dict[str, Any]:
@@ -89,8 +89,10 @@ class Run:
     rows = np.array([places[client] for client in self.shared])
     return client_scores.take(clients, rows, self.path)
 
-  def in_partition(self, clients: Clients) -> list[int]:
-    """Return the places in the partition of those who took part, [K]."""
+  def in_partition(self, clients: Clients) -> list[int] | list[str]:
+    """Return who took part, [K]: names, or places in the partition."""
+    if clients.names is not None:
+      return clients.names.tolist()
     unseen = 0 if clients.unseen is None else len(clients.unseen.ids)
     number = len(clients.ids)
     return order_clients(number + unseen, unseen, self.seed)[:number].tolist()
@@ -307,10 +309,10 @@ def on_shared_clients(runs: Sequence[Run]) -> list[Run]:
   shared = {}
   for alike in sets.values():
     if len({run.data for run in alike}) > 1:
-      took_part = [{*run.in_partition(run.clients)} for run in alike]
-      known = np.array(sorted(set.intersection(*took_part)), int)
+      first, *rest = [run.in_partition(run.clients) for run in alike]
+      known = [who for who in first if all(who in others for others in rest)]
       shared |= {run.path: known for run in alike}
-      if not known.size:
+      if not known:
         raise bad_input(
           'runs',
           got=', '.join(str(run.path) for run in alike),
