@@ -95,6 +95,7 @@ def show(result):
 def train_clean(config, lies):
   """Train the run without its attack; return the numbers of honest clients."""
   from fedjax_pfl.core import progress
+  from fedjax_pfl.evaluation.measures import main_of
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training.lies import of_honest
@@ -107,8 +108,9 @@ def train_clean(config, lies):
     rule = rule._replace(bears=len(lies['attackers']) / clients)
   attack = type(settings.attack)()
   run_experiment(settings._replace(attack=attack, aggregation=rule), path)
-  clients = run_dir.load_clients(path)
-  return of_honest(clients.scores, clients.train_count, lies['attackers'])
+  clients, sign = run_dir.load_clients(path), main_of(settings.data.loss).sign
+  rest = clients.train_count, lies['attackers'], sign
+  return of_honest(clients.scores, *rest)
 
 
 def log_memory(experiment, log):

@@ -1,12 +1,17 @@
 """A command line that is wrong ends in one sentence and leaves no file."""
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 from absl import flags
+from finished_runs import make_run
 from pages import ROOT
 from run_directories import refused
-from user_commands import refusal, run
+from user_commands import load_command, refusal, run
 
 from experiments import commandline
+from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
 
 DIGITS = 'configs/digits.py:fedbabu'
@@ -167,3 +172,25 @@ def test_a_config_that_does_not_work_is_a_sentence(tmp_path, name, text, words):
   message = refused(lambda: read(config=str(path)))
   assert words in message
   assert ' digits.py' in message
+
+
+def test_a_run_with_an_attack_is_told_beside_the_same_without(
+  monkeypatch, tmp_path
+):
+  def trained(settings, path):
+    assert not settings.attack and settings.aggregation.bears == 0.25
+    make_run(path)
+
+  config = {'client_fraction': 1.0, 'aggregation': 'median'}
+  config |= {'num_clients': 4, 'attack': 'sign_flip', 'attackers': 0.25}
+  names = load_command(monkeypatch, 'main.py')[0].__globals__
+  here = SimpleNamespace(value=tmp_path)
+  monkeypatch.setitem(names, 'WORKDIR', here)
+  monkeypatch.setitem(names, 'run_experiment', trained)
+  view = names['train_clean'](config, {'attackers': [1]})['initial']
+  scores = run_dir.load_clients(tmp_path / 'clean').scores['initial']
+  accuracy = np.delete(
+    100 * scores.correct / scores.count, [1, 3]
+  )  # 3: untrained
+  assert np.isclose(view['mean'], accuracy.mean())
+  assert view['num_clients'] == len(accuracy) and view['num_left_out'] == 1
