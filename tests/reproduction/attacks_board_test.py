@@ -2,6 +2,7 @@
 
 import csv
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from experiments.attacks_board import cells, page
 from fedjax_pfl.results.runs.run import read
 from tests.results.page_runs import make_run
 
+ROOT = Path(__file__).parents[2]
+COUNTS = ROOT / 'results' / 'attacks' / 'digits_counts.csv'
 KEY = 'method', 'attack', 'rule', 'seed'
 CLASSES = ' | '.join(['9 0', '0 9', *['5 5'] * 6])
 
@@ -87,3 +90,8 @@ def test_the_page_compares_honest_clients_with_the_clean_mean(tmp_path):
   assert len(lines) == 5
   assert "FedAvg's model in 10.0 % of the tests" in lines[2]
   assert 'ones in 12.5 %: +2.5 (' in lines[2]
+
+
+def test_the_page_is_what_its_counts_say():
+  path = ROOT / page.PAGE
+  assert page.text(page.read(COUNTS), path) == path.read_text()
