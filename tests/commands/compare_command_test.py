@@ -83,16 +83,6 @@ def test_each_method_has_the_config_and_as_many_settings(form, tmp_path):
   assert made.base['num_clients'] == 10 and 'views' not in made.base
 
 
-def test_a_field_of_one_method_has_a_grid_of_its_own(form):
-  words = '--methods=fedavg,ditto', '--grid=learning_rate=0.1,0.2'
-  made = form(*words, '--grid=fedavg:rounds=7', '--grid=ditto:hp.lam=0.5')
-  rates = [{'learning_rate': 0.1}, {'learning_rate': 0.2}]
-  assert made.candidates == {
-    'fedavg': tuple(rate | {'rounds': 7} for rate in rates),
-    'ditto': tuple(rate | {'hp.lam': 0.5} for rate in rates),
-  }
-
-
 def test_a_method_that_a_clip_breaks_is_refused_beforehand(form):
   private = 'clip=1.0', 'noise_multiplier=1', 'delta=1e-3'
   words = [f'--config.dp.{word}' for word in private]
@@ -156,12 +146,10 @@ def test_the_page_names_the_models_of_groups_of_clients(form):
   ('words', 'sentence'),
   [
     ('--methods=fedavg --grid=learning_rate=1,2', '--methods: got '),
-    ('--methods=fedavg,moon --grid=seed=1,2', '--grid: got '),
     ('--methods=fedavg,moon --grid=rounds:1', "--grid: got 'rounds:1'"),
     ('--methods=fedavg,moon --seeds=1 --grid=rounds=1,2', '--seeds: got '),
     ('--methods=fedavg,moon --baseline=mon --grid=rounds=1,2', 'mean moon'),
     ('--methods=fedavg,moon --random=2 --range=mon:hp.mu=1..2', 'mean moon'),
-    ('--methods=fedavg,moon --grid=mon:hp.mu=1', 'mean moon'),
     ('--methods=fedavg,moon --random=9 --range=rounds=1..9', None),
     ('--form=litte', 'did you mean lite?'),
     ('--form=demo --config=configs/digits.py', '--config with --form'),

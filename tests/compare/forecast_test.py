@@ -7,7 +7,7 @@ import small_runs
 from fedjax_pfl.compare import forecast as module
 from fedjax_pfl.compare import speed
 from fedjax_pfl.compare.forecast import forecast, total
-from fedjax_pfl.compare.plan import Planned, with_seeds
+from fedjax_pfl.compare.plan import Planned
 from fedjax_pfl.compare.speed import Speed
 from fedjax_pfl.settings import parse_config
 
@@ -86,11 +86,3 @@ def test_a_model_is_timed_once_on_this_machine(monkeypatch, tmp_path):
   assert speed.speed_of(make(), 1, logged.append) == (1, 2, 3)
   monkeypatch.setenv('FEDJAX_PFL_CACHE', str(path))  # a file: nothing is stored
   assert speed.speed_of(make(), 1, logged.append) == (1, 2, 3)
-
-
-def test_every_seed_of_a_plan_has_its_labels():
-  plan = with_seeds(make(), {'hp.mu': '1'}, (3, 4))
-  assert [(one.settings.seed, one.labels) for one in plan] == [
-    (3, {'hp.mu': '1'}),
-    (4, {'hp.mu': '1'}),
-  ]

@@ -121,7 +121,8 @@ def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
 
 def decide(judged: Sequence[Judged]) -> list[Judged]:
   """Return a family of comparisons with Holm's p and the verdicts."""
-  ps = holm([one.difference for one in judged])
+  gaps = [one.difference for one in judged]
+  ps = holm([math.nan if gap is None else gap.p for gap in gaps])
   return [
     one if one.difference is None else one._replace(p=p, verdict=_word(one, p))
     for one, p in zip(judged, ps, strict=True)

@@ -71,7 +71,7 @@ def save_figure(
   css = {method: f'c{number}' for number, method in enumerate(about.methods)}
   panels = []
   for drawn in boards:
-    for base in drawn.baselines:
+    for base in about.baselines:
       title = f'{drawn.partition}: minus {display_name(base)}'
       panels.append(Panel(title, board_page.plot(base, drawn, css)))
   colours = {css[method]: style_of(method).colour for method in about.methods}

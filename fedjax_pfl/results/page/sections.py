@@ -97,38 +97,41 @@ def _numbers(groups: Sequence[Group], names: Mapping[str, str]) -> list[Line]:
 
 
 def _over_rounds(shown: Sequence[Line]) -> list[Panel]:
-  return _curves(shown, shown, 'rounds', 'communication rounds')
+  rounds = [at for _, _, at, _ in shown]
+  return _curves(shown, rounds, 'rounds', 'communication rounds')
 
 
 def _over_bytes(shown: Sequence[Line]) -> list[Panel]:
   """Draw lines over the bytes that all clients have sent and received."""
-  drawn = []
-  for group, name, rounds, accuracy in shown:
-    sent = group.total('bytes_down', rounds) + group.total('bytes_up', rounds)
-    if (sent > 0).any():  # NaN: not recorded
-      drawn.append((group, name, sent, accuracy))
-  largest = max((float(sent.max()) for *_, sent, _ in drawn), default=0)
-  unit, word = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
-  drawn = [(*line, sent / unit, accuracy) for *line, sent, accuracy in drawn]
-  return _curves(shown, drawn, 'bytes', f'{word} sent, down and up')
+  sent = [
+    group.total('bytes_down', rounds) + group.total('bytes_up', rounds)
+    for group, _, rounds, _ in shown
+  ]
+  sent = [x if (x > 0).any() else None for x in sent]  # NaN: not recorded
+  largest = max((x.max() for x in sent if x is not None), default=0)
+  unit, name = (1e9, 'GB') if largest >= 2e9 else (1e6, 'MB')
+  sent = [None if x is None else x / unit for x in sent]
+  return _curves(shown, sent, 'bytes', f'{name} sent, down and up')
 
 
 def _over_time(shown: Sequence[Line]) -> list[Panel]:
   """Draw lines over simulated time, the mean over seeds."""
-  drawn = []
-  for group, name, rounds, accuracy in shown:
+  passed = []
+  for group, _, rounds, _ in shown:
     at, seconds = group.curve('sim_seconds')
-    if len(at):
-      totals = np.array([0.0, *seconds.mean(0)])
-      passed = totals[np.searchsorted(at, rounds, side='right')]
-      drawn.append((group, name, passed, accuracy))
-  return _curves(shown, drawn, 'simulated time', 'simulated seconds')
+    totals = np.array([0.0, *seconds.mean(0)])
+    times = totals[np.searchsorted(at, rounds, side='right')]
+    passed.append(times if len(at) else None)
+  return _curves(shown, passed, 'simulated time', 'simulated seconds')
 
 
 def _curves(
-  shown: Sequence[Line], found: Sequence[Line], over: str, x_label: str
+  shown: Sequence[Line],
+  places: Sequence[np.ndarray | None],
+  over: str,
+  x_label: str,
 ) -> list[Panel]:
-  """Return the chart of the lines found, in words for the names of `shown`."""
+  """Return the chart of the lines at these places [T]; None: not recorded."""
   kinds = {name for _, name, *_ in shown}
   if not shown:
     return []
@@ -146,7 +149,9 @@ def _curves(
   elif of_server:
     y_label = _words(first, '')
   drawn = []
-  for group, name, x, values in found:
+  for (group, name, _, values), x in zip(shown, places, strict=True):
+    if x is None:
+      continue
     view = name.removesuffix(ending(group))
     label = f'{group.label}, {view}' if len(kinds) > 1 else group.label
     drawn.append(_series(group, label, x, values))

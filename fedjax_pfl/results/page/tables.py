@@ -297,22 +297,22 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
     for most, labels in left_out.items()
     if most
   ]
-  tables, concerns, number = {}, collections.defaultdict(list), 0
-  for group, known in zip(groups, printed, strict=True):
-    shown = {group.before, either(group.after)}
-    for view, (_, _, table, footnotes) in known.items():
-      if view not in shown:
-        continue
-      number += 1
-      tables[table] = None
-      for note in footnotes:
-        concerns[note].append(f'{group.label}, {view}')
-  if tables:
-    names = '; '.join(tables)
+  cited = [
+    (f'{group.label}, {view}', table, footnotes)
+    for group, known in zip(groups, printed, strict=True)
+    for view, (_, _, table, footnotes) in known.items()
+    if view in (group.before, either(group.after))
+  ]
+  if cited:
+    names = '; '.join(dict.fromkeys(table for _, table, _ in cited))
     notes.append(f'Published: {names}; in brackets, ours less theirs.')
+  concerns = collections.defaultdict(list)
+  for cell, _, footnotes in cited:
+    for note in footnotes:
+      concerns[note].append(cell)
   return notes + [
-    note if len(places) == number else f'{"; ".join(places)}: {note}'
-    for note, places in concerns.items()
+    note if len(cells) == len(cited) else f'{"; ".join(cells)}: {note}'
+    for note, cells in concerns.items()
   ]
 
 

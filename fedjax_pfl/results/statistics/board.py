@@ -69,10 +69,6 @@ class Board(NamedTuple):
   rows: tuple[Row, ...]
   standings: Mapping[str, Standing]  # by the name of the measure
 
-  @property
-  def baselines(self) -> tuple[str, ...]:
-    return self.about.baselines
-
   def best(self, measure: Measure) -> set[str]:
     """Return the best, and what is not distinguishable; {} of one seed."""
     places = self.standings[measure.name].places
@@ -109,24 +105,23 @@ def _standing(
   measure: Measure,
 ) -> Standing:
   values = {
-    name: dict(enumerate(own.of(measure.name) if own else ()))
-    for name, own in family.items()
+    name: dict(enumerate(counts.of(measure.name) if counts else ()))
+    for name, counts in family.items()
   }
-  how = same_clients, measure
-  pairs = [(one, base) for base in baselines for one in values if one != base]
-  against, places = compare(values, pairs, *how), []
-  for place in rank(values, *how):
-    best = places[0].name if places else ''
-    verdict = against.get((best, place.name))
-    if verdict and verdict.is_ahead:
-      # Of the best and a baseline both families count.
-      place = place._replace(verdict=verdict)
-    places.append(place)
+  pairs = [(x, base) for base in baselines for x in values if x != base]
+  against = compare(values, pairs, same_clients, measure)
+  places = rank(values, same_clients, measure)
+  # Of the best and a baseline both families count.
+  ahead = {pair: x for pair, x in against.items() if x.is_ahead}
+  places = [
+    x._replace(verdict=ahead.get((places[0].name, x.name), x.verdict))
+    for x in places
+  ]
   alone = [name for name in family if paper_name(name) == paper_name(ALONE)]
   worse = worse_than_alone(values, alone, measure.sign)
   holes = [
-    np.isnan(own.of(measure.name)) & (own.total > 0)
-    for own in filter(None, family.values())
+    np.isnan(counts.of(measure.name)) & (counts.total > 0)
+    for counts in filter(None, family.values())
   ]
   undefined = max(hole.any(0).sum() for hole in holes)
   return Standing(against, tuple(places), worse, undefined)
@@ -238,7 +233,7 @@ def sentences(board: Board) -> list[str]:
     rest = f' Clients for whom it is not defined: {standing.undefined}.'
     rest *= bool(standing.undefined)
     found += [head + lead(named, measure) + rest] * bool(named)
-  for base in board.baselines:
+  for base in board.about.baselines:
     if rows := compared_with(base, board.rows):
       found.append(_against(base, rows, board.about.main))
   for row in board.rows:

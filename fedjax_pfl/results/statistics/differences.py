@@ -27,7 +27,7 @@ round. Where a paper compares unlike views, both differences are given.
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -96,33 +96,34 @@ def compare(
   and are not in the answer. With `same_clients` client k is the same one with
   every seed. Only percentages may be within one point.
   """
-  found, close, margin = {}, [], POINT if measure.unit == '%' else 0.0
-  for one, other in pairs:
-    ours, theirs = methods.get(one, {}), methods.get(other, {})
-    gaps = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    if len(gaps) > 1 and all(np.isfinite(gap).any() for gap in gaps):
-      means = [float(np.nanmean(gap)) for gap in gaps]
-      floor = error_of_clients(gaps, same_clients)
-      found[one, other] = over_seeds(means, floor)
-      close.append(Difference(0.0, p=within(means, margin, floor)))
-  lost = [None] * (len(pairs) - len(found))
-  gaps = [*found.values()]
-  ps = zip(gaps, holm([*gaps, *lost]), holm([*close, *lost]), strict=False)
-  verdicts = [Verdict(*one, measure.sign) for one in ps]
-  return dict(zip(found, verdicts, strict=True))
+  gaps, closer, margin = {}, [], POINT if measure.unit == '%' else 0.0
+  for pair in pairs:
+    ours, theirs = (methods.get(name, {}) for name in pair)
+    clients = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    if len(clients) > 1 and all(np.isfinite(gap).any() for gap in clients):
+      means = [float(np.nanmean(gap)) for gap in clients]
+      floor = error_of_clients(clients, same_clients)
+      gaps[pair] = over_seeds(means, floor)
+      closer.append(within(means, margin, floor))
+  lost = [1.0] * (len(pairs) - len(gaps))
+  ps = holm([gap.p for gap in gaps.values()] + lost), holm(closer + lost)
+  return {
+    pair: Verdict(gap, p, p_within, measure.sign)
+    for (pair, gap), p, p_within in zip(gaps.items(), *ps, strict=False)
+  }
 
 
 def behind_best(
-  methods: Mapping[str, BySeed], best: str, *how: Any
+  methods: Mapping[str, BySeed],
+  best: str,
+  same_clients: bool = False,
+  measure: Measure = ACCURACY,
 ) -> dict[str, Verdict]:
-  """Return the best minus each of the others; the family is all pairs.
-
-  `how`: same_clients and measure, as in `compare`.
-  """
+  """Return the best minus each of the others; the family is all pairs."""
   others = [name for name in methods if name != best]
   pairs = [(best, name) for name in others] + [*combinations(others, 2)]
-  found = compare(methods, pairs, *how)
-  return {other: found[one, other] for one, other in found if one == best}
+  verdicts = compare(methods, pairs, same_clients, measure)
+  return {pair[1]: verdicts[pair] for pair in verdicts if pair[0] == best}
 
 
 def over_seeds(values: Sequence[float], floor: float = 0.0) -> Difference:
@@ -199,12 +200,11 @@ def variance_of_mean(values: np.ndarray) -> float:
   return float(np.var(used, ddof=1)) / used.size if used.size > 1 else 0.0
 
 
-def holm(differences: Sequence[Difference | None]) -> list[float]:
+def holm(ps: Sequence[float]) -> list[float]:
   """Return Holm's adjusted p of every comparison of a family.
 
-  What was not measured, or has one seed, counts in M with p = 1.
+  NaN, of one seed or of what was not measured, counts in M as p = 1.
   """
-  ps = [math.nan if one is None else one.p for one in differences]
   ps = np.nan_to_num(ps, nan=1.0)
   order = np.argsort(ps, kind='stable')
   steps = ps[order] * np.arange(ps.size, 0, -1)

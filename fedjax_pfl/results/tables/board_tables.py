@@ -85,7 +85,7 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
     Column('Before', '± over seeds'): _over_seeds(row, 'before', main),
     Column('After', '± over seeds'): _bold(row, 'after', main, board),
   }
-  for base in board.baselines:
+  for base in board.about.baselines:
     names = ('mean', 'low', 'high', 'verdict')
     mean, low, high, verdict = (row[f'vs_{base}_{name}'] for name in names)
     cell = Cell(NONE)
