@@ -47,8 +47,8 @@ OUT = flags.DEFINE_string('out', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
+  from experiments.sweep_table import as_table, best_on_validation
   from fedjax_pfl.compare import plan as plans
-  from fedjax_pfl.compare import sweep as sweeps
   from fedjax_pfl.compare.combinations import parse_seeds
   from fedjax_pfl.compare.train import train_groups
   from fedjax_pfl.core import errors, progress
@@ -77,8 +77,8 @@ def main(overrides):
   plan = plans.of_combinations(combinations, configs, seeds)
   plans.check([plan], tunes=tunes)
   groups = train_groups(plan, WORKDIR.value, progress.log)
-  choice = sweeps.best_on_validation(groups, measure) if tunes else None
-  progress.log(sweeps.as_table(combinations, groups, choice, measure))
+  choice = best_on_validation(groups, measure) if tunes else None
+  progress.log(as_table(combinations, groups, choice, measure))
   if choice:
     progress.log(verdict(combinations, choice))
     best = {**overrides, **combinations[choice.best]}

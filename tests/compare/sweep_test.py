@@ -7,10 +7,10 @@ from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
+from experiments.sweep_table import as_table, best_on_validation
 from fedjax_pfl.compare import train as module
 from fedjax_pfl.compare.combinations import parse_seeds
 from fedjax_pfl.compare.plan import check, grouped, of_combinations
-from fedjax_pfl.compare.sweep import as_table, best_on_validation
 from fedjax_pfl.results.statistics.choice import Choice, Tried, verdict
 from fedjax_pfl.results.statistics.differences import Difference, Verdict
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from fedjax_pfl.compare.sweep import best_on_validation
+from experiments.sweep_table import best_on_validation
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.measures import measure_of
 from fedjax_pfl.results.runs.entry import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from page_runs import make_run
 
-from fedjax_pfl.compare import sweep as sweeps
+from experiments.sweep_table import on_tests
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.results.page.render import render
 from fedjax_pfl.results.page.sweep_section import find_sweep, make_section
@@ -106,7 +106,7 @@ def test_the_tests_of_the_choice_are_those_of_the_sweeps_table(tmp_path):
       right = Scores(np.full(4, 9 - place), COUNT)
       own = {'views': views, 'validation': right, 'more': more, **rate}
       make_run(folders[-1], 'superfed', seed=seed, **own)
-  assert sweeps.on_tests(read_group(folders[:2]), '') == '50.00 ± 14.14'
+  assert on_tests(read_group(folders[:2]), '') == '50.00 ± 14.14'
   text = render(folders)
   assert f'On the tests it has 50.0{SPACE}%.' in text
   assert 'initial and mix_0.4 or mix_0.5.' in text

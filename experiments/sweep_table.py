@@ -1,4 +1,4 @@
-"""What a sweep found, as text: its settings.
+"""The table of a sweep, as text.
 
 The best is chosen by `results/statistics/choice.py`, on examples that nobody
 trained on.
