@@ -32,10 +32,12 @@ class Choice(NamedTuple):
 
   client: int | None  # None: the server
   view: str  # '' of the server
+  name: str = ''  # of the client, where it has one
 
   def __str__(self) -> str:
-    is_server = self.client is None
-    return 'the server' if is_server else f'client {self.client}, {self.view},'
+    if self.client is None:
+      return 'the server'
+    return f'client {self.name or self.client}, {self.view},'
 
 
 def choose(
@@ -60,13 +62,19 @@ def choose(
     client = f'{names.index(client)}'
   if not (client.isascii() and client.isdecimal() and int(client) <= last):
     expected = f'a client of the run, 0 to {last}, or {SERVER}'
+    cause = 'a client who came after training: the run stores no model of it'
     raise bad_input(
-      'client', got=client, expected=expected, choices=names or None
+      'client',
+      got=client,
+      expected=expected,
+      choices=names or None,
+      cause=cause * bool(settings.data.unseen_clients),
     )
   chosen = main_view(settings.evaluation.views)
   if settings.evaluation.select == 'validation':
     chosen = result['validation']['view']
-  return Choice(int(client), view or chosen)
+  name = names[int(client)] if names else ''
+  return Choice(int(client), view or chosen, name)
 
 
 def client_names(workdir: AnyPath) -> list[str]:

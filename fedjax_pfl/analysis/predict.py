@@ -66,7 +66,7 @@ def predict(
   """Return the classes that a model of a run gives to images.
 
   Args:
-    source: the directory of a finished run, or a file that `fedjax-pfl export`
+    source: the directory of a finished run, or a .npz that `fedjax-pfl export`
       wrote.
     images: [N, H, W, ch], or [N, H, W] of grey ones, or a single one without N;
       uint8 as in the training set. Inputs [N, ...] of a run that has those.
@@ -162,12 +162,16 @@ def _of_run(workdir, client, view, log, edit) -> Predictor:
 
 
 def _of_file(file, client, view) -> Predictor:
+  if Path(file).suffix != '.npz':
+    raise _unusable(file, 'a model for other programs: .npz is read here')
   params, about = load_model(file)
   known = {'client': ('client', 'client_name'), 'view': ('view',)}
   for (flag, fields), given in zip(known.items(), (client, view), strict=True):
     held = [f'{about[name]}' for name in fields if name in about]
     if given and given not in held:
-      raise bad_input(flag, got=given, expected=f'{held}, as {file} has it')
+      raise bad_input(
+        flag, got=given, expected=f'{" or ".join(held)}, which {file} has'
+      )
   try:
     flat = {name: field.default for name, field in FIELDS.items()}
     settings = from_flat(flat | about['task'])

@@ -50,7 +50,8 @@ def test_predictions_are_those_of_the_evaluation(run, folder, tmp_path):
   assert (labels == found.labels).sum() == scores.correct[place]
   np.testing.assert_allclose(found.probabilities.sum(1), 1, rtol=1e-5)
   assert (TOGETHER in heard) == (statistics == 'batch')
-  export(workdir, CLIENT, '', file, quiet, None)
+  export(workdir, CLIENT, '', file, heard.append, None)
+  assert f'the model of client {CLIENT}, initial, with' in heard[-1]
   again = pfl.predict(file, x, log=quiet)
   assert again.labels == found.labels
   np.testing.assert_allclose(
@@ -83,10 +84,12 @@ def test_what_is_refused(run, tmp_path):
     return refused(lambda: pfl.predict(source, images, log=quiet, **which))
 
   assert 'hospital10' in words_of(workdir, client='hospital9')
+  (tmp_path / 'm.onnx').write_bytes(b'x')
+  assert 'm.onnx, with a model for other' in words_of(tmp_path / 'm.onnx')
   assert 'uint8 [N, 8, 8, 1]' in words_of(workdir, x / 255, client=CLIENT)
   assert 'uint8 [N, 8, 8, 1]' in words_of(workdir, x[:, :5], client=CLIENT)
   export(workdir, CLIENT, '', file, quiet, None)
-  assert CLIENT in words_of(file, client='hospital1')
+  assert f' or {CLIENT}, which ' in words_of(file, client='hospital1')
   params, about = load_model(file)
   del params['head']
   save_model(file, params, about)

@@ -139,4 +139,5 @@ def test_an_unseen_client_has_no_model_to_export():
   settings = parse_config(settings_of(arg='fedavg', **changes))
   assert choose(settings, {}, '6', '').client == 6
   words = "client: got '7', expected a client of the run, 0 to 6, or server"
-  assert words in refused(choose, settings, {}, '7', '')
+  message = refused(choose, settings, {}, '7', '')
+  assert words in message and 'a client who came after training' in message
