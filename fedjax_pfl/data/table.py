@@ -89,8 +89,9 @@ def _read(where: Where) -> Content:
     raise bad_input(
       'data_dir',
       got=where.data_dir,
-      expected=f'a file that ends in {", ".join(SUFFIXES)}',
-      cause='a path from another folder, or --config.data_dir was left out',
+      expected=f'a file that is there, and ends in {", ".join(SUFFIXES)}',
+      cause='a path from another folder, a set that `fedjax-pfl prepare` has '
+      'yet to write, or --config.data_dir was left out',
     )
   stat = file.stat()
   return _content(file, (stat.st_size, stat.st_mtime_ns), where.table)

@@ -246,7 +246,7 @@ def test_sentences(tmp_path, rows, table, words):
 
 
 def test_files_that_are_refused(tmp_path):
-  assert 'a file that ends in .csv' in refused(load, str(tmp_path))
+  assert 'is there, and ends in .csv' in refused(load, str(tmp_path))
   double = write(tmp_path / 'a.csv', '1,2', header='a,a')
   assert 'all different' in refused(load, double)
   fixed = write(tmp_path / 'b.csv', '1,0', '1,1', header='a,ill')
