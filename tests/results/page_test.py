@@ -209,6 +209,20 @@ def test_a_run_of_an_earlier_version(tmp_path):
   assert '| – | – | – | – |' in rows(parts['Cost'])[1]
 
 
+def test_errors_are_told_as_errors(tmp_path):
+  """Of RMSE lower is better: no accuracy, no points, no classes."""
+  views = {'initial': [2, 4, 6, 8], 'finetuned': [1, 3, 2, 9]}
+  path = make_run(tmp_path / 'a', loss='squared', views=views, classes=None)
+  text, parts = page.render([path]), sections(page.render([path]))
+  assert 'RMSE. FedAvg, 18.75 on average' in text
+  assert 'Examples of the clients' not in parts
+  assert 'or the largest error' in parts['All numbers']
+  assert 'test accuracy' not in ''.join(parts.values()).lower()
+  assert 'points' not in ''.join(parts.values())
+  last = rows(parts['All numbers'])[-1].split(' | ')
+  assert last[-3:] == ['40', '45', '-5']  # the last client lost
+
+
 def test_bytes_are_whole_where_seeds_log_other_rounds(tmp_path):
   """By round 4 one has sent 6 MB, the other 4 MB, one in each round."""
   paths = [make_run(tmp_path / f'{seed}', seed=seed) for seed in (0, 1)]

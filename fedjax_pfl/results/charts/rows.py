@@ -60,7 +60,7 @@ def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
 
 
 def plot_gains(
-  change: Change, names: Sequence[str], ends: tuple[float, float]
+  change: Change, names: Sequence[str], ends: tuple[float, float], unit: str
 ) -> Markup:
   """Draw every client's gain, the largest first; `ends` are of the axis."""
   chart_height, left, right = GAINS
@@ -70,7 +70,7 @@ def plot_gains(
   marks = svg.ticks(*ends, 4)
   y = svg.Scale(marks[0], marks[-1], chart_height - 10, 34)
   x = svg.Scale(0, max(len(order), 1), left, WIDTH - right)
-  parts = [svg.text(0, 13, 'gain, points', 'label')]
+  parts = [svg.text(0, 13, ', '.join(filter(None, ['gain', unit])), 'label')]
   parts += svg.levels(y, marks, left, WIDTH - right, signed=True)
   if len(order) > MAX_DOTS:  # one shape
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))

@@ -13,7 +13,7 @@ from typing import Any
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.evaluation.measures import Measure
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.charts import figure_file
 from fedjax_pfl.results.page import sections, sweep_section, tables
 from fedjax_pfl.results.page.styles import css_of, style_of
@@ -112,7 +112,8 @@ def _lead(groups: Sequence[Group]) -> str:
   """Return who is best; of a single group what it has before and after."""
   places, (group, *others) = tables.rank(groups), groups
   measure = group.first.measure
-  words = standing.lead(places, measure)
+  head = '' if measure == ACCURACY else f'{measure.head}. '
+  words = f'{head}{standing.lead(places, measure)}'
   if others or not places or group.before is None:
     return words
   before = measure.said(group.mean(group.before, 'mean'))

@@ -53,7 +53,7 @@ def learning(groups: Sequence[Group]) -> Section:
   for name in dict.fromkeys(itertools.chain(*evaluated.values())):
     others = {k: name for k, names in evaluated.items() if name in names[1:]}
     panels += _over_rounds(_numbers(groups, others))
-  text = 'Test accuracy while the server learns.'
+  text = 'Tests while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
     text += f' {SEEDS}'
   return Section('Learning', text, panels)
@@ -187,8 +187,8 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
     words = _words(groups[0], 'mean ', text)
     panels += lines.curves(title, drawn, 'epochs of fine-tuning', words)
   text = (
-    'Test accuracy after so many epochs on the own training data; 0: the '
-    'global model itself.'
+    'Tests after so many epochs on the own training data; 0: the global model '
+    'itself.'
   )
   return Section('Fine-tuning', text, panels)
 
@@ -280,7 +280,8 @@ def gains(groups: Sequence[Group]) -> Section | None:
   ends = rows.ends_of([change for _, change in shown])
   panels = []
   for group, change in shown:
-    svg = rows.plot_gains(change, group.client_names, ends)
+    unit = group.first.measure.unit_of_gap
+    svg = rows.plot_gains(change, group.client_names, ends, unit)
     values = change.gains[np.isfinite(change.gains)]
     note = 'No client has both accuracies.'
     if values.size:
@@ -295,8 +296,13 @@ def gains(groups: Sequence[Group]) -> Section | None:
   return Section('What each client gained or lost', text, panels)
 
 
-def examples(groups: Sequence[Group]) -> Section:
-  """Return the examples of the clients: a chart for each partition."""
+def examples(groups: Sequence[Group]) -> Section | None:
+  """Return the examples of the clients: a chart for each partition.
+
+  None of labels that are not classes.
+  """
+  if groups[0].first.measure != ACCURACY:
+    return None
   held_by, unknown = {}, []
   for group in groups:
     run = group.first

@@ -52,7 +52,7 @@ FIVE = 5  # classes of which top5 is always right
 MAX_ROWS = 3000  # of clients: more make the page slow
 ABSENT = '(absent)'
 BEHIND = (
-  'Bold: the highest, and what is not distinguishable from it. Behind it: the '
+  'Bold: the best, and what is not distinguishable from it. Behind it: the '
   '95 % interval over paired seeds, with an error not below that of the '
   'clients; Holm decides over all pairs.'
 )
@@ -110,9 +110,9 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       column = list(row)[-1]
       is_open = bool(ranked and ranked.is_open)
       row[column] = row[column]._replace(is_best=is_open)
-      row[Column('Behind', 'the highest, points')] = _behind(ranked)
+      row[Column('Behind', 'the best')] = _behind(ranked)
     if has_before:
-      row[Column('Gain', 'points')] = mean(gain, '{:+.2f}')
+      row[Column('Gain', main.unit_of_gap)] = mean(gain, '{:+.2f}')
     for measure in measures:
       value = group.mean(after, measure.name)
       note = f'{measure.head}: {measure.help}.'
@@ -183,7 +183,7 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
         numbers = group.numbers(view, 'mean', part)
         row[Column(head, way)] = mean(numbers)
     old, new = (group.numbers(group.after, 'mean', p) for p in parts.values())
-    row[Column('Difference', 'after, points')] = mean(new - old, '{:+.2f}')
+    row[Column('Difference', 'after')] = mean(new - old, '{:+.2f}')
     for head, part in parts.items():
       numbers = group.numbers(group.after, 'worst_decile', part)
       row[Column('Worst tenth', head.lower())] = mean(numbers)
@@ -353,12 +353,14 @@ def clients(groups: Sequence[Group]) -> Table | None:
     before = run.accuracy(first) if first else after * np.nan
     held = run.clients.train_classes
     classes = after * np.nan if held is None else (held > 0).sum(1)
+    main, gain = run.measure, run.measure.sign * (after - before)
+    form = '.1f' if main.unit == '%' else '.4g'
     numbers = {
       Column('Images', 'training'): (run.clients.train_count, '{:,.0f}'),
       Column('Classes', 'training'): (classes, '{:.0f}'),
-      Column('Before'): (before, '{:.1f}'),
-      Column('After'): (after, '{:.1f}'),
-      Column('Gain', 'points'): (after - before, '{:+.1f}'),
+      Column('Before'): (before, f'{{:{form}}}'),
+      Column('After'): (after, f'{{:{form}}}'),
+      Column('Gain', main.unit_of_gap): (gain, f'{{:+{form}}}'),
     }
     for at, client in enumerate(run.clients.labels):
       row = {METHOD: group_cell(group)}
