@@ -15,13 +15,13 @@ import numpy as np
 
 from experiments.entries import form_data
 from experiments.entries.form_data import MOST, FormData
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.compare.form import Load
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import is_code
-from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, Costs, Counts, Entry, Tuned
 
@@ -199,13 +199,13 @@ def submit(
     name: entry
     for entry in stored[partition]
     if entry.kind == METHOD and not entry.obstacle
-    for name in (entry.method, display_name(entry.method))
+    for name in (entry.method, paper_name(entry.method))
   }
   one_of([*known], 'a method with numbers').check('--method', method)
   data, entry = form_data.load(form, partition), known[method]
   costs = np.mean(entry.costs, 0).tolist()
   fields = blank(data) | {
-    'method': display_name(entry.method),
+    'method': paper_name(entry.method),
     **stated,
     'framework': f'fedjax_pfl {about.version}',
     'settings': entry.choice.fields,

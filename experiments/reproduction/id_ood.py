@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
@@ -34,7 +35,7 @@ from fedjax_pfl.results.charts.figure_file import (
 )
 from fedjax_pfl.results.charts.rows import MEANING, Change, plot_clients
 from fedjax_pfl.results.charts.svg import Panel
-from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.runs.run import each_once, first_and_after
 from fedjax_pfl.results.tables.text_table import align, mean_and_std
 from fedjax_pfl.runs import run_dir
@@ -53,6 +54,12 @@ class OpenRun(NamedTuple):
   path: Path
   settings: Settings
   experiment: Experiment
+
+  @property
+  def name(self) -> str:
+    """Return the name of the method; with the path where methods repeat."""
+    method = self.settings.algorithm
+    return paper_name(method) + self.label.removeprefix(method)
 
 
 class ClassScores(NamedTuple):
@@ -91,7 +98,7 @@ def analyse(
   splits = {run.label: measure(run, clients, log) for run in runs}
   lines, rows = [('method', 'view', *TITLES)], []
   for run in runs:
-    name = display_name(run.label)
+    name = run.name
     for view, split in splits[run.label].items():
       used = [values[~np.isnan(values)] for values in split]
       numbers = [
@@ -109,7 +116,7 @@ def analyse(
   log(align(lines))
   views = dict.fromkeys(' and '.join(one) for one in splits.values())
   notes = [f'The views compared: {"; ".join(views)}. {MEANING}']
-  figure = picture.draw('', *draw(splits), notes=notes)
+  figure = picture.draw('', *draw(runs, splits), notes=notes)
   return save(figure, output, HEADER, rows)
 
 
@@ -168,7 +175,7 @@ def measure(run: OpenRun, clients: int, log: open_run.Log) -> dict[str, Split]:
     compared = first_and_after(known, {})
   views = tuple(filter(None, compared))
   key = random_streams(run.settings.seed)['evaluation']
-  title = f'evaluation {display_name(run.label)}'
+  title = f'evaluation {run.name}'
   with progress.progress(title, number, unit='client') as bar:
     scores, owned = score_by_class(few, server, states, views, key, bar.update)
   count = np.asarray(train.count)
@@ -228,15 +235,19 @@ def split_scores(scores: ClassScores, owned: np.ndarray) -> Split:
   return Split(*sides)
 
 
-def draw(splits: Splits) -> tuple[list[Panel], dict[str, str]]:
+def draw(
+  runs: Sequence[OpenRun], splits: Splits
+) -> tuple[list[Panel], dict[str, str]]:
   """Return two panels, own classes and others, and {css class: colour}."""
-  styles = {f'c{at}': style_of(label) for at, label in enumerate(splits)}
+  css = [f'c{at}' for at in range(len(runs))]
+  colours = [style_of(run.settings.algorithm).colour for run in runs]
   panels = []
   for kind, title in enumerate(TITLES):
     lines = []
-    for css, views in zip(styles, splits.values(), strict=True):
-      *before, after = (split[kind] for split in views.values())
+    for run, line in zip(runs, css, strict=True):
+      views = splits[run.label].values()
+      *before, after = (split[kind] for split in views)
       first = before[0] if before else None
-      lines.append(Change(styles[css].name, css, first, after))
+      lines.append(Change(run.name, line, first, after))
     panels.append(Panel(title.capitalize(), plot_clients(lines)))
-  return panels, {css: style.colour for css, style in styles.items()}
+  return panels, dict(zip(css, colours, strict=True))

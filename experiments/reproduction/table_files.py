@@ -8,9 +8,9 @@ from experiments.reproduction.cells import Table, field
 from experiments.reproduction.compare import Compared, compare_all
 from experiments.reproduction.published import footnotes_of
 from experiments.reproduction.results import Results
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.charts.figure_file import format_number
-from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.tables.text_table import align, markdown
 
 FOLDER = 'tables'
@@ -131,5 +131,5 @@ def _notes(one: Compared) -> list[str]:
 
 def _shown(name: str, value: Any) -> str:
   if name == 'algorithm':
-    return display_name(value)
+    return paper_name(value)
   return '-' if value is None else str(value).replace('_', ' ') or '-'

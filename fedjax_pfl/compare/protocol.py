@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.compare.form import RATE, Form
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.data.datasets import OWN
 from fedjax_pfl.evaluation.measures import ACCURACY
-from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs.run import are_same_clients
 from fedjax_pfl.results.runs.stored_counts import About
 from fedjax_pfl.runs.identity import provenance
@@ -96,7 +96,7 @@ def _protocol(form: Form) -> list[str]:
     'rounds gradients are not equal: the table has them.',
     f'Every method is tuned with the same number of trainings: {len(first)} '
     f'settings with seed {seeds}, {"not" * apart}{"also" * (not apart)} in the '
-    f'numbers. Of {display_name(form.methods[0])}: {tried}{_rates(form)}.',
+    f'numbers. Of {paper_name(form.methods[0])}: {tried}{_rates(form)}.',
     f'{base["validation_fraction"]:.0%} of the training examples of each '
     f'client are kept for the choice of {" and of ".join(kept)}. No test '
     'reaches a choice, and nothing is trained again with these examples. All '
@@ -128,7 +128,7 @@ def _other_rounds(form: Form) -> str:
   for partition in form.partitions:
     fields = form.own.get(partition, {})
     rounds = ', '.join(
-      f'{display_name(method)} {fields[method]["rounds"]}'
+      f'{paper_name(method)} {fields[method]["rounds"]}'
       for method in form.methods
       if 'rounds' in fields.get(method, {})
     )

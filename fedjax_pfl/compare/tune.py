@@ -7,11 +7,11 @@ twice, and a stopped one goes on.
 from collections.abc import Iterator
 from pathlib import Path
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.compare.form import Form, Unit
 from fedjax_pfl.compare.train import in_folder, train, train_groups
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs.entry import Entry, read_entry
 from fedjax_pfl.results.statistics.choice import choose, in_words
 
@@ -25,7 +25,7 @@ def entries(
   """
   units = [*form.units()][which - 1 :: number]
   for count, unit in enumerate(units, 1):
-    name = display_name(unit.method)
+    name = paper_name(unit.method)
     progress.log(f'{unit.partition}, {count} of {len(units)}: {name}')
     yield unit.partition, train_unit(unit, Path(folder))
 

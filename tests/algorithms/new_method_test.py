@@ -13,8 +13,8 @@ from pages import code_of
 
 import fedjax_pfl as pfl
 from experiments.commandline import read_settings
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.settings.validate import traced_names
 from fedjax_pfl.training.build import build_experiment
@@ -105,13 +105,13 @@ def test_a_metric_may_be_a_number_of_python(method):
 
 def test_it_is_called_by_its_name_and_known_by_its_content(method):
   first = build(method).settings
-  assert display_name(first.algorithm) == 'FedAvgM'
+  assert paper_name(first.algorithm) == 'FedAvgM'
   path = pathlib.Path(method.partition(':')[0])
   path.write_text(f'{METHOD}\n')
   second = build(method).settings
   stored = parse_config({'algorithm': str(first.algorithm)})  # runs no file
   assert training_key(first, '') != training_key(second, '')
-  assert display_name(stored.algorithm) == 'FedAvgM'
+  assert paper_name(stored.algorithm) == 'FedAvgM'
   message = refused(build_experiment, stored)
   assert f'--config.algorithm={method}' in message
 

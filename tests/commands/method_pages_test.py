@@ -6,7 +6,7 @@ import methods
 from commandline import ROOT
 
 from fedjax_pfl import algorithms
-from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.algorithms import paper_name
 
 COMMAND = 'experiments/methods.py --write'
 
@@ -37,7 +37,7 @@ def best_rank(origins):
 def test_the_documents_count_whose_code_the_methods_are_compared_with():
   found = {rank: [] for rank in RANKS}
   for name, origins in methods.golden_origins(algorithms.available()).items():
-    found[best_rank(origins)].append(display_name(name))
+    found[best_rank(origins)].append(paper_name(name))
   released, foreign, alone, none = map(len, found.values())
   total = released + foreign + alone + none
   words = rf"""\b{released} of the {total} methods [^.]* {foreign} with a third

@@ -223,11 +223,3 @@ def test_a_method_that_is_not_listed_has_a_look_and_its_name():
   mine = 'code/nap.py:fednap#4f0c8e21ab37'
   assert style_of(mine) == style_of(mine.partition('#')[0]) == one
   assert style_of(f'run (1)/{mine}') == one
-  assert style_of(f'run (1)/{mine} (runs/a)').name == 'fednap (runs/a)'
-
-
-@pytest.mark.parametrize('method', ['fedavg', 'fednap'])
-def test_a_second_run_of_a_method_keeps_its_colour(method):
-  first, second = style_of(method), style_of(f'{method} (run_2)')
-  assert second.name == f'{styles.display_name(method)} (run_2)'
-  assert second.colour == first.colour

@@ -4,7 +4,7 @@ import pytest
 from helpers import read_rows
 from pages import ROOT
 
-from fedjax_pfl.results.page.styles import display_name
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.statistics.board import BELOW, OPEN, WITHIN, make_board
 from fedjax_pfl.results.tables.text_table import decimal
@@ -40,7 +40,7 @@ def test_no_method_of_the_page_is_distinguishable_from_a_baseline():
 
 def test_the_page_has_the_numbers_of_the_files():
   rows = all_methods()
-  expected = {' | '.join([display_name(name), *cells]) for name, *cells in rows}
+  expected = {' | '.join([paper_name(name), *cells]) for name, *cells in rows}
   names = {line.split(' | ')[0] for line in expected}
   page = (ROOT / 'docs' / 'leaderboard.md').read_text()
   page = page.partition('## All methods')[2].partition('## What')[0]
@@ -59,7 +59,7 @@ def test_the_table_of_clients_with_different_models_is_that_of_its_counts(
     cells += [decimal(row['after_lowest_client'])]
     cells += [decimal(row['worse_than_alone'], '.0f')]
     cells += [str(row['learning_rate'])] * has_rate
-    line = ' | '.join([display_name(row['method']), *cells])
+    line = ' | '.join([paper_name(row['method']), *cells])
     assert f'| {line} |' in page
 
 
@@ -108,7 +108,7 @@ def lite_lines():
 
 def lite_line(row, suffix):
   """Return the cells of a row: numbers, gradients, and what was chosen."""
-  cells = [display_name(row['method']) + suffix]
+  cells = [paper_name(row['method']) + suffix]
   cells += [decimal(row[one]) for one in (*VIEWS, 'after_worst_tenth')]
   cells += [gap(row, base, '.2f') for base in ('fedavg', 'local_only')]
   cells += [decimal(row['gradients'], ',.0f')]

@@ -42,8 +42,8 @@ from experiments.reproduction.cells import (
   filter_cells,
   values_of,
 )
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.results.page.styles import display_name
 
 LoadTable = Callable[[str], Table]
 Made = TypeVar('Made')
@@ -70,7 +70,7 @@ class Term(NamedTuple):
   def name(self) -> str:
     """Return the name of the method, as its paper writes it."""
     name = self.cell.published.algorithm
-    return VARIANTS.get(name) or display_name(name)
+    return VARIANTS.get(name) or paper_name(name)
 
 
 class Comparison(NamedTuple):

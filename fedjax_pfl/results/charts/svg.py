@@ -163,19 +163,14 @@ def enclosing(
 
 
 def levels(
-  y: Scale,
-  marks: Iterable,
-  left: float,
-  right: float,
-  gap: float = 8,
-  signed: bool = False,
+  y: Scale, marks: Iterable, left: float, right: float, signed: bool = False
 ) -> list[Markup]:
   """Return a horizontal line for every tick of y, and its number."""
   parts = []
   for mark in marks:
     kind, label = _tick(mark, signed)
     parts.append(line(left, y(mark), right, y(mark), kind))
-    parts.append(text(left - gap, y(mark) + 4, label, 'end'))
+    parts.append(text(left - 8, y(mark) + 4, label, 'end'))
   return parts
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.results.charts import picture
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page import board_page
-from fedjax_pfl.results.page.styles import display_name, style_of
+from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.stored_counts import MARK, About, Found
 from fedjax_pfl.results.statistics import board
@@ -72,7 +73,7 @@ def save_figure(
   panels = []
   for drawn in boards:
     for base in about.baselines:
-      title = f'{drawn.partition}: minus {display_name(base)}'
+      title = f'{drawn.partition}: minus {paper_name(base)}'
       panels.append(Panel(title, board_page.plot(base, drawn, css)))
   colours = {css[method]: style_of(method).colour for method in about.methods}
   notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']

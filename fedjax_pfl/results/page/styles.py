@@ -11,7 +11,7 @@ import zlib
 from typing import NamedTuple
 
 from fedjax_pfl.algorithms import available, paper_name
-from fedjax_pfl.core.user_code import is_code, without_digest
+from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.results.runs.groups import Group
 
 
@@ -63,15 +63,10 @@ SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
 def style_of(algorithm: str) -> Style:
   """Return the style of a method; one that is not listed has a fixed one, too.
 
-  'fedavg (run_2)' is FedAvg's second line in one figure. A method of the user's
-  own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
+  A method of the user's own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
   """
   if algorithm in STYLES:
     return STYLES[algorithm]._replace(name=paper_name(algorithm))
-  method, bracket, rest = algorithm.rpartition(' (')
-  if bracket and not is_code(algorithm):
-    first = style_of(method)
-    return first._replace(name=f'{first.name} ({rest}')
   name = without_digest(algorithm).rpartition('.py:')[2]
   others = UNLISTED.split()
   others += [new for new in available() if new not in {*STYLES, *others}]
@@ -101,7 +96,3 @@ def style_of_group(group: Group) -> Style:
 def css_of(group: Group) -> str:
   """Return the class that has the colour of the group's method."""
   return f'c{group.method_number}'
-
-
-def display_name(algorithm: str) -> str:
-  return style_of(algorithm).name
