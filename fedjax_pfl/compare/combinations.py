@@ -161,17 +161,16 @@ def parse(
     varied = varied_of.setdefault(method, {})
     _check_fixed([field], varied, flag)
     varied[field] = values
-  varied = varied_of['']
-  _check_fixed(fixed, varied, '--config')
-  has_range = any(isinstance(values, Range) for values in varied.values())
-  if has_range == (number is None):
+  _check_fixed(fixed, varied_of[''], '--config')
+  every = itertools.chain(*(varied.values() for varied in varied_of.values()))
+  if any(isinstance(values, Range) for values in every) == (number is None):
     raise bad_input(
       '--random',
       got=number,
       expected='a number of combinations together with --range',
       choices=[ONE_RANGE, ONE_GRID],
     )
-  if not varied:
+  if not varied_of['']:
     raise bad_input(
       '--grid',
       got='none, and no --range',

@@ -95,6 +95,7 @@ def test_a_field_without_its_values(read, words, texts):
     ((['a=1'], ['a=1..2'], 3), '--range: got a, expected every field once'),
     ((['a=1'], [], None, ['a']), '--config: got a, expected every field once'),
     (([], ['a=1..2'], None), '--random: got None'),
+    ((['a=1'], ['x:b=1..2'], None, (), ['x']), '--random: got None'),
     ((['a=1'], [], 3), '--random: got 3'),
     (([], [], None), 'a field to vary'),
   ],
