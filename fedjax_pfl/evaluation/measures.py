@@ -139,13 +139,13 @@ MEASURES = [
   Measure('std', 'Std', '%', 2, '', 'deviation over clients (ddof 0)'),
   Measure(
     *('worst_decile', 'Worst tenth', '%', 2, MAX),
-    'mean of the tenth of the clients with the worst numbers',
+    'mean of the tenth of the clients who do worst',
     of_clients=worst_decile,
     compared=True,
   ),
   Measure(
     *('lowest_client', 'Lowest client', '%', 2, MAX),
-    'the lowest accuracy of a client, or the largest error',
+    'the number of the client who does worst',
     of_clients=lowest_client,
     compared=True,
   ),

@@ -337,6 +337,8 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
     own._replace(measures=own.measures[::-1]), 's=2', found['s=2']
   )
   assert turned.rows[0]['method'] == name  # by the metric
+  worst = best + {'max': -0.1, 'min': 0.1}[better]
+  assert turned.rows[0]['after_lowest_client'] == pytest.approx(worst)
   assert sentences(turned)[1].startswith('Accuracy. Highest: FedAvg')
   counts = path.with_name('own_counts.csv')
   again = tmp_path / 'b' / 'own.html'

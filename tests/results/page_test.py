@@ -216,7 +216,7 @@ def test_errors_are_told_as_errors(tmp_path):
   text, parts = page.render([path]), sections(page.render([path]))
   assert 'RMSE. FedAvg, 18.75 on average' in text
   assert 'Examples of the clients' not in parts
-  assert 'or the largest error' in parts['All numbers']
+  assert 'of the client who does worst' in parts['All numbers']
   assert 'test accuracy' not in ''.join(parts.values()).lower()
   assert 'points' not in ''.join(parts.values())
   last = rows(parts['All numbers'])[-1].split(' | ')

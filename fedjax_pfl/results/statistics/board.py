@@ -149,7 +149,7 @@ def _row(
   for view, counts in (('before', entry.before), ('after', entry.after)):
     for measure in about.measured:
       row |= _numbers(f'{view}{about.tag(measure)}', counts, measure)
-    row |= _of_accuracies(view, counts)
+    row |= _of_clients(view, counts, about.main)
   worse = standings[about.main.name].worse
   row['worse_than_alone'] = worse.get(entry.method)
   for measure in about.measured:
@@ -193,12 +193,12 @@ def _numbers(prefix: str, counts: Counts | None, measure: Measure) -> Row:
   return dict(zip((f'{prefix}{name}' for name in names), numbers, strict=True))
 
 
-def _of_accuracies(view: str, counts: Counts | None) -> Row:
-  """Return what follows from the accuracies of all clients."""
+def _of_clients(view: str, counts: Counts | None, main: Measure) -> Row:
+  """Return what follows from the main numbers of all clients."""
   numbers = dict.fromkeys(f'{view}_{one.column}' for one in compared())
   if counts is not None:
-    pairs = zip(counts.accuracy, counts.total, strict=True)
-    seeds = [over_clients(*pair) for pair in pairs]
+    pairs = zip(counts.of(main.name), counts.total, strict=True)
+    seeds = [over_clients(*pair, main.sign) for pair in pairs]
     for measure in compared():
       mean = float(np.mean([seed[measure.name] for seed in seeds]))
       numbers[f'{view}_{measure.column}'] = None if np.isnan(mean) else mean

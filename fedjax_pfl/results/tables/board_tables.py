@@ -9,7 +9,7 @@ from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.evaluation.measures import Measure
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.entry import METHOD as COMPARED
 from fedjax_pfl.results.runs.entry import REFERENCE
 from fedjax_pfl.results.statistics.board import Board, Row, compared
@@ -104,7 +104,8 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
     name = f'after_{measure.column}'
     # A client of few tests leaves no worst tenth.
     if any(one[name] is not None for one in board.rows):
-      cells[Column(measure.head, 'after')] = number_of(measure, row[name])
+      what = 'after' + f', {main.head}' * (main != ACCURACY)
+      cells[Column(measure.head, what)] = number_of(measure, row[name])
   if any(one['worse_than_alone'] is not None for one in board.rows):
     cell = number(row['worse_than_alone'], '{:.0f} %')
     cells[Column('Worse than alone', 'of the clients')] = cell
