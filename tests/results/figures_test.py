@@ -178,7 +178,7 @@ def test_gains_are_bars_and_losses_are_hollow():
   before, after = np.array([10.0, 50, 30, np.nan]), np.array([60.0, 40, 30, 9])
   change = rows.Change('x', 'c0', before, after)
   assert rows.ends_of([change]) == (-10, 50)
-  drawn = rows.plot_gains(change, list('abcd'), (-10, 50), 'points')
+  drawn = rows.plot_gains(change, list('abcd'), (-10, 50))
   assert re.findall(r'<title>(.)', drawn) == ['a', 'c', 'b']  # sorted
   assert attributes(drawn, 'rect', 'class') == ['bar', 'bar', 'bar lost']
   heights = [float(h) for h in attributes(drawn, 'rect', 'height')]

@@ -219,6 +219,7 @@ def test_errors_are_told_as_errors(tmp_path):
   assert 'of the client who does worst' in parts['All numbers']
   assert 'test accuracy' not in ''.join(parts.values()).lower()
   assert 'points' not in ''.join(parts.values())
+  assert 'client 3: 40 to 45 (-5)' in parts['What each client gained or lost']
   last = rows(parts['All numbers'])[-1].split(' | ')
   assert last[-3:] == ['40', '45', '-5']  # the last client lost
 

@@ -4,7 +4,7 @@ Colours come from the CSS class of a series; see svg.py.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ class Series(NamedTuple):
   y: np.ndarray
   low: np.ndarray | None = None
   high: np.ndarray | None = None
+  text: Callable[[float], str] = svg.plain  # of a number
 
 
 def curves(
@@ -71,7 +72,7 @@ def _key(series: Series) -> svg.Key:
   mark = svg.marker(series.marker, 17, 8, 4, 'mark')
   box = {'viewBox': '0 0 34 16', 'class_': f'sample {series.css}'}
   sample = svg.tag('svg', stroke, mark, **box, aria_hidden='true')
-  return svg.Key(sample, series.label, svg.plain(series.y[-1]))
+  return svg.Key(sample, series.label, series.text(series.y[-1]))
 
 
 def _stroke(data: str, dash: Sequence[float]) -> Markup:
@@ -86,9 +87,9 @@ def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
   # Counted from the end, so that the last value has a mark.
   for at in range(len(across) - 1, -1, -step):
     if math.isfinite(series.y[at]):
-      title = f'{series.label}, {series.x[at]:,g}: {svg.plain(series.y[at])}'
+      title = f'{series.label}, {series.x[at]:,g}: {series.text(series.y[at])}'
       if series.low is not None:
-        ends = svg.plain(series.low[at]), svg.plain(series.high[at])
+        ends = series.text(series.low[at]), series.text(series.high[at])
         title += f' ({ends[0]} to {ends[1]})'
       centre = across[at], heights[at], 4
       parts.append(svg.marker(series.marker, *centre, 'mark', title))

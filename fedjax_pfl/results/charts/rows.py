@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.charts import svg
 
 WIDTH = 560  # in units of text that is 12 high
@@ -56,11 +57,14 @@ def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
   """Return the ends of the axis that the charts of these changes share."""
   gains = np.concatenate([change.gains for change in changes])
   gains = gains[np.isfinite(gains)]
-  return gains.min(initial=0.0), gains.max(initial=1.0)
+  return gains.min(initial=0.0), gains.max(initial=0.0)
 
 
 def plot_gains(
-  change: Change, names: Sequence[str], ends: tuple[float, float], unit: str
+  change: Change,
+  names: Sequence[str],
+  ends: tuple[float, float],
+  measure: Measure = ACCURACY,
 ) -> Markup:
   """Draw every client's gain, the largest first; `ends` are of the axis."""
   chart_height, left, right = GAINS
@@ -70,7 +74,8 @@ def plot_gains(
   marks = svg.ticks(*ends, 4)
   y = svg.Scale(marks[0], marks[-1], chart_height - 10, 34)
   x = svg.Scale(0, max(len(order), 1), left, WIDTH - right)
-  parts = [svg.text(0, 13, ', '.join(filter(None, ['gain', unit])), 'label')]
+  words = ', '.join(filter(None, ['gain', measure.unit_of_gap]))
+  parts = [svg.text(0, 13, words, 'label')]
   parts += svg.levels(y, marks, left, WIDTH - right, signed=True)
   if len(order) > MAX_DOTS:  # one shape
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
@@ -81,8 +86,9 @@ def plot_gains(
     order = order[:0]
   gap = min(1.5, 0.2 * (x(1) - x(0)))
   for rank, at in enumerate(order):
-    before, after = svg.plain(change.before[at]), svg.plain(change.after[at])
-    title = f'{names[at]}: {before} to {after} ({gains[at]:+.1f})'
+    both = map(measure.short, (change.before[at], change.after[at]))
+    gain = measure.signed(gains[at], short=True)
+    title = f'{names[at]}: {" to ".join(both)} ({gain})'
     top, height = min(y(0), y(gains[at])), max(abs(y(gains[at]) - y(0)), 0.5)
     box = {'x': x(rank), 'y': top, 'width': x(1) - x(0) - gap}
     kind = 'bar' if gains[at] >= 0 else 'bar lost'

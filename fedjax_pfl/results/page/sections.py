@@ -165,7 +165,8 @@ def _series(
   band = (values.min(0), values.max(0)) if len(values) > 1 else (None, None)
   style = style_of_group(group)
   look = css_of(group), style.dash, style.marker
-  return lines.Series(label, *look, x, values.mean(0), *band)
+  text = group.first.measure.short
+  return lines.Series(label, *look, x, values.mean(0), *band, text)
 
 
 def finetuning(groups: Sequence[Group]) -> Section | None:
@@ -280,14 +281,14 @@ def gains(groups: Sequence[Group]) -> Section | None:
   ends = rows.ends_of([change for _, change in shown])
   panels = []
   for group, change in shown:
-    unit = group.first.measure.unit_of_gap
-    svg = rows.plot_gains(change, group.client_names, ends, unit)
+    measure = group.first.measure
+    svg = rows.plot_gains(change, group.client_names, ends, measure)
     values = change.gains[np.isfinite(change.gains)]
     note = 'No client has both accuracies.'
     if values.size:
       won, lost = np.sum(values > 0), np.sum(values < 0)
       note = f'{won:,} of {values.size:,} clients gained, {lost:,} lost; '
-      note += f'median {np.median(values):+.1f}.'
+      note += f'median {measure.signed(np.median(values), short=True)}.'
     panels.append(Panel(group.label, svg, note, css=css_of(group)))
   text = (
     'One bar for each client, from the largest gain to the largest loss; all '
