@@ -22,6 +22,7 @@ SHORT = {
     METHODS=('fedavg', 'fedper'), RATES='0.01', SEEDS=2, ROUNDS=1
   ),
   'adapters': {'ROUNDS': 1, 'MORE': 1},
+  'spreadsheet': {'ROUNDS': 1, 'SEEDS': (0,)},
 }
 LARGEST = 60_000  # bytes of a picture
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -101,6 +102,10 @@ ENDS = {
   ),
   'your_own_data': (1, lambda own: sizes_of(own['experiment']) == held(own)),
   'comparison': (1, lambda own: own['means'].shape == (2, 2)),
+  'spreadsheet': (
+    1,  # what is predicted is what the run was scored by
+    lambda own: 100 * own['right'].mean() == pytest.approx(own['scored']),
+  ),
   'adapters': (1, lambda own: 5 * own['sent']['LoRA'] < own['sent']['FedAvg']),
 }
 
