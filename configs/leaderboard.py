@@ -6,6 +6,8 @@
   fedjax-pfl compare --form=lite      ten methods, random settings
   fedjax-pfl compare --form=full      the same of all methods
   fedjax-pfl compare --form=natural   26 methods, six sets whose clients exist
+  fedjax-pfl compare --form=natural_numbers    22 of them: RMSE, of parkinsons
+  fedjax-pfl compare --form=natural_survival   22 of them: C-index, of brca
 
 For every partition and method: a training for each candidate and each tuning
 seed; the candidate with the best accuracy on validation examples; a training
@@ -136,6 +138,9 @@ def natural(name, **changes):
   """Return the fields of a prepared set, whose clients are counted."""
   clients, _ = sets.SETS[name]['counts']
   fields = sets.fields_of(name, data_root())
+  fields = {
+    name: x for name, x in fields.items() if 'learning_rate' not in name
+  }
   return {**fields, 'metrics': (), 'num_clients': clients, **changes}
 
 
@@ -278,6 +283,17 @@ FORMS['natural'] = dict(
     'superfed',
   ),
 )
+# Labels that are no classes have another number to choose by, so other forms.
+for name, loss, of_set, rates in (
+  ('natural_numbers', 'squared', 'parkinsons', (1e-4, 3e-4, 1e-3)),
+  ('natural_survival', 'cox', 'brca', (0.003, 0.01, 0.03)),
+):
+  FORMS[name] = FORMS['natural'] | {
+    'base': FORMS['natural']['base'] | {'loss': loss},
+    'partitions': {of_set: natural(of_set, model='mlp')},
+    'rates': rates,
+    'without': {'fedas', 'fedproto', 'fedrod', 'knn_per'},  # ask for classes
+  }
 # All methods, 12 settings, ten seeds: two more sets.
 FORMS['full'] = FORMS['lite'] | {
   'random': 12,
@@ -291,7 +307,8 @@ FORMS['full'] = FORMS['lite'] | {
   },
   'without': {'fedbn'},
 }
-SEEDS = {'lite': range(1, 6), 'full': range(1, 11), 'natural': range(5)}
+SEEDS = {'lite': range(1, 6), 'full': range(1, 11)}
+SEEDS |= {name: range(5) for name in FORMS if name.startswith('natural')}
 TUNING_SEED = 0  # of random settings: in no number
 
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.evaluation.measures import Measure
 from fedjax_pfl.results.charts import picture, svg
 from fedjax_pfl.results.charts.figure_file import format_number, save
-from fedjax_pfl.results.page.styles import display_name
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, Counts, Entry
 from fedjax_pfl.results.statistics import board, differences
@@ -129,7 +129,7 @@ def cells(gain: Gain) -> Iterator[str]:
   unit = '' if of.unit else f' {of.head}'
   yield f'{of.short(gain.first)}{unit}'
   yield of.short(_mean(gain.fedavg.after, of))
-  yield f'{display_name(gain.chosen.method)} {of.short(row["after"])}'
+  yield f'{paper_name(gain.chosen.method)} {of.short(row["after"])}'
   yield words(gain.gap[:3], of.short)
   yield words(gain.shares, '{:.0f}'.format)
   yield words(gain.alone[:3], of.short)

@@ -159,3 +159,14 @@ def test_natural_clients_are_compared_by_sets():
     assert data.partition == 'natural' and data.loss == 'cross_entropy'
     assert settings.training.client_fraction == 1
     assert name == 'heart' or data.data_dir.endswith(f'{name}.csv')
+
+
+@pytest.mark.parametrize(
+  'name, main', [('natural_numbers', 'rmse'), ('natural_survival', 'c_index')]
+)
+def test_labels_that_are_no_classes_have_a_form_of_their_own(name, main):
+  form = load_form(name)
+  assert form.measures[0].name == main and len(form.methods) >= 20
+  for unit in form.units():
+    unit.settings({'learning_rate': 0.1}, 3)  # each method takes such labels
+  assert form.seeds == load_form('natural').seeds

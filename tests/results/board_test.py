@@ -345,3 +345,27 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   board_files.write(*stored_counts.read([counts])[::-1], again)
   for file in path.parent.iterdir():
     assert file.read_bytes() == (again.parent / file.name).read_bytes()
+
+
+def test_labels_that_are_numbers_have_lowest_clients_of_their_measure(
+  about, tmp_path
+):
+  """No answer is right: worst tenth and lowest client are those of RMSE."""
+  own = about._replace(measures=(('rmse', 'min'),))
+  entries = []
+  for at, name in enumerate(own.methods):
+    entry = make_entry(name, 50)
+    values = np.tile(np.linspace(1, 120, K), (S, 1)) + at  # above 100, too
+    after = entry.after._replace(
+      correct=np.zeros_like(entry.after.total), others={'rmse': values}
+    )
+    entries.append(entry._replace(before=None, after=after))
+  path = tmp_path / 'own.html'
+  board_files.write({'s=2': entries}, own, path)
+  counts = stored_counts.files_of(tmp_path)
+  again, found = stored_counts.read(counts)
+  row = make_board(again, 's=2', found['s=2']).rows[0]
+  assert row['after_lowest_client'] == pytest.approx(120)
+  assert row['after'] == pytest.approx(60.5)
+  line = path.with_suffix('.md').read_text().partition('Lowest')[2]
+  assert '| 120 |' in line

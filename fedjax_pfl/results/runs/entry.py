@@ -8,6 +8,7 @@ import numpy as np
 
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.evaluation.choices import mean_of_clients
+from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.federated.sampling import cohort_size
 from fedjax_pfl.results.runs.run import INITIAL, Run, read
 from fedjax_pfl.settings import parse_config
@@ -110,6 +111,8 @@ def _counts(runs: Sequence[Run], view: str, measures: Sequence[str]) -> Counts:
   has_data = np.stack([run.clients.train_count for run in runs]) > 0
   total = np.where(has_data, np.stack([one.count for one in scores]), 0)
   correct = np.where(has_data, np.stack([one.correct for one in scores]), 0)
+  if runs[0].measure != ACCURACY:  # no answer is right or wrong
+    correct = np.zeros_like(total)
   values = [run.measured(view) for run in runs]
   others = {
     name: np.stack([own[name] for own in values])

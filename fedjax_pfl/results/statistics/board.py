@@ -165,7 +165,7 @@ def _row(
 
 
 def compared() -> list[Measure]:
-  """Return the measures of all accuracies of which a board has columns."""
+  """Return the measures of all clients of which a board has columns."""
   return [one for one in MEASURES if one.compared and one.of_clients]
 
 

@@ -104,8 +104,10 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
     name = f'after_{measure.column}'
     # A client of few tests leaves no worst tenth.
     if any(one[name] is not None for one in board.rows):
-      what = 'after' + f', {main.head}' * (main != ACCURACY)
-      cells[Column(measure.head, what)] = number_of(measure, row[name])
+      is_other = main != ACCURACY
+      what = 'after' + f', {main.head}' * is_other
+      shown = main if is_other else measure
+      cells[Column(measure.head, what)] = number_of(shown, row[name])
   if any(one['worse_than_alone'] is not None for one in board.rows):
     cell = number(row['worse_than_alone'], '{:.0f} %')
     cells[Column('Worse than alone', 'of the clients')] = cell
