@@ -136,10 +136,8 @@ def _load(
 
 def _of_run(workdir, client, view, log, edit) -> Predictor:
   settings, data = open_run.read_run(workdir, log, edit, moved=True)
-  result, names = (
-    run_dir.load_result(workdir),
-    chosen_model.client_names(workdir),
-  )
+  result = run_dir.load_result(workdir)
+  names = chosen_model.client_names(workdir)
   choice = chosen_model.choose(settings, result, client, view, names)
   experiment = open_run.rebuild(settings, data, log, edit)
   states = open_run.load_states(experiment, workdir, log)

@@ -159,10 +159,8 @@ class Unit(NamedTuple):
     self, candidates: Iterable[Fields], seeds: Sequence[int]
   ) -> list[Planned]:
     """Return the trainings of these candidates with these seeds."""
-    labels, views = (
-      {'partition': self.partition, 'method': self.method},
-      self.views,
-    )
+    labels = {'partition': self.partition, 'method': self.method}
+    views = self.views
     return [
       Planned(self.settings(fields, seed, views), {**labels, 'fields': fields})
       for fields in candidates

@@ -80,10 +80,8 @@ def find_sweep(
   else:
     pairs = zip(groups, whole, strict=True)
     tried = [_on_tests(group, measure) if x else None for group, x in pairs]
-    choice, best = (
-      None,
-      best_candidate([x.merit if x else math.nan for x in tried]),
-    )
+    merits = [trial.merit if trial else math.nan for trial in tried]
+    choice, best = None, best_candidate(merits)
   if best is None:
     return None
   return Sweep(groups, values, tried, best, choice, measure)

@@ -134,13 +134,6 @@ def _costs(row: Row, main: Measure) -> dict[Column, Cell]:
   settings = word(row['settings'])
   if row['ends']:
     settings = settings._replace(below=(f'{row["ends"]}: an end of the grid',))
-  up, down, seconds = (
-    Cell(NONE) if row[name] is None else make(row[name])
-    for name, make in (
-      *(('bytes_up', size), ('bytes_down', size)),
-      ('seconds', duration),
-    )
-  )
   return {
     Column('Settings', 'by validation', is_number=False): settings,
     Column('View', 'by validation', is_number=False): word(row['view']),
@@ -150,9 +143,9 @@ def _costs(row: Row, main: Measure) -> dict[Column, Cell]:
     Column('Gradients', 'steps of all clients'): number(
       row['gradients'], '{:,.0f}'
     ),
-    Column('Sent up', 'all rounds'): up,
-    Column('Sent down', 'all rounds'): down,
-    Column('Time', 'of a training'): seconds,
+    Column('Sent up', 'all rounds'): size(row['bytes_up']),
+    Column('Sent down', 'all rounds'): size(row['bytes_down']),
+    Column('Time', 'of a training'): duration(row['seconds']),
   }
 
 

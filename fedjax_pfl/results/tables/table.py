@@ -148,9 +148,9 @@ def mean(values: np.ndarray, form: str = '{:.2f}') -> Cell:
   return number(np.mean(values), form)
 
 
-def size(value: float) -> Cell:
-  """Return bytes in a fitting unit: '18.1 MB'."""
-  if not math.isfinite(value):
+def size(value: float | None) -> Cell:
+  """Return bytes in a fitting unit: '18.1 MB'; a dash for None and NaN."""
+  if value is None or not math.isfinite(value):
     return Cell(NONE)
   power = min(4, int(math.log10(max(value, 1)) / 3))
   digits = 0 if power == 0 else 1
@@ -158,5 +158,7 @@ def size(value: float) -> Cell:
   return Cell(words, float(value))
 
 
-def duration(seconds: float) -> Cell:
+def duration(seconds: float | None) -> Cell:
+  if seconds is None:
+    return Cell(NONE)
   return Cell(text_table.duration(seconds), float(seconds))
