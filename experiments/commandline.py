@@ -65,6 +65,7 @@ def run(
     return [overrides] * _takes_fields() + [given] * bool(words)
 
   if {'--help', '-help', '-h'} & {*sys.argv[1:]}:
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head`
     app.usage(shorthelp=True, writeto_stdout=True)
     if _takes_fields():
       from fedjax_pfl.settings import document

@@ -19,13 +19,13 @@ by loss, with accuracy beside it.
 
   fedjax-pfl compare --form=digits    (make leaderboard)
 
-This is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite or
-full; --methods are yours beside its baselines, and --partition='digits s=4' is
-one of its partitions alone, in a --workdir of its own. Writes a page, a table
-(CSV, Markdown, LaTeX), a figure, and the counts of every client, from which
---again=FOLDER computes all of them again. The same command continues;
---shard=2/8 is the second of eight jobs that share --workdir; --dry-run prints
-the price alone.
+This is a frozen form of configs/leaderboard.py: digits, cifar10, demo, lite,
+full or natural; --methods are yours beside its baselines, and
+--partition='digits s=4' is one of its partitions alone, in a --workdir of its
+own. Writes a page, a table (CSV, Markdown, LaTeX), a figure, and the counts of
+every client, from which --again=FOLDER computes all of them again. The same
+command continues; --shard=2/8 is the second of eight jobs that share --workdir;
+--dry-run prints the price alone.
 """
 
 import itertools

@@ -1,5 +1,7 @@
 """A command line that is wrong ends in one sentence and leaves no file."""
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +39,15 @@ def test_help_shows_a_command_its_flags_and_every_field():
   assert len(usage.splitlines()) < 35 and found and not done.stderr
   assert '  num_clients (100): registered clients, K' in fields
   assert done.returncode == 0
+
+
+def test_help_may_be_cut_short():
+  command = [sys.executable, 'experiments/main.py', '--help']
+  with subprocess.Popen(
+    command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+  ) as shown:
+    shown.stdout.close()
+    assert shown.stderr.read() == b''
 
 
 # ---- flags
