@@ -70,8 +70,10 @@ def _plot(
     parts.append(svg.text(left - 8, y[at] + 4, f'{classes[at]}', 'end'))
   ticks = _numbers(len(shown))
   apart = across * (ticks[1] - ticks[0] if len(ticks) > 1 else len(shown))
-  for at in ticks[:: math.ceil(LETTER * (longest[1] + 1) / apart)]:
-    parts.append(svg.text(x[at], bottom + 22, f'{ids[shown[at]]}', 'middle'))
+  named = ticks[:: math.ceil(LETTER * (longest[1] + 1) / apart)]
+  for rank, at in enumerate(named):
+    kind = 'middle', *['second'] * (rank % 2)  # a phone has no room for these
+    parts.append(svg.text(x[at], bottom + 22, f'{ids[shown[at]]}', *kind))
   parts.append(svg.text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
   for column, client in zip(x, shown, strict=True):
     held, labels = counts[client], np.flatnonzero(counts[client])
