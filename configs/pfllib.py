@@ -39,7 +39,6 @@ from configs import common
 PROTOCOL = {
   'preprocessing': 'signed',
   'model': 'fedavg_cnn',
-  'test_fraction': 0.25,
   'num_clients': 20,
   'client_fraction': 1.0,
   'rounds': 2000,
@@ -63,9 +62,10 @@ PRACTICAL = {
   'dirichlet_beta': 0.1,
   'dirichlet_min_size': 40,
 }
-MERGED = {'test_partition': 'merged'}
+TESTS = {'test_fraction': 0.25}
+MERGED = TESTS | {'test_partition': 'merged'}
 # Its scripts leave the validation images out.
-TINY = {'dataset': 'tiny_imagenet', 'test_partition': 'split'}
+TINY = TESTS | {'dataset': 'tiny_imagenet', 'test_partition': 'split'}
 # The data set, and the classes of a client in the pathological division.
 SETS = {
   'fashion_mnist': ({'dataset': 'fashion_mnist', **MERGED}, 2),
