@@ -10,6 +10,7 @@ from fedjax_pfl.analysis.open_run import read_run
 from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.page.render import render
+from fedjax_pfl.results.runs import run as runs
 from fedjax_pfl.results.runs.run import extremes, read
 from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs.run_dir import load_metrics
@@ -42,7 +43,7 @@ def run(file, workdir, loss, label, **changes):
   return pfl.train(experiment, str(workdir))
 
 
-def test_a_run_of_numbers_has_the_lowest_error(file, tmp_path):
+def test_a_run_of_numbers_has_the_lowest_error(file, tmp_path, monkeypatch):
   changes = {'validation_fraction': 0.2, 'select': 'validation'}
   changes |= {'metrics': ('rmse', 'r2'), 'eval_global_model': False}
   result = run(file, tmp_path / 'run', 'squared', 'y', **changes)
@@ -57,6 +58,8 @@ def test_a_run_of_numbers_has_the_lowest_error(file, tmp_path):
   assert summary['lowest_client'] == pytest.approx(rmse.max(), rel=1e-5)
   assert rmse.argmax() == 1
   assert f', b {rmse[1]:.4g}, c ' in extremes(tmp_path / 'run')
+  monkeypatch.setattr(runs, 'MOST_NAMED', 2)  # the lowest does worst
+  assert f'lowest b ({rmse[1]:.4g}), ' in extremes(tmp_path / 'run')
   assert stored.summary('initial')['lowest_client'] > rmse.min()
   lines = load_metrics(tmp_path / 'run')
   errors = [line['validation/initial'] for line in lines[1:]]

@@ -51,6 +51,7 @@ def test_report_and_export_have_them(finished, tmp_path, monkeypatch):
     assert name in page
   words = extremes(finished)
   assert words.startswith('initial: hospital1 ') and ' %, hospital10 ' in words
+  assert '\nunseen, initial: hospital2 ' in words
   monkeypatch.setattr(run, 'MOST_NAMED', 2)
   words = extremes(finished)
   assert words.startswith('initial: lowest hospital') and ' highest h' in words

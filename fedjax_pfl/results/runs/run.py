@@ -236,21 +236,28 @@ def read(workdir: AnyPath) -> Run:
 
 
 def extremes(workdir: AnyPath) -> str:
-  """Return clients by name: few, or the lowest and highest; '' without."""
+  """Return a line of clients by name, and one of unseen ones; '' without."""
   run = read(workdir)
-  view, names = run.compared[1], run.clients.labels
-  accuracy = run.accuracy(view)
-  if run.clients.names is None or np.isnan(accuracy).all():
+  both, lines = {'': run.clients, 'unseen, ': run.clients.unseen}, []
+  for who, clients in both.items():
+    if clients is not None and clients.names is not None:
+      view = run.compared[1]
+      numbers = accuracies(clients.scores[view], clients.train_count)
+      words = _by_name(clients.labels, numbers, run.measure)
+      lines += [f'{who}{view}: {words}'] * bool(words)
+  return '\n'.join(lines)
+
+
+def _by_name(names: Sequence[str], numbers: np.ndarray, of: Measure) -> str:
+  """Return the numbers of few clients, or of those who do worst and best."""
+  if np.isnan(numbers).all():
     return ''
-  text, unit = run.measure.text, run.measure.unit
-  said = lambda client: f'{text(accuracy[client])} {unit}'.strip()
+  said = lambda client: f'{of.text(numbers[client])} {of.unit}'.strip()
   if len(names) <= MOST_NAMED:
-    words = ', '.join(f'{name} {said(at)}' for at, name in enumerate(names))
-    return f'{view}: {words}'
-  low, high = np.nanargmin(accuracy), np.nanargmax(accuracy)
+    return ', '.join(f'{name} {said(at)}' for at, name in enumerate(names))
+  low, high = np.nanargmin(of.sign * numbers), np.nanargmax(of.sign * numbers)
   return (
-    f'{view}: lowest {names[low]} ({said(low)}), highest {names[high]} '
-    f'({said(high)})'
+    f'lowest {names[low]} ({said(low)}), highest {names[high]} ({said(high)})'
   )
 
 
