@@ -113,7 +113,7 @@ def predict_folder(
     table.writerow([name, label, *(f'{share:.6f}' for share in row)])
   with atomic_files.writing(path, 'out'):
     atomic_files.write_bytes(path, stream.getvalue().encode())
-  log(f'{path}: {len(files):,} images of {len(found.classes)} classes.')
+  log(f'{path}: images {len(files):,}, classes {len(found.classes)}.')
   return path
 
 

@@ -273,6 +273,6 @@ def _oddities(content: Content) -> list[str]:
   ]
   if bare:
     notes.append(
-      f'{len(bare)} clients with {labels.bare}: {", ".join(bare[:10])}.'
+      f'Clients with {labels.bare}, {len(bare)}: {", ".join(bare[:10])}.'
     )
   return notes

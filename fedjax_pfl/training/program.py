@@ -276,7 +276,7 @@ class Evaluator:
       keep_models=on_models is not None,
       **edit,
     )
-    shown = {'unit': 'client', 'is_short': True}
+    shown = {'unit': f'{label}, client', 'is_short': True}
     with progress.progress(label, len(ids), **shown) as bar:
       return evaluate_clients(
         evaluate_fn,

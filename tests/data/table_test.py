@@ -73,7 +73,7 @@ def test_what_is_odd_is_said(tmp_path):
     log=said.append,
   )
   assert said[0].startswith('1 of 2 test rows are training rows')
-  assert said[1] == '1 clients with rows of one class: r.'
+  assert said[1] == 'Clients with rows of one class, 1: r.'
   said.clear()
   load(
     write(
