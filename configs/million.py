@@ -5,8 +5,8 @@
 The first start makes the clients (0.8 GB below $TFDS_DATA_DIR, or else
 ~/tensorflow_datasets; some minutes): ten images of 8 x 8 for training and two
 for testing, of two of ten classes each. A round trains 50 of them; 10,000 drawn
-ones are evaluated at the end. What clients keep lies in memory, and is saved: a
-linear model for each, as in Ditto, is 2.6 GB. See docs/explain/scale.md.
+ones are evaluated at the end. What clients keep is on disk, too: a linear model
+for each who has trained, as in Ditto, of 2.6 kB. See docs/explain/scale.md.
 """
 
 from collections.abc import Iterator
@@ -34,6 +34,7 @@ MADE = {
   'learning_rate': 0.05,
   'eval_every': 10,
   'eval_clients': 10_000,
+  'clients_placement': 'disk',
 }
 # A linear model has no body that clients could share without their heads.
 EXPERIMENTS = (

@@ -24,7 +24,7 @@ from fedjax_pfl.settings import (
 from fedjax_pfl.training import build
 from fedjax_pfl.training.best_models import chosen_states
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.state import state_shapes
+from fedjax_pfl.training.state import random_streams, state_shapes
 
 Log = Callable[[str], None]
 # Replaces fields of a config: those that were given on the command line.
@@ -113,4 +113,13 @@ def load_states(
       expected=f'the checkpoint after its last round, {experiment.rounds}',
     )
   found = [restored[1][part] for part in parts]
-  return chosen_states(experiment, *found) if is_chosen else tuple(found)
+  if is_chosen:
+    return chosen_states(experiment, *found)
+  server, clients = found
+  if experiment.placement.on_disk:
+    placement, key = experiment.placement.of_run(Path(workdir)), 'states'
+    key = random_streams(experiment.settings.seed)[key]
+    files = placement.resumed(experiment.stages[0], experiment.train, key)
+    files.show(restored[0])
+    clients = files.clients
+  return server, clients

@@ -6,6 +6,8 @@
               every cohort (client_map.py)
   OnHost      [K, ...] numpy arrays; a device gets those of a cohort
               (host_offload.py)
+  OnDisk      [K, ...] files in the folder of the run (state_files.py); the rest
+              is as on the host
 
 A device of a mesh holds the states of all clients only while a stage's
 `initialize` makes new ones. Rows from K on are never read.
@@ -13,6 +15,7 @@ A device of a mesh holds the states of all clients only while a stage's
 
 from collections.abc import Callable
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -40,6 +43,7 @@ from fedjax_pfl.federated.client_map import (
 from fedjax_pfl.federated.cohort import write
 from fedjax_pfl.federated.host_offload import write_rows
 from fedjax_pfl.federated.sharding import AXIS, make_mesh, on_mesh, replicate
+from fedjax_pfl.federated.state_files import StateFiles
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host
 
@@ -50,8 +54,12 @@ def init_clients(
   data: ClientData,
   key: Key,
   ids: Array | None = None,
+  out_axes: int | None = 0,
 ) -> Client:
-  """Return the stacked states [C, ...] of these clients before round 0."""
+  """Return the stacked states [C, ...] of these clients before round 0.
+
+  out_axes=None: the one state of all; a ValueError if clients have others.
+  """
   index, count = data.index, data.count
   if ids is None:
     ids = jnp.arange(count.shape[0])
@@ -63,7 +71,7 @@ def init_clients(
     client_key = jax.random.fold_in(key, client_id)
     return algorithm.init_client(server, examples, client_key)
 
-  return jax.vmap(init_client)(index, count, ids)
+  return jax.vmap(init_client, out_axes=out_axes)(index, count, ids)
 
 
 class OneDevice:
@@ -71,7 +79,8 @@ class OneDevice:
 
   mesh: Mesh | None = None
   num_devices = 1
-  on_host = False  # whether states of clients are numpy arrays
+  on_host = False  # whether rows of clients are numpy arrays
+  on_disk = False  # whether states of clients are files of the run
 
   def begin(
     self, stage: Stage, data: ClientData, key: Key
@@ -102,6 +111,16 @@ class OneDevice:
   def file_shapes(self, clients: Client) -> Client:
     """Return what the states of a file are read into, from their shapes."""
     return clients if type(self) is OneDevice else shapes_on_host(clients)
+
+  def of_run(self, path: Path) -> 'OneDevice':
+    """Return the placement of the run in this directory."""
+    return self
+
+  def save(
+    self, step: int, clients: Client, num_clients: int, save_fn: Callable
+  ) -> None:
+    """Save a checkpoint: save_fn(what it holds of the clients)."""
+    save_fn(self.to_host(clients, num_clients))
 
   def compile(
     self, fn: Callable, divided: int | None = None, **how: Any
@@ -218,6 +237,53 @@ class OnHost(OneDevice):
 
   def from_host(self, clients):
     return clients
+
+
+class OnDisk(OnHost):
+  """States of clients are files of the run; checkpoints do not hold them."""
+
+  on_disk = True
+
+  def __init__(self, folder: Path | None = None):
+    self.folder = folder
+
+  def of_run(self, path):
+    return OnDisk(path / 'states')
+
+  def files(
+    self, algorithm: Algorithm, server: Server, data: ClientData, key: Key
+  ) -> StateFiles:
+    """Return the files of a run that began with this server, not yet read."""
+    init = partial(init_clients, algorithm, server, data, key)
+    try:
+      row = jax.tree.map(np.asarray, init(np.arange(1), out_axes=None))
+      repeat = lambda leaf, ids: np.broadcast_to(leaf, (len(ids), *leaf.shape))
+      first_rows = lambda ids: jax.tree.map(partial(repeat, ids=ids), row)
+    except ValueError:  # clients begin with different states
+      first_rows = init
+    num_clients = data.count.shape[0]
+    whole = jax.eval_shape(partial(init, np.arange(num_clients)))
+    return StateFiles(self.folder, num_clients, whole, first_rows)
+
+  def resumed(self, stage: Stage, data: ClientData, key: Key) -> StateFiles:
+    """Return the files of the run that began with this stage and this key."""
+    server_key, clients_key = jax.random.split(key)
+    server = stage.algorithm.init_server(server_key)
+    self._files = self.files(stage.algorithm, server, data, clients_key)
+    return self._files
+
+  def _first_clients(self, algorithm, server, data, key):
+    self._files = self.files(algorithm, server, data, key)
+    self._files.create()
+    return self._files.clients
+
+  def file_shapes(self, clients):
+    return ()
+
+  def save(self, step, clients, num_clients, save_fn):
+    self._files.write_journal(step)
+    save_fn(())
+    self._files.keep_journal(step)
 
 
 def unshared(clients: Client, beside: PyTree) -> Client:

@@ -6,6 +6,7 @@
   scores/         per client: right answers in each evaluation: score_files.py
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
+  states/         of clients, with clients_placement=disk: state_files.py
   tb/             the metrics for TensorBoard: trackers.py
   tracker.json    the ids of the run at services, if it is sent there
   model/          model_file.py
@@ -54,7 +55,7 @@ This folder is private, and not for release. No noise hides
   result.json     accuracies and losses
   metrics.jsonl   losses, accuracies, numbers of steps; so has tb/
   scores/         right answers of each client
-  checkpoints/    the states of all clients
+  checkpoints/    the states of all clients; so has states/
   secret          while the run is unfinished: who has it can remove the noise
 To write the model that may be released, and nothing else:
   fedjax-pfl export --run=THIS_FOLDER --private --out=model.npz

@@ -39,6 +39,10 @@ OF_LOSSES = (
 BESIDE = (
   ('lora_rank', 'frozen_features', 'adapters change the features'),
   ('clients_placement', 'debug', 'its loop runs on the device alone'),
+  (
+    *('validation_fraction', 'clients_placement=disk'),
+    'the states of all clients in the best round are kept in memory',
+  ),
   ('buffer_size', 'deadline', 'a server with a buffer waits for nobody'),
   ('buffer_size', 'sampling', 'a server with a buffer has no cohorts'),
   (

@@ -282,7 +282,7 @@ def traced_names(settings: Settings) -> tuple[str, ...]:
   has a program of its own: in a Python loop, and with clients on the host.
   """
   system, method = settings.system, settings.method
-  if system.debug or system.clients_placement == 'host':
+  if system.debug or system.clients_placement != 'device':
     return ()
   fields = flat_settings(settings)
   ruled = getattr(method.HParams, 'ruled', {})

@@ -1,12 +1,13 @@
 """From the outline of a run to everything that it needs: data, task, stages."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from fedjax_pfl.core.algorithm import Stage
+from fedjax_pfl.core.algorithm import Stage, unchanged
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
@@ -15,7 +16,12 @@ from fedjax_pfl.evaluation import fairness
 from fedjax_pfl.evaluation.measures import Measure, main_of
 from fedjax_pfl.evaluation.own_metrics import Metrics
 from fedjax_pfl.federated import sampling
-from fedjax_pfl.federated.placement import OneDevice, OnHost, on_devices
+from fedjax_pfl.federated.placement import (
+  OnDisk,
+  OneDevice,
+  OnHost,
+  on_devices,
+)
 from fedjax_pfl.federated.sharding import choose_devices
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method, frozen_features
@@ -240,8 +246,24 @@ def placed(experiment: Experiment) -> Experiment:
   system, placement = experiment.settings.system, OneDevice()
   if system.clients_placement == 'host':
     placement = OnHost()
+  elif system.clients_placement == 'disk':
+    check_rows(experiment.stages)
+    placement = OnDisk()
   elif not system.debug:
     longest = max(experiment.stages, key=lambda stage: stage.rounds)
     size = experiment.sampler_of(longest).size
     placement = on_devices(system.devices or choose_devices(size))
   return experiment._replace(placement=placement)
+
+
+def check_rows(stages: Sequence[Stage]) -> None:
+  """Refuse, on disk, a method that needs the states of all clients at once."""
+  for stage in stages:
+    if stage.initialize is not unchanged or stage.keep_best:
+      raise bad_input(
+        'clients_placement',
+        got='disk',
+        expected=f'a place where {stage.name} may make or keep the states of '
+        'all clients at once',
+        choices=['host', 'device'],
+      )

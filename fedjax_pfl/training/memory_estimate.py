@@ -33,7 +33,7 @@ from fedjax_pfl.training.program import States, block_size, make_evaluation
 
 
 class Memory(NamedTuple):
-  """Bytes of a stage, on each device but for `host` and `best`."""
+  """Bytes of a stage, on each device but for `host`, `disk` and `best`."""
 
   images: int
   rows: int  # of indices
@@ -41,6 +41,7 @@ class Memory(NamedTuple):
   clients: int  # their states
   results: int  # of a round: the server again
   host: int  # clients and their rows, with clients_placement=host
+  disk: int  # at most: states of clients, with clients_placement=disk
   best: int  # on the host: models of best rounds, while they are chosen
   cohort: int = 0  # states before and after, and uploads
   work: int = 0  # of the clients side by side
@@ -94,6 +95,7 @@ def check_fits(memory: Memory, experiment: Experiment) -> None:
           *['clients_per_chunk=1', 'a smaller batch_size'] * bool(memory.work),
           'fewer clients',
           *['clients_placement=host'] * (not memory.host),
+          *['clients_placement=disk'] * (not memory.disk),
         ],
         cause='--forecast lists what takes how much',
       )
@@ -139,13 +141,15 @@ def _known(
     kept, choice = best_models.nothing_yet(experiment, stage, states)
     best = best_models.COPIES_KEPT * trees.num_bytes(kept)
     best += best_models.COPIES * trees.num_bytes(choice)
+    disk = clients * placement.on_disk
     if placement.on_host:
       share = experiment.sampler_of(stage).size / num_clients
-      here, host, sent = int(share * clients), clients + rows, int(share * rows)
+      here, sent = int(share * clients), int(share * rows)
+      host = clients - disk + rows
     else:
       share = -(-num_clients // placement.num_devices)
       here, host, sent = share * (clients // num_clients), 0, rows
-    known = Memory(images, sent, server, here, server, host, best)
+    known = Memory(images, sent, server, here, server, host, disk, best)
     yield stage, states, known
 
 

@@ -98,10 +98,11 @@ def sketch(settings: Settings) -> Outline:
 
 def check_devices(system: SystemSettings) -> None:
   """Refuse more devices than there are, or than can train together."""
-  is_host = system.clients_placement == 'host'
+  is_host = system.clients_placement != 'device'
   number = max(system.devices, jax.process_count())
   if number > 1 and (is_host or system.debug):
-    name = 'clients_placement=host' if is_host else 'debug=True'
+    place = f'clients_placement={system.clients_placement}'
+    name = place if is_host else 'debug=True'
     raise bad_input(
       'devices',
       got=f'{number} devices or processes, with {name}',

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
 from fedjax_pfl.federated.placement import unshared
 from fedjax_pfl.federated.rounds import stage_shapes
@@ -89,14 +90,21 @@ def start_training(
   """Return the run after its newest checkpoint, if any; else at its start."""
   keys = random_streams(experiment.settings.seed)
   keys |= experiment.privacy.streams(run)
-  placement = experiment.placement
+  _check_states(experiment, run)
+  placement = experiment.placement.of_run(run.path)
+  experiment = experiment._replace(placement=placement)
   evaluator = Evaluator(experiment, keys['evaluation'], program)
+  # Its stage: what is compiled here serves all runs that share the program.
+  first, *_ = program.stages(evaluator.numbers)
   if restored := run.resume(partial(state_shapes, experiment)):
     done, state = restored
-    state = state._replace(clients=placement.from_host(state.clients))
+    clients = state.clients
+    if placement.on_disk:
+      files = placement.resumed(first, experiment.train, keys['states'])
+      files.go_to(done)
+      clients = files.clients
+    state = state._replace(clients=placement.from_host(clients))
   else:
-    # Its stage: what is compiled here serves all runs that share the program.
-    first, *_ = program.stages(evaluator.numbers)
     states = placement.begin(first, experiment.train, keys['states'])
     done, state = 0, _state_of(experiment, experiment.stages[0], states)
   train = experiment.train
@@ -152,10 +160,27 @@ def _state_of(
 def save_state(training: Training, keep: int = KEEP) -> None:
   """Save all K clients, for any devices; every process has to call it."""
   experiment, state = training.experiment, training.state
-  num_clients = experiment.settings.data.num_seen_clients
-  clients = experiment.placement.to_host(state.clients, num_clients)
-  state = state._replace(clients=clients)
-  training.run.save_checkpoint(training.done, state, keep)
+  num_clients, done = experiment.settings.data.num_seen_clients, training.done
+
+  def save(clients):
+    training.run.save_checkpoint(done, state._replace(clients=clients), keep)
+
+  experiment.placement.save(done, state.clients, num_clients, save)
+
+
+def _check_states(experiment: Experiment, run: Run) -> None:
+  """Refuse to continue on disk what began elsewhere, and the other way."""
+  if run.last_checkpoint() is None:
+    return
+  placement = experiment.settings.system.clients_placement
+  began_on_disk = (run.path / 'states').exists()
+  if began_on_disk != (placement == 'disk'):
+    raise bad_input(
+      'clients_placement',
+      got=f'{placement}, for a run whose states are '
+      f'{"" if began_on_disk else "not "}on disk',
+      expected='disk' if began_on_disk else 'device or host',
+    )
 
 
 def state_shapes(experiment: Experiment, step: int) -> State:

@@ -84,6 +84,7 @@ QUIET, LOUD = ({'dp__clip': 1.0, 'dp__noise_multiplier': z} for z in (1e-6, 1))
 NOBODY = {'num_clients': 10, 'unseen_clients': 20, 'save_clients': ()}
 UNSEEN = {'unseen_clients': 2, 'server_data_fraction': 0.1}
 DEBUG = {'debug': True, 'clients_placement': 'host'}
+ON_DISK = {'validation_fraction': 0.3, 'clients_placement': 'disk'}
 FEW = {**BUFFERS, 'num_clients': 2, 'save_clients': ()}
 # changes, the field that the sentence is about, and words of it
 TOGETHER = [
@@ -101,6 +102,7 @@ TOGETHER = [
   (UNSEEN, 'server_data_fraction', 'expected 0.0 with unseen_clients: the'),
   ({'select': 'validation'}, 'select', 'last without validation_fraction'),
   (DEBUG, 'clients_placement', 'device with debug: its loop'),
+  (ON_DISK, 'validation_fraction', 'with clients_placement=disk: the states'),
   (QUIET, 'dp.noise_multiplier', 'expected a number, 0.01 or more'),
   ({'dp__epsilon': 8.0}, 'dp.epsilon', 'Choices: dp.clip=1, dp.epsilon=0.0'),
   ({'dp__clip': 1.0, 'dp__delta': 1e-5}, 'dp.epsilon', 'expected a budget, or'),
