@@ -11,6 +11,7 @@ import pathlib
 import resource
 import subprocess
 import sys
+import tempfile
 import time
 
 from absl import app, flags
@@ -25,13 +26,12 @@ OUT = flags.DEFINE_string('out', 'docs/images', 'the folder of both files')
 ONE = flags.DEFINE_string('one', '', 'METHOD,CLIENTS of this process alone')
 
 
-def measure(method: str, number: int) -> dict[str, float]:
-  """Return seconds and bytes of a run of so many clients, in this process."""
+def measure(method: str, number: int, run: str) -> dict[str, float]:
+  """Return seconds and bytes of so many clients, whose states are in `run`."""
   import jax
   import numpy as np
 
   from configs import million
-  from fedjax_pfl.federated.placement import unshared
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.program import Program
   from fedjax_pfl.training.state import random_streams
@@ -42,11 +42,9 @@ def measure(method: str, number: int) -> dict[str, float]:
   experiment = build_experiment(config.to_dict())
   build = time.perf_counter() - began
   stage, keys = experiment.stages[0], random_streams(0)
-  server, clients = experiment.placement.begin(
-    stage, experiment.train, keys['states']
-  )
-  clients = unshared(clients, (server, experiment.train))
-  held = sum(leaf.nbytes for leaf in jax.tree.leaves(clients))
+  placement = experiment.placement.of_run(pathlib.Path(run))
+  experiment = experiment._replace(placement=placement)
+  server, clients = placement.begin(stage, experiment.train, keys['states'])
   rounds = Program(experiment).rounds(0, server)
   sampler, took = experiment.sampler_of(stage), []
   for number in range(ROUNDS + 2):
@@ -57,6 +55,11 @@ def measure(method: str, number: int) -> dict[str, float]:
     )
     jax.tree.map(np.asarray, metrics)
     took.append(time.perf_counter() - began)
+  began = time.perf_counter()
+  placement.save(len(took), clients, 0, lambda clients: None)
+  save = time.perf_counter() - began
+  files = [*pathlib.Path(run, 'states').iterdir()]
+  held = sum(512 * file.stat().st_blocks for file in files)
   size = sum(file.stat().st_size for file in folder.iterdir())
   peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   sizes = {'disk': size, 'states': held, 'peak': peak}
@@ -64,6 +67,7 @@ def measure(method: str, number: int) -> dict[str, float]:
   seconds = min(took[2:])
   return {
     'round': round(1000 * seconds, 2),
+    'checkpoint': round(1000 * save, 1),
     'load': round(build, 1),
     **megabytes,
   }
@@ -97,7 +101,8 @@ def main(argv: list[str]) -> None:
 
   if ONE.value:
     method, number = ONE.value.split(',')
-    print(json.dumps(measure(method, int(number))))
+    with tempfile.TemporaryDirectory() as run:
+      print(json.dumps(measure(method, int(number), run)))
     return
   rows, out = [], pathlib.Path(OUT.value)
   for number in CLIENTS.value:

@@ -70,13 +70,20 @@ def read_bytes(path: str | os.PathLike) -> bytes:
 
 def write_bytes(path: pathlib.Path, content: bytes, mode: int = 0o666) -> None:
   """Replace the file by one that holds `content`."""
+  write_with(path, lambda stream: stream.write(content), mode)
+
+
+def write_with(
+  path: pathlib.Path, write: Callable[[BinaryIO], Any], mode: int = 0o666
+) -> None:
+  """Replace the file by one that holds what `write(stream)` writes."""
   # The process id keeps two writers of one file apart.
   temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
   try:
     temporary.unlink(missing_ok=True)  # it may be a link: not to be followed
     opener = functools.partial(os.open, mode=mode)
     with open(temporary, 'xb', opener=opener) as stream:
-      stream.write(content)
+      write(stream)
       stream.flush()
       os.fsync(stream.fileno())
     os.replace(temporary, path)

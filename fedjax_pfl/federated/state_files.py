@@ -13,9 +13,11 @@ are undone, and that of T is done again. A checkpoint thus costs what changed,
 and the last but one is still there if the last is damaged.
 """
 
+import contextlib
 import os
 import shutil
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -23,7 +25,7 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.runs.model_file import as_bits
 
 MODE = 0o700  # of the folder: states hold what clients learned from their data
@@ -99,19 +101,34 @@ class StateFiles:
 
   def write_journal(self, step: int) -> None:
     """Write the rows that changed since the last checkpoint."""
+
+    def write(stream):
+      with zipfile.ZipFile(stream, 'w') as archive:
+        for name, array in self._changed():  # one of them is in memory
+          with archive.open(f'{name}.npy', 'w', force_zip64=True) as member:
+            np.lib.format.write_array(member, array)
+
+    with atomic_files.writing(self._folder):
+      atomic_files.write_with(self._journal(step), write)
+
+  def _changed(self) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the arrays of a journal, by name."""
     new = self._leaves[0].new if self._leaves else {}
     ids = np.array(sorted(new), np.int64)
-    after = [np.ones(len(ids), bool)]
-    for leaf, (shape, dtype) in zip(self._leaves, self._kinds[1:], strict=True):
+    yield 'ids', ids
+    yield 'after0', np.ones(len(ids), bool)
+    for n, (leaf, (shape, dtype)) in enumerate(
+      zip(self._leaves, self._kinds[1:], strict=True), 1
+    ):
       rows = np.empty((len(ids), *shape[1:]), leaf.dtype)
       for at, client in enumerate(ids.tolist()):
         rows[at] = leaf.new[client]
-      after.append(rows.view(dtype))
-    before = [array[ids] for array in self._arrays]
-    rows = {f'after{n}': leaf for n, leaf in enumerate(after)}
-    rows |= {f'before{n}': leaf for n, leaf in enumerate(before)}
-    with atomic_files.writing(self._folder):
-      atomic_files.write_npz(self._journal(step), {'ids': ids, **rows})
+      yield f'after{n}', rows.view(dtype)
+    touched = self._arrays[0][ids]
+    for n, array in enumerate(self._arrays):
+      rows = np.zeros((len(ids), *array.shape[1:]), array.dtype)
+      rows[touched] = array[ids[touched]]  # the others are holes
+      yield f'before{n}', rows
 
   def keep_journal(self, step: int) -> None:
     """Write the rows of a journal into the leaves; remove earlier journals."""
@@ -139,27 +156,36 @@ class StateFiles:
   def show(self, step: int) -> None:
     """Read the states of a checkpoint, and change no file."""
     self._open()
-    rows = atomic_files.read_npz(self._journal(step))
-    for n, leaf in enumerate(self._leaves):
-      leaf[rows['ids']] = rows[f'after{n + 1}'].view(leaf.dtype)
+    with self._read(step) as rows:
+      for n, leaf in enumerate(self._leaves, 1):
+        leaf[rows['ids']] = rows[f'after{n}'].view(leaf.dtype)
 
   def _put(self, step: int, when: str) -> None:
     """Write the rows of a journal into the leaves: all, however often."""
-    rows = atomic_files.read_npz(self._journal(step))
-    with atomic_files.writing(self._folder):
+    with self._read(step) as rows, atomic_files.writing(self._folder):
+      ids = rows['ids'].tolist()
       for n, (path, array) in enumerate(
         zip(self._paths(), self._arrays, strict=True)
       ):
         size = array.itemsize * int(np.prod(array.shape[1:]))
         # Not through the mapped memory: a full disk would end the process.
         with open(path, 'r+b', opener=atomic_files.open_in_place) as stream:
-          for client, row in zip(
-            rows['ids'].tolist(), rows[f'{when}{n}'], strict=True
-          ):
+          for client, row in zip(ids, rows[f'{when}{n}'], strict=True):
             stream.seek(array.offset + client * size)
             stream.write(row.tobytes())
           stream.flush()
           os.fsync(stream.fileno())
+
+  @contextlib.contextmanager
+  def _read(self, step: int) -> Iterator[Mapping[str, np.ndarray]]:
+    """Open a journal; its arrays are read, and checked, one by one."""
+    try:
+      with atomic_files.open_npz(self._journal(step)) as rows:
+        yield rows
+    except BadInput:
+      raise
+    except Exception as error:  # zipfile and numpy raise a dozen kinds
+      raise self._damaged(f'with a damaged {step}.npz ({error})') from error
 
   def _open(self) -> None:
     """Map the leaves into memory; refuse those of other states."""

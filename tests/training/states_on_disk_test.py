@@ -103,7 +103,12 @@ def test_a_damaged_checkpoint_is_undone(on_disk, tmp_path, capsys):
   other = placed('host', views=('initial', 'personal'))
   message = refused(train, other, path)
   assert 'expected disk' in message
-  (path / 'states' / '4.npz').unlink()
+  journal = path / 'states' / '4.npz'
+  content = bytearray(journal.read_bytes())
+  content[len(content) // 3] ^= 1
+  journal.write_bytes(content)
+  assert 'with a damaged 4.npz' in refused(train, on_disk, path)
+  journal.unlink()
   message = refused(train, on_disk, path)
   assert 'without the journal of round 4' in message
 
