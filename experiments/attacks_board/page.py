@@ -174,7 +174,7 @@ def sentences(board: Board) -> Iterator[str]:
   pairs = board.success[old], board.success[new]
   change = [pairs[1][seed] - pairs[0][seed] for seed in pairs[0]]
   yield (
-    '**Does fine-tuning remove a backdoor?** With the mean its trigger opens '
+    '**Does fine-tuning remove a backdoor?** With the mean its trigger fools '
     f"FedAvg's model in {opened(board, old):.1f} % of the tests, fine-tuned "
     f'ones in {opened(board, new):.1f} %: '
     f'{words(differences.over_seeds(change))}.'

@@ -206,7 +206,7 @@ def chart(gains: Sequence[Gain]) -> svg.Markup:
   parts += [
     svg.text(x(tick), BOTTOM + 20, f'{tick:g}', 'middle') for tick in across
   ]
-  label = 'unlikeness: a borrowed model’s error that the own one does not make'
+  label = 'unlikeness: share of a borrowed model’s error that one’s own avoids'
   parts.append(svg.text(right, HEIGHT - 6, label, 'end'))
   for gain in gains:
     mean, low, high = map(y, gain.shares)
