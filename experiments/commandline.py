@@ -298,6 +298,9 @@ def _without_traceback(function: Callable, argument: Any) -> Any:
     if not _is_bad_input(error):
       raise
     sys.exit(f'{error}')
+  except BrokenPipeError:  # `train .. | head`: its reader has left
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(128 + signal.SIGPIPE)
   except KeyboardInterrupt as stop:
     if not getattr(stop, 'logged', False):
       print('Stopped. What was saved is kept; the same command goes on.')

@@ -2,6 +2,8 @@
 
 import ast
 import configparser
+import os
+import signal
 import subprocess
 import sys
 
@@ -69,3 +71,12 @@ def test_a_package_that_is_absent_is_a_sentence_with_its_extra(monkeypatch):
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
   message = refused(check_installed, 'this command', 'jinja2')
   assert "the package jinja2: pip install -e '.[report]'" in message
+
+
+def test_a_command_whose_output_nobody_reads_ends_quietly():
+  reader, writer = os.pipe()
+  os.close(reader)  # `settings | head`, which has seen enough
+  command = [sys.executable, '-m', 'fedjax_pfl', 'settings']
+  ended = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+  os.close(writer)
+  assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b'')
