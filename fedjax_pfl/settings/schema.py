@@ -238,7 +238,8 @@ class SystemSettings:
     devices: devices of each process that share the clients; 0: all, of a CPU as
       many cores as are fastest
     clients_placement: where states and indices of clients are; host: a round is
-      sent those of its cohort; disk: states are files of the run
+      sent those of its cohort; disk: states are files of the run; auto: the
+      first of these three with room
     tracker: send metrics and result to a service, beside TensorBoard's tb/
     debug: run clients in a Python loop, and name the first step that diverges
     quick: synthetic images may stand in for absent ones
@@ -249,7 +250,7 @@ class SystemSettings:
   clients_per_chunk: int | str = field('auto', CHUNKS, NOTHING)
   devices: int = field(0, count('devices', smallest=0), NOTHING, resumable=True)
   clients_placement: str = field(
-    'device', one_of((*PLACEMENTS, 'disk')), NOTHING, resumable=True
+    'device', one_of((*PLACEMENTS, 'disk', 'auto')), NOTHING, resumable=True
   )
   tracker: str = field(
     NONE,

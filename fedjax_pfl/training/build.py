@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage, unchanged
@@ -41,6 +42,11 @@ class Experiment(NamedTuple):
   everyone: sampling.Sampler  # where all do
   timing: Any = None  # a `Timing`, if time is simulated
   placement: OneDevice = OneDevice()  # where clients lie, and who works
+
+  def images_of(self, clients: ClientData) -> np.ndarray:
+    """Return the images of these clients as the data set has them."""
+    is_train = clients.x is self.train.x
+    return (self.dataset.train if is_train else self.dataset.test).x
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""
@@ -199,7 +205,7 @@ def load(outline: Outline, log: Log) -> Experiment:
   if settings.model.frozen_features:
     data = frozen_features.with_features(settings, model, start, data, log)
   experiment = completed(outline, model, data, log)
-  return placed(experiment)
+  return placed(experiment, log)
 
 
 def completed(
@@ -238,28 +244,21 @@ def build_timing(
   return sim_time.make_timing(stages, train, speeds, settings.speeds, log)
 
 
-def placed(experiment: Experiment) -> Experiment:
-  """Return the experiment with clients where they belong.
+def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
+  """Return the experiment with clients in this place, or where they belong.
 
   Without `devices` on those that are fastest for most of its rounds.
   """
   system, placement = experiment.settings.system, OneDevice()
-  if system.clients_placement == 'host':
+  place = place or system.clients_placement
+  if place == 'auto':
+    from fedjax_pfl.training.memory_estimate import with_room
+
+    return with_room(experiment, log)
+  if place == 'host':
     placement = OnHost()
-  elif system.clients_placement == 'disk':
-    check_rows(experiment.stages)
-    placement = OnDisk()
-  elif not system.debug:
-    longest = max(experiment.stages, key=lambda stage: stage.rounds)
-    size = experiment.sampler_of(longest).size
-    placement = on_devices(system.devices or choose_devices(size))
-  return experiment._replace(placement=placement)
-
-
-def check_rows(stages: Sequence[Stage]) -> None:
-  """Refuse, on disk, a method that needs the states of all clients at once."""
-  for stage in stages:
-    if stage.initialize is not unchanged or stage.keep_best:
+  elif place == 'disk':
+    for stage in needing_all(experiment.stages):
       raise bad_input(
         'clients_placement',
         got='disk',
@@ -267,3 +266,24 @@ def check_rows(stages: Sequence[Stage]) -> None:
         'all clients at once',
         choices=['host', 'device'],
       )
+    placement = OnDisk()
+  elif not system.debug:
+    longest = max(experiment.stages, key=lambda stage: stage.rounds)
+    size = experiment.sampler_of(longest).size
+    placement = on_devices(system.devices or choose_devices(size))
+  if system.clients_placement == 'auto':  # build_data knew no place yet
+    array = np.asarray if placement.on_host else jnp.asarray
+    move = lambda rows: rows._replace(
+      index=array(rows.index), count=array(rows.count)
+    )
+    splits = experiment.data.splits.items()
+    experiment = experiment.with_data(
+      **{name: move(rows) for name, rows in splits}
+    )
+  return experiment._replace(placement=placement)
+
+
+def needing_all(stages: Sequence[Stage]) -> list[Stage]:
+  """Return the stages that need the states of all clients at once."""
+  is_whole = lambda stage: stage.initialize is not unchanged or stage.keep_best
+  return [*filter(is_whole, stages)]

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ from fedjax_pfl.training import (
   multihost,
   round_numbers,
 )
-from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build import Experiment, placed
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.signals import Stopped, catch_signals
@@ -102,11 +103,17 @@ def train(
 
 
 def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
-  """Return the experiment on the devices on which the run was started.
+  """Return the experiment where the run was started: on disk with `auto`.
 
-  On a CPU, where `devices` is 0: sums over clients have the bits of so many.
+  On a CPU, where `devices` is 0, on as many: sums over clients have their bits.
   """
   system, devices = experiment.settings.system, devices_of(workdir)
+  if system.clients_placement == 'auto' and devices is not None:
+    now, on_disk = experiment.placement, (Path(workdir) / 'states').exists()
+    if (on_disk, devices) != (now.on_disk, now.num_devices):
+      place = 'disk' if on_disk else 'device'
+      progress.log(f'clients_placement=auto: {place}, where the run began.')
+      experiment = placed(experiment, progress.log, place)
   is_chosen = system.devices or system.debug or experiment.placement.on_host
   is_one_cpu = target() == 'cpu' and jax.process_count() == 1
   if devices is None or is_chosen or not is_one_cpu:

@@ -10,6 +10,7 @@ program of one client; the round is not compiled. Clients on the host count
 there, and on the device only a cohort of them. On a mesh it is the memory of
 each device: of D, it owns the states of K / D clients and runs C / D; the
 states of a cohort on their way between devices are on each of them, twice.
+Images that a CPU reads from a file count on disk: the system may drop them.
 """
 
 import os
@@ -24,12 +25,15 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import compiler_options, target
+from fedjax_pfl.data.dealing import Log
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training import best_models
-from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build import Experiment, needing_all, placed
 from fedjax_pfl.training.program import States, block_size, make_evaluation
+
+FULL = 0.8  # of a memory, above which clients_placement=auto goes on
 
 
 class Memory(NamedTuple):
@@ -41,7 +45,7 @@ class Memory(NamedTuple):
   clients: int  # their states
   results: int  # of a round: the server again
   host: int  # clients and their rows, with clients_placement=host
-  disk: int  # at most: states of clients, with clients_placement=disk
+  disk: int  # images in files; at most all states, with clients_placement=disk
   best: int  # on the host: models of best rounds, while they are chosen
   cohort: int = 0  # states before and after, and uploads
   work: int = 0  # of the clients side by side
@@ -75,18 +79,53 @@ def check_room(experiment: Experiment) -> None:
     check_fits(memory, experiment)
 
 
-def check_fits(memory: Memory, experiment: Experiment) -> None:
-  """Refuse a run that needs more than the device has, or the host."""
+def with_room(experiment: Experiment, log: Log) -> Experiment:
+  """Return the experiment with clients in the first place that has room.
+
+  In the last one, if none has. A checkpoint copies states that are in memory.
+  """
+  settings, told = experiment.settings, []
+  places = ['device', 'host', 'disk']
+  if settings.data.validation_fraction or needing_all(experiment.stages):
+    places.remove('disk')
+  if max(settings.system.devices, jax.process_count()) > 1:
+    places = ['device']
+  for place in places:
+    chosen = placed(experiment, log, place)
+    needs = [(0, 1, 'a memory that nobody knows')]
+    for _, (_, clients), memory in _known(chosen):
+      copied = trees.num_bytes(clients) * (place != 'disk')
+      needs += _needs(memory._replace(host=memory.host + copied), chosen)
+    need, has, where = max(needs, key=lambda need: need[0] / need[1])
+    words = f'{need / 2**30:.2f} of the {has / 2**30:.2f} GiB of {where}'
+    told.append(f'{place} takes {words}')
+    if need <= FULL * has:
+      break
+  log(f'clients_placement=auto chooses {place}: {"; ".join(told)}.')
+  return chosen
+
+
+def _needs(
+  memory: Memory, experiment: Experiment
+) -> Iterator[tuple[int, int, str]]:
+  """Yield the bytes that the run needs, those that there are, and where."""
   on_host = memory.host + memory.best
   if target() == 'cpu':  # it is the memory of all devices, too
     shared = memory.images + memory.rows + memory.server
     devices = experiment.placement.num_devices // jax.process_count()
     on_host += shared + devices * (memory.peak - shared)
-  for where, need, has in (
-    ('the device', memory.peak, room_on_device()),
-    ('the host', on_host, room_on_host()),
+  for need, has, where in (
+    (memory.peak, room_on_device(), 'the device'),
+    (on_host, room_on_host(), 'the host'),
   ):
-    if has is not None and need > has:
+    if has is not None:
+      yield need, has, where
+
+
+def check_fits(memory: Memory, experiment: Experiment) -> None:
+  """Refuse a run that needs more than the device has, or the host."""
+  for need, has, where in _needs(memory, experiment):
+    if need > has:
       raise bad_input(
         'memory',
         got=f'{need / 2**30:.2f} GiB for this run',
@@ -95,7 +134,7 @@ def check_fits(memory: Memory, experiment: Experiment) -> None:
           *['clients_per_chunk=1', 'a smaller batch_size'] * bool(memory.work),
           'fewer clients',
           *['clients_placement=host'] * (not memory.host),
-          *['clients_placement=disk'] * (not memory.disk),
+          *['clients_placement=disk'] * (not experiment.placement.on_disk),
         ],
         cause='--forecast lists what takes how much',
       )
@@ -136,19 +175,23 @@ def _known(
   rows = trees.num_bytes([(clients.index, clients.count) for clients in splits])
   pools = {id(leaf): leaf for leaf in (train.x, train.y, test.x, test.y)}
   images = trees.num_bytes([*pools.values()])
+  files = {id(x): x for x in map(experiment.images_of, (train, test))}
+  files = sum(x.nbytes for x in files.values() if isinstance(x, np.memmap))
+  images -= files * (target() == 'cpu')
   for stage, *states in stage_shapes(experiment.stages, train):
     server, clients = map(trees.num_bytes, states)
     kept, choice = best_models.nothing_yet(experiment, stage, states)
     best = best_models.COPIES_KEPT * trees.num_bytes(kept)
     best += best_models.COPIES * trees.num_bytes(choice)
-    disk = clients * placement.on_disk
+    stored = clients * placement.on_disk
     if placement.on_host:
       share = experiment.sampler_of(stage).size / num_clients
       here, sent = int(share * clients), int(share * rows)
-      host = clients - disk + rows
+      host = clients - stored + rows
     else:
       share = -(-num_clients // placement.num_devices)
       here, host, sent = share * (clients // num_clients), 0, rows
+    disk = files + stored
     known = Memory(images, sent, server, here, server, host, disk, best)
     yield stage, states, known
 

@@ -98,7 +98,7 @@ def sketch(settings: Settings) -> Outline:
 
 def check_devices(system: SystemSettings) -> None:
   """Refuse more devices than there are, or than can train together."""
-  is_host = system.clients_placement != 'device'
+  is_host = system.clients_placement in ('host', 'disk')
   number = max(system.devices, jax.process_count())
   if number > 1 and (is_host or system.debug):
     place = f'clients_placement={system.clients_placement}'

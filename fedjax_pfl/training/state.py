@@ -174,7 +174,7 @@ def _check_states(experiment: Experiment, run: Run) -> None:
     return
   placement = experiment.settings.system.clients_placement
   began_on_disk = (run.path / 'states').exists()
-  if began_on_disk != (placement == 'disk'):
+  if began_on_disk != experiment.placement.on_disk:
     raise bad_input(
       'clients_placement',
       got=f'{placement}, for a run whose states are '

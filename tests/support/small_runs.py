@@ -71,7 +71,8 @@ def make_experiment(**changes) -> Experiment:
     budget = make_budget(settings, task, stages, sketch.clients, print)
     sketch = sketch._replace(privacy=Private(budget))
   ignore = lambda text: None
-  return placed(completed(sketch, task, build_data(settings, ignore), ignore))
+  data = build_data(settings, ignore)
+  return placed(completed(sketch, task, data, ignore), ignore)
 
 
 def with_algorithm(experiment, **functions):

@@ -11,7 +11,8 @@ from small_runs import assert_same_run, make_experiment, with_algorithm
 
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.runs import run_dir
-from fedjax_pfl.training.loop import train
+from fedjax_pfl.training import memory_estimate
+from fedjax_pfl.training.loop import placed_as_started, train
 from fedjax_pfl.training.program import Program
 
 PLACES = 'device', 'host', 'disk'
@@ -111,6 +112,57 @@ def test_a_damaged_checkpoint_is_undone(on_disk, tmp_path, capsys):
   journal.unlink()
   message = refused(train, on_disk, path)
   assert 'without the journal of round 4' in message
+
+
+def with_rooms(monkeypatch, device, host):
+  for name, room in (('device', device), ('host', host)):
+    monkeypatch.setattr(memory_estimate, f'room_on_{name}', lambda n=room: n)
+
+
+def place_of(experiment):
+  placement = experiment.placement
+  for rows in experiment.data.splits.values():
+    assert isinstance(rows.index, np.ndarray) == placement.on_host
+  return PLACES[placement.on_host + placement.on_disk]
+
+
+def test_auto_is_the_first_place_with_room(monkeypatch):
+  """In bytes, of 20,000 in all and 7,700 of states."""
+  much, lines = 2**40, []
+  for rooms, place in (
+    ((much, much), 'device'),
+    ((18_000, much), 'host'),
+    ((18_000, 20_000), 'disk'),
+    ((1, 1), 'disk'),
+  ):
+    with_rooms(monkeypatch, *rooms)
+    experiment = placed('auto')
+    assert place_of(experiment) == place
+    memory_estimate.with_room(experiment, lines.append)
+    assert f'auto chooses {place}: device takes 0.00 of' in lines[-1]
+    assert lines[-1].count(' takes ') == 1 + PLACES.index(place)
+  assert place_of(placed('auto', 'fedconcat')) == 'host'
+  assert place_of(placed('auto', validation_fraction=0.3)) == 'host'
+  assert 'devices' in refused(lambda: placed('auto', devices=64))
+
+
+@pytest.mark.usefixtures('quick_compiler')
+def test_a_run_of_auto_stays_where_it_began(monkeypatch, tmp_path):
+  rooms = {'device': 2**40, 'disk': 20_000}
+  for began, other in (('disk', 'device'), ('device', 'disk')):
+    with_rooms(monkeypatch, rooms[began], rooms[began])
+    experiment = placed('auto')
+    assert place_of(experiment) == began
+    train(experiment, tmp_path / began)
+    (tmp_path / began / run_dir.RESULT).unlink()
+    with_rooms(monkeypatch, rooms[other], rooms[other])
+    experiment = placed('auto')
+    assert place_of(experiment) == other
+    assert place_of(placed_as_started(experiment, tmp_path / began)) == began
+    monkeypatch.setattr(memory_estimate, 'check_room', lambda experiment: None)
+    train(experiment, tmp_path / began)
+    assert_same_run(tmp_path / began, tmp_path / 'disk')
+    assert len(load_states(experiment, tmp_path / began, pytest.fail)) == 2
 
 
 def test_what_needs_all_states_at_once_is_refused():
