@@ -15,7 +15,8 @@ import dataclasses
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, dataclass_transform
 
 import numpy as np
@@ -78,10 +79,18 @@ def field(*stated: Any, **more: Any) -> Any:
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def record(prefix: str = '') -> Callable[[type], type]:
-  """Return the decorator of a record; names of its fields have this prefix."""
+def record(
+  prefix: str = '', more: Mapping[str, Field] = MappingProxyType({})
+) -> Callable[[type], type]:
+  """Return the decorator of a record; names of its fields have this prefix.
+
+  more: fields by attribute that stand elsewhere, each with its help.
+  """
 
   def decorate(kind):
+    for name, stated in more.items():
+      setattr(kind, name, field(*stated))
+      kind.__annotations__[name] = type(stated.default)
     kind.__post_init__, kind._replace = _check, dataclasses.replace
     kind = dataclasses.dataclass(frozen=True)(kind)
     # Python 3.13 stores docstrings without their indentation.
@@ -90,7 +99,7 @@ def record(prefix: str = '') -> Callable[[type], type]:
       attribute.name: stated._replace(
         name=stated.name or f'{prefix}{attribute.name}',
         attribute=attribute.name,
-        help=' '.join(helps.get(attribute.name, '').split()),
+        help=' '.join(helps.get(attribute.name, stated.help).split()),
       )
       for attribute in dataclasses.fields(kind)
       if (stated := attribute.metadata.get('field'))

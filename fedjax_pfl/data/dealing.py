@@ -1,7 +1,6 @@
 """The images of a config, dealt to its clients: as rows, then as arrays."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -30,7 +29,6 @@ WORDS = {
   'unseen_train': 'training of unseen clients',
   'unseen_test': 'testing of unseen clients',
 }
-WITHOUT_CLASSES = ('natural', 'iid')
 HELD_OUT = ', on held-out examples of their own'
 
 
@@ -51,8 +49,7 @@ def load_images(data: DataSettings, quick: bool, log: Log) -> Dataset:
 
 def idle_fields(data: DataSettings) -> str:
   """Return what is set of other partitions, for which it may be: 'a=5, b=1'."""
-  known = {name: partition.settings_of(name) for name in partition.PARTITIONS}
-  idle = {*chain(*known.values())} - {*known.get(data.partition, ())}
+  idle = {*partition.FIELDS} - {*partition.settings_of(data.partition)}
   if data.test_partition not in partition.OF_OWN:
     idle.add('test_fraction')
   return ', '.join(
@@ -68,13 +65,11 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
   With `validation_fraction` also those for validation: less for training. With
   `unseen_clients` those are apart; what they would validate on is not used.
   """
-  kind, names = data.partition, ()
+  kind = data.partition
   if is_code(kind):
     kind = value_of('partition', kind)
     words = 'a function (labels, num_clients, rng) -> rows of every client'
     Rule(callable, words).check('partition', kind)
-  else:
-    names = partition.settings_of(kind)
   labels = _labels_of(kind, data.test_partition, dataset)
   train, test = partition.partition(
     kind,
@@ -86,7 +81,7 @@ def divide(data: DataSettings, seed: int, dataset: Dataset) -> Division:
     test_fraction=data.test_fraction,
     seed=seed,
     clients=dataset.clients,
-    **{name: getattr(data, name) for name in names},
+    **{name: getattr(data, name) for name in partition.settings_of(kind)},
   )
   if data.unseen_clients:
     order = _order(data, seed, dataset)
@@ -181,12 +176,12 @@ def _labels_of(
   what = 'tokens have a label each'
   if is_float(labels[0]):
     what = 'labels are no classes'
-  if kind not in WITHOUT_CLASSES and not callable(kind):
+  if kind not in partition.ANY_LABELS and not callable(kind):
     raise bad_input(
       'partition',
       got=f'{kind} for {dataset.name}, whose {what}',
       expected='a partition that asks for no class of an example',
-      choices=[*WITHOUT_CLASSES, 'a function of your own'],
+      choices=[*partition.ANY_LABELS, 'a function of your own'],
     )
   if tests == 'independent':
     raise bad_input(

@@ -9,17 +9,12 @@ from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
 from fedjax_pfl.data.datasets import NAMES, holders
 from fedjax_pfl.data.images import Table
-from fedjax_pfl.data.partition import PARTITIONS, TEST_PARTITIONS
+from fedjax_pfl.data.partition import FIELDS, PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.data.standardise import STANDARDISE
 from fedjax_pfl.data.transforms import PREPROCESSINGS, find_recipe
 
 OF_TABLE = {'needs': ('dataset', 'table'), 'only': True}
 PERCENT = 'a percentage, or a number of examples'
-FAMILIES = rules.tuple_of(
-  lambda value: is_int(value) and value >= 1,
-  'whole numbers of classes, 1 or more; () is one family of all classes',
-  'a single number: write (10,)',
-)
 
 
 def _as_names(later: int | str | tuple) -> int | tuple[str, ...]:
@@ -51,9 +46,11 @@ COLUMN = rules.Rule(
 )
 
 
-@record()
+@record(more=FIELDS)
 class DataSettings:
   """Images, and their division among clients.
+
+  Each partition adds its own settings.
 
   Args:
     dataset: the image set
@@ -85,20 +82,6 @@ class DataSettings:
     unseen_clients: so many of the K, drawn by the seed, or those of these names
       (natural) are never in a cohort: they come after training, and are
       evaluated beside the others
-    shards_per_client: shards, unbalanced, pathological: blocks of one class
-      each
-    dirichlet_beta: dirichlet, dirichlet_capped: concentration; the smaller, the
-      more uneven
-    dirichlet_min_size: dirichlet_capped: images of the smallest client
-    classes_per_client: classes, pathological_uneven: #C = k
-    clients_per_domain: natural: clients that share the examples of one client
-      of the data, as of a domain
-    class_clusters: semantic: disjoint clusters of classes
-    class_families: semantic: sizes of families; EMNIST's are (10, 26, 26)
-    min_client_size: semantic: images of a client, from this
-    max_client_size: semantic: images of a client, to below this
-    group_size: unbalanced: clients of one size
-    size_step: unbalanced: images from one group to the next
     test_partition: same, independent, whole, iid; split: of the training images
       of a client; merged: both sets are dealt as one, and then split
     test_shards_per_client: independent: shards of the test set for each client
@@ -128,27 +111,6 @@ class DataSettings:
   partition: str = field('shards', or_code(one_of(PARTITIONS)))
   num_clients: int = field(100, count('clients'))
   unseen_clients: int | tuple[str, ...] = field(0, LATER, stored=_as_names)
-  shards_per_client: int = field(10, count('shards for each client'))
-  dirichlet_beta: float = field(
-    1.0, rules.above(0, '0 for "one class a client": write 0.01')
-  )
-  dirichlet_min_size: int = field(
-    10, count('training examples of the smallest client')
-  )
-  classes_per_client: int = field(2, count('classes for each client'))
-  clients_per_domain: int = field(
-    1, count('clients for each client of the data')
-  )
-  class_clusters: int = field(5, count('clusters of classes'))
-  class_families: tuple[int, ...] = field((), FAMILIES)
-  min_client_size: int = field(100, count('training examples of a client'))
-  max_client_size: int = field(
-    800, count('training examples that no client reaches', smallest=2)
-  )
-  group_size: int = field(
-    10, count('clients of one size', 'groups were meant: num_clients / groups')
-  )
-  size_step: float = field(50.0, rules.at_least(0))
   test_partition: str = field('same', one_of(TEST_PARTITIONS), BOTH)
   test_shards_per_client: int = field(
     100,

@@ -7,35 +7,37 @@ and for testing. They index the two splits of an image set; with test_partition
 
 import functools
 import importlib
+import inspect
+import pkgutil
+import typing
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.records import HELP, Field
 from fedjax_pfl.core.rules import Rule, interval, one_of
 from fedjax_pfl.core.user_code import describe
 from fedjax_pfl.data import partitions
 from fedjax_pfl.data.images import digest
+from fedjax_pfl.data.own_partition import own
 from fedjax_pfl.data.partitions import Deals, Indices, Owners, Rng, Sizes
 from fedjax_pfl.data.partitions.iid import deal_equally
-from fedjax_pfl.data.partitions.own import own
 from fedjax_pfl.data.partitions.shards import deal_at_random, shard_assignment
 
-# The name of a partition, and the file of `partitions/` that has this function.
-PARTITIONS = {
-  'shards': 'shards',
-  'iid': 'iid',
-  'dirichlet': 'dirichlet',
-  'unbalanced': 'unbalanced',
-  'classes': 'classes',
-  'dirichlet_capped': 'dirichlet',
-  'pathological': 'shards',
-  'pathological_uneven': 'pathological_uneven',
-  'semantic': 'semantic',
-  'natural': 'natural',
+# Each is a file of `partitions/`, and the function of this name in it.
+FILES = {
+  file.name: importlib.import_module(f'{partitions.__name__}.{file.name}')
+  for file in pkgutil.iter_modules(partitions.__path__)
 }
-SAME_CLIENTS = 'natural', 'pathological'  # with every seed
+PARTITIONS = {name: getattr(file, name) for name, file in FILES.items()}
+# Those that ask for no class of an example; with every seed the same clients.
+ANY_LABELS, SAME_CLIENTS = (
+  tuple(name for name, file in FILES.items() if hasattr(file, mark))
+  for mark in ('ANY_LABELS', 'SAME_CLIENTS')
+)
 TEST_PARTITIONS = ('same', 'independent', 'whole', 'iid', 'split', 'merged')
 OF_OWN = ('split', 'merged')  # a client is tested on a part of its own rows
 TESTS = one_of(TEST_PARTITIONS, 'a way to divide the tests')
@@ -163,15 +165,31 @@ def fingerprint(indices: Sequence[np.ndarray]) -> str:
   return digest(counts, np.concatenate([*indices]).astype('<i8'))
 
 
-def settings_of(name: str) -> tuple[str, ...]:
-  """Return the settings of a partition, fields of a config."""
-  return tuple(_load(name).__kwdefaults__ or ())
+def settings_of(name: str | Callable) -> tuple[str, ...]:
+  """Return the settings of a partition, fields of a config; () of a user's."""
+  return tuple(getattr(PARTITIONS.get(name), '__kwdefaults__', None) or ())
 
 
-def _load(name: str) -> Callable[..., Deals]:
-  """Return the function of this name."""
-  file = importlib.import_module(f'{partitions.__name__}.{PARTITIONS[name]}')
-  return getattr(file, name)
+def _fields() -> dict[str, Field]:
+  """Return the settings of all partitions: the keywords of their functions.
+
+  An annotation has the rule, a docstring the help.
+  """
+  fields, helps, users = {}, {}, defaultdict(list)
+  for name, function in PARTITIONS.items():
+    helps |= dict(HELP.findall(inspect.cleandoc(function.__doc__)))
+    hints = typing.get_type_hints(function, include_extras=True)
+    for setting in settings_of(name):
+      default, rules = function.__kwdefaults__[setting], hints[setting]
+      fields[setting] = Field(default, *rules.__metadata__)
+      users[setting].append(name)
+  return {
+    name: one._replace(help=f'{", ".join(users[name])}: {helps[name]}')
+    for name, one in fields.items()
+  }
+
+
+FIELDS = _fields()
 
 
 def _find(
@@ -180,7 +198,7 @@ def _find(
   """Return the partition of this name with these settings."""
   if callable(name):
     return functools.partial(own, function=name)
-  return functools.partial(_load(name), **settings)
+  return functools.partial(PARTITIONS[name], **settings)
 
 
 def _check_values(name, settings, numbers, test_partition, share) -> None:
@@ -189,12 +207,11 @@ def _check_values(name, settings, numbers, test_partition, share) -> None:
     SHARE.check('test_fraction', share)
   if not callable(name):
     one_of(PARTITIONS, 'a known partition').check('partition', name)
-    known, of = _load(name).__kwdefaults__ or {}, f'a setting of {name}'
-    rule = one_of(known, of, 'a setting of another partition')
+    cause = 'a setting of another partition'
+    known = one_of(settings_of(name), f'a setting of {name}', cause)
     for setting, value in settings.items():
-      rule.check('partition', setting)
-      if isinstance(known[setting], int):
-        numbers[setting] = value
+      known.check('partition', setting)
+      FIELDS[setting].rule.check(setting, value)
   for field, value in numbers.items():
     WHOLE.check(field, value)
   if callable(name) and settings:

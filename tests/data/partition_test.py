@@ -9,8 +9,14 @@ import pytest
 from labels import shuffled_labels
 
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data.partition import PARTITIONS, fingerprint, partition
-from fedjax_pfl.data.partitions import dirichlet, semantic
+from fedjax_pfl.data.partition import (
+  FIELDS,
+  PARTITIONS,
+  SAME_CLIENTS,
+  fingerprint,
+  partition,
+)
+from fedjax_pfl.data.partitions import dirichlet_capped, semantic
 
 SIZES = {'num_clients': 4, 'num_classes': 10}
 # Small settings of each way, for 4 clients and 10 classes.
@@ -30,7 +36,6 @@ SETTINGS = {
 }
 # For 20 clients.
 SMALL = {'unbalanced': {'size_step': 2}, 'semantic': {'min_client_size': 30}}
-DETERMINISTIC = ('pathological', 'natural')
 every_way = pytest.mark.parametrize('name', PARTITIONS)
 
 
@@ -50,7 +55,7 @@ def test_the_seed_decides_and_testing_leaves_training(name):
   same, again, other = (divide(name, train, test, seed=s) for s in (0, 0, 1))
   assert fingerprint(same[0]) == fingerprint(again[0])
   differs = fingerprint(same[0]) != fingerprint(other[0])
-  assert differs == (name not in DETERMINISTIC)
+  assert differs == (name not in SAME_CLIENTS)
   for way in ('independent', 'whole', 'iid'):
     how = {'test_partition': way, 'test_shards_per_client': 10}
     found = divide(name, train, test, **how)
@@ -81,6 +86,12 @@ def test_a_seed_means_the_same_for_ever(name, prints):
   assert tuple(map(fingerprint, got)) == prints
 
 
+@every_way
+def test_a_setting_has_one_default(name):
+  for setting, default in (PARTITIONS[name].__kwdefaults__ or {}).items():
+    assert FIELDS[setting].default == default
+
+
 def test_fingerprint_is_stable_and_sees_order_and_borders():
   rows = [np.array([3, 1]), np.array([2])]
   assert fingerprint(rows) == '94c51cb4bcea'
@@ -97,7 +108,7 @@ SENTENCES = [
   ('iid', 'seed', -1, 'seed: got -1, expected a whole number, 0 or more'),
   ('iid', 'test_partition', 'hole', r'did you mean whole\?'),
   ('shards', 'shards_per_client', 7, 'of 5: 4 clients.*Choices: 5, 10, 15'),
-  ('dirichlet', 'dirichlet_beta', 0, 'got 0, expected a finite number'),
+  ('dirichlet', 'dirichlet_beta', 0, 'dirichlet_beta: got 0, .* above 0'),
   ('dirichlet', 'shards_per_client', 5, "got 'shards_.* Choices: dirichlet_be"),
   ('dirichlet_capped', 'dirichlet_min_size', 26, 'at most 25, the mean .*4 cl'),
   ('dirichlet_capped', 'dirichlet_beta', 5e-324, 'most 0, .* in 30 draws with'),
@@ -106,7 +117,7 @@ SENTENCES = [
   ('pathological_uneven', 'classes_per_client', 4, 'multiple of 5: 4 clients'),
   ('pathological_uneven', 'num_clients', 40, 'share the 10 training exa'),
   ('unbalanced', 'num_clients', 15, 'num_clients: got 15, expected an even'),
-  ('unbalanced', 'group_size', 0, 'divisor of the 4 clients. Choices: 1, 2, 4'),
+  ('unbalanced', 'group_size', 3, 'divisor of the 4 clients. Choices: 1, 2, 4'),
   ('unbalanced', 'size_step', 51, 'from 0 to 50: the smallest clients have 25'),
   ('semantic', 'class_families', (10, 26), r'got \(10, 26\), .* to 10'),
   ('semantic', 'min_client_size', 100, 'got 100, .* 1 to below 100'),
@@ -116,7 +127,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize(('name', 'field', 'value', 'message'), SENTENCES)
 def test_sentences(monkeypatch, name, field, value, message):
-  for module in (dirichlet, semantic):
+  for module in (dirichlet_capped, semantic):
     monkeypatch.setattr(module, 'TRIES', 30)
   settings = {**SIZES, **SETTINGS.get(name, {})}
   labels = shuffled_labels(10, 10), shuffled_labels(5, 10)

@@ -5,7 +5,7 @@ import numpy as np
 from fedjax_pfl.data.partition import partition
 from fedjax_pfl.data.partitions import Sizes
 from fedjax_pfl.data.partitions.classes import class_lists
-from fedjax_pfl.data.partitions.dirichlet import cut_class, draw_plan
+from fedjax_pfl.data.partitions.dirichlet_capped import cut_class, draw_plan
 from fedjax_pfl.data.partitions.shards import deal_blocks
 
 # The settings of the partitions, by their names in the cases.

@@ -55,8 +55,6 @@ SETTINGS = {
   'pathological_uneven': lambda draw, clients, classes, size: {
     'classes_per_client': classes // math.gcd(clients, classes)
   },
-  'iid': nothing,
-  'natural': nothing,
   'dirichlet': lambda draw, *_: {'dirichlet_beta': draw(BETAS)},
   'dirichlet_capped': lambda draw, clients, classes, size: {
     'dirichlet_beta': draw(st.floats(0.5, 10)),
@@ -69,7 +67,7 @@ SETTINGS = {
   'semantic': semantic,
 }
 every_way = pytest.mark.parametrize('name', PARTITIONS)
-COMPLETE = {*SETTINGS} - {'iid', 'unbalanced', 'semantic'}
+COMPLETE = {*SETTINGS, 'natural'} - {'unbalanced', 'semantic'}
 
 
 def check_clients(
@@ -139,7 +137,9 @@ def arguments(draw, name):
     'clients': tuple(
       rng.permutation(np.arange(len(y)) % num_clients) for y in labels
     ),
-    **SETTINGS[name](draw, num_clients, num_classes, len(labels[0])),
+    **SETTINGS.get(name, nothing)(
+      draw, num_clients, num_classes, len(labels[0])
+    ),
   }
 
 
@@ -156,7 +156,7 @@ def few_tries():
   """Draw sizes a few times only: some numbers of clients never result."""
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr('fedjax_pfl.data.partitions.semantic.TRIES', 50)
-    patch.setattr('fedjax_pfl.data.partitions.dirichlet.TRIES', 50)
+    patch.setattr('fedjax_pfl.data.partitions.dirichlet_capped.TRIES', 50)
     yield
 
 

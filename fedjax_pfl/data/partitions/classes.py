@@ -14,16 +14,25 @@ class without a client is a crash; here, BadInput.
 
 import functools
 import random
+from typing import Annotated
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import interval
+from fedjax_pfl.core.rules import count, interval
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes, legacy_rng
 
+Classes = Annotated[int, count('classes for each client')]
 
-def classes(sizes: Sizes, rng: Rng, *, classes_per_client: int = 2) -> Deals:
-  """Return how rows are dealt: equally many classes for every client."""
+
+def classes(
+  sizes: Sizes, rng: Rng, *, classes_per_client: Classes = 2
+) -> Deals:
+  """Return how rows are dealt: equally many classes for every client.
+
+  Args:
+    classes_per_client: #C = k
+  """
   legacy_rng(sizes.seed)  # raises for a bad seed, before any draw
   lists = class_lists(
     sizes.num_clients, sizes.num_classes, classes_per_client, sizes.seed

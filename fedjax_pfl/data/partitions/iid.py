@@ -6,6 +6,8 @@ import numpy as np
 
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
+ANY_LABELS = True
+
 
 def iid(sizes: Sizes, rng: Rng) -> Deals:
   """Return how rows are dealt: floor(P / K) of them to every client."""

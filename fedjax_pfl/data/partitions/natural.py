@@ -7,15 +7,27 @@ Nothing is drawn, so the seed changes nothing. With m = clients_per_domain above
 m k .. m k + m - 1.
 """
 
+from typing import Annotated
+
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.rules import Rule, count
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
+ANY_LABELS = SAME_CLIENTS = True
+Clients = Annotated[int, count('clients for each client of the data')]
 
-def natural(sizes: Sizes, rng: Rng, *, clients_per_domain: int = 1) -> Deals:
-  """Return how rows are dealt: each to its owner, or to one of its clients."""
+
+def natural(
+  sizes: Sizes, rng: Rng, *, clients_per_domain: Clients = 1
+) -> Deals:
+  """Return how rows are dealt: each to its owner, or to one of its clients.
+
+  Args:
+    clients_per_domain: clients that share the examples of one client of the
+      data, as of a domain
+  """
   each = clients_per_domain
   train, test = _check_owners(sizes, each)
 

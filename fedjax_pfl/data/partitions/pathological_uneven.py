@@ -17,6 +17,7 @@ import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes, legacy_rng
+from fedjax_pfl.data.partitions.classes import Classes
 from fedjax_pfl.data.partitions.dirichlet import deal_shares
 from fedjax_pfl.data.partitions.shards import check_shards
 
@@ -24,7 +25,7 @@ BATCH = 40  # b: a batch of 10 for testing, of a quarter of a client's examples
 
 
 def pathological_uneven(
-  sizes: Sizes, rng: Rng, *, classes_per_client: int = 2
+  sizes: Sizes, rng: Rng, *, classes_per_client: Classes = 2
 ) -> Deals:
   """Return how rows are dealt: k classes a client, in random parts."""
   counts = draw_counts(sizes, classes_per_client)

@@ -17,16 +17,21 @@ share left over.
 import functools
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule, interval
+from fedjax_pfl.core.rules import Rule, count, interval, is_int, tuple_of
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 TRIES = 10_000
 CAUSE = 'the settings of another data set: (10, 26, 26) is EMNIST'
+FAMILIES = tuple_of(
+  lambda value: is_int(value) and value >= 1,
+  'whole numbers of classes, 1 or more; () is one family of all classes',
+  'a single number: write (10,)',
+)
 
 
 class Cluster(NamedTuple):
@@ -41,12 +46,21 @@ def semantic(
   sizes: Sizes,
   rng: Rng,
   *,
-  class_clusters: int = 5,
-  class_families: Sequence[int] = (),  # how many classes each; () = one
-  min_client_size: int = 100,  # training examples of a client
-  max_client_size: int = 800,  # which no client reaches
+  class_clusters: Annotated[int, count('clusters of classes')] = 5,
+  class_families: Annotated[Sequence[int], FAMILIES] = (),
+  min_client_size: Annotated[int, count('training examples of a client')] = 100,
+  max_client_size: Annotated[
+    int, count('training examples that no client reaches', smallest=2)
+  ] = 800,
 ) -> Deals:
-  """Return how rows are dealt: in disjoint clusters of classes."""
+  """Return how rows are dealt: in disjoint clusters of classes.
+
+  Args:
+    class_clusters: disjoint clusters of classes
+    class_families: sizes of families; EMNIST's are (10, 26, 26)
+    min_client_size: images of a client, from this
+    max_client_size: images of a client, to below this
+  """
   families = tuple(class_families) or (sizes.num_classes,)
   Rule(
     lambda value: sum(families) == sizes.num_classes,

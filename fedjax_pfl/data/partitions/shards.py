@@ -1,53 +1,37 @@
 """Every client gets `shards_per_client` blocks of one class each.
 
-  shards         A [K, s] = the multiset with q = s K / Y of every class,
-                 shuffled, in rows
-  pathological   A[i, j] = (s i + j) mod Y;  nothing is drawn
+  A [K, s] = the multiset with q = s K / Y of every class, shuffled, in rows
 
-Every class, in the order of the data, is cut into q blocks; client i gets one
-of them for each class in row A[i], a random one or, if pathological, the next.
+Every class, in the order of the data, is cut into q blocks; client i gets a
+random one of them for each class in row A[i], where a class may stand twice.
 Training and testing share A. Where classes differ in size, so do blocks and
 clients.
-
-By shards, a class may stand twice in a row. Pathological is the division of the
-SuPerFed paper: CIFAR-10, K = 100 and s = 2 are 5 disjoint pairs of classes,
-each with 20 clients. It differs from the authors' code where classes differ in
-size: there, blocks are of one size and straddle classes.
 """
 
 import functools
 import math
 from collections.abc import Callable
+from typing import Annotated
 
 import numpy as np
 
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.rules import Rule, count
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 MOST = 20_000_000  # shards of all clients; these take a minute, and gigabytes
+Shards = Annotated[int, count('shards for each client')]
 
 
-def shards(sizes: Sizes, rng: Rng, *, shards_per_client: int = 10) -> Deals:
-  """Return how rows are dealt: blocks of one class each."""
+def shards(sizes: Sizes, rng: Rng, *, shards_per_client: Shards = 10) -> Deals:
+  """Return how rows are dealt: at random.
+
+  Args:
+    shards_per_client: blocks of one class each
+  """
   assignment = shard_assignment(
     rng, sizes.num_clients, shards_per_client, sizes.num_classes
   )
   deal = functools.partial(deal_at_random, assignment)
-  return deal, deal
-
-
-def pathological(
-  sizes: Sizes, rng: Rng, *, shards_per_client: int = 2
-) -> Deals:
-  """Return how blocks are dealt in a fixed order; the seed changes nothing."""
-  number, each = sizes.num_clients, shards_per_client
-  check_shards(number, each, sizes.num_classes)
-  deck = np.arange(number * each) % sizes.num_classes
-  assignment = deck.reshape(number, each)  # [K, s]
-
-  def deal(labels: np.ndarray, rng: Rng) -> Indices:
-    return deal_blocks(labels, assignment, np.zeros_like)
-
   return deal, deal
 
 

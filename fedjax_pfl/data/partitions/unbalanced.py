@@ -13,13 +13,14 @@ number.
 """
 
 import functools
+from typing import Annotated
 
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.rules import Rule, at_least, count
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
-from fedjax_pfl.data.partitions.shards import shard_assignment
+from fedjax_pfl.data.partitions.shards import Shards, shard_assignment
 
 ROUNDING = 1e-9  # n / s may come out as 4.9999999999
 CAUSE = 'settings for other clients, or for fewer groups'
@@ -29,11 +30,19 @@ def unbalanced(
   sizes: Sizes,
   rng: Rng,
   *,
-  shards_per_client: int = 10,  # s
-  group_size: int = 10,  # clients of one size
-  size_step: float = 50.0,  # v: training examples from one group to the next
+  shards_per_client: Shards = 10,  # s
+  group_size: Annotated[
+    int,
+    count('clients of one size', 'groups were meant: num_clients / groups'),
+  ] = 10,
+  size_step: Annotated[float, at_least(0)] = 50.0,  # v
 ) -> Deals:
-  """Return how rows are dealt: shards, in groups of growing sizes."""
+  """Return how rows are dealt: shards, in groups of growing sizes.
+
+  Args:
+    group_size: clients of one size
+    size_step: images from one group to the next
+  """
   _check(sizes, group_size, size_step)
   number = sizes.num_clients
   half = shard_assignment(
@@ -85,7 +94,7 @@ def _check(sizes: Sizes, group_size: int, size_step: float) -> None:
   """Refuse clients or groups of which not all have their place."""
   number, mean = sizes.num_clients, sizes.num_train / sizes.num_clients
   fits = [d for d in range(1, number + 1) if number % d == 0]
-  steps = (number / max(group_size, 1) - 1) / 2  # to the smallest group
+  steps = (number / group_size - 1) / 2  # to the smallest group
   most = mean / steps if steps > 0 else float('inf')
   Rule(
     lambda value: value % 2 == 0,
@@ -96,7 +105,7 @@ def _check(sizes: Sizes, group_size: int, size_step: float) -> None:
   divisor = f'a divisor of the {number} clients'
   Rule(fits.__contains__, divisor, CAUSE, fits).check('group_size', group_size)
   Rule(
-    lambda value: 0 <= value <= most,
+    lambda value: value <= most,
     f'from 0 to {most:g}: the smallest clients have {mean:g} - {steps:g} x '
     'size_step examples',
     CAUSE,

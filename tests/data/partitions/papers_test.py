@@ -37,7 +37,9 @@ def test_testing_has_the_shares_of_training(name, settings, error):
 
 def test_pathological_cifar10_is_five_pairs_of_classes():
   """The authors' rule: sort by label, cut, take the first of every class."""
-  indices, counts, _ = divide('pathological', num_clients=100)
+  indices, counts, _ = divide(
+    'pathological', num_clients=100, shards_per_client=2
+  )
   for labels, rows in zip(CIFAR, indices, strict=True):
     size = len(labels) // 200
     blocks = np.argsort(labels, kind='stable').reshape(10, 20, size)
