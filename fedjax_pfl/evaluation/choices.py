@@ -81,7 +81,7 @@ def best_rounds(
   numbers, correct = list(correct_of), np.stack(list(correct_of.values()))
   trains = np.asarray(train_count) > 0
   merit = sign * correct  # [T, K]; NaN of who has no number in any round
-  best = int(np.argmax(np.nansum(merit * trains, axis=1)))
+  best = int(np.argmax(np.nansum(np.where(trains, merit, 0), axis=1)))
   each, together = (
     summarise(Scores(hits, np.asarray(count)), train_count, sign)
     for hits in (sign * merit.max(0), correct[best])
@@ -138,6 +138,7 @@ def released_choice(
   return {name: table[:, chosen].max(1) for name, table in tables.items()}
 
 
+@np.errstate(invalid='ignore')  # infinity has no deviation
 def best_views(
   scores: Mapping[str, Scores], train_count: Any, sign: int = 1
 ) -> dict[str, dict[str, Any]]:
@@ -155,7 +156,7 @@ def best_views(
   for family, views in families(scores).items():
     table = grid(scores, views)
     is_used = (table.count[:, 0] > 0) & (np.asarray(train_count) > 0)
-    is_used &= np.isfinite(table.correct).all(1)
+    is_used &= ~np.isnan(table.correct).any(1)
     used = jax.tree.map(
       lambda rows, is_used=is_used: rows[is_used], table
     )  # [K, G]

@@ -5,6 +5,9 @@ classes or [N, M] of others, mask 0 for padding. Equal to scikit-learn's of the
 same name where that is defined, c_index to Harrell's (1996); NaN where it is
 not. Bits are M problems of two classes, whose mean over those with both classes
 is taken; so are the classes of auroc and auprc, each against the others.
+
+NaN is a property of labels alone: outputs that are not finite, as of a model
+that diverged in fine-tuning, are replaced by the worst ones before (or_worst).
 """
 
 import jax
@@ -15,6 +18,26 @@ from fedjax_pfl.core.types import BITS, CLASSES, EVENTS, NUMBERS, Array
 from fedjax_pfl.data.batching import is_float
 
 NAN = jnp.nan
+CERTAIN = 20.0  # a logit beside 0: all others share a probability of 2e-9
+
+
+def or_worst(z: Array, y: Array) -> Array:
+  """Return the outputs, the worst ones in place of those that are not finite.
+
+  A class has probability 0, that after it 1; of bits and numbers the error is
+  infinite; of events all risks of the client are in the order of their times.
+  """
+  if not is_float(y):  # a logit may be -inf: a class that is ruled out
+    is_lost = ~jnp.isfinite(z.max(-1, keepdims=True))
+    after = (jnp.arange(z.shape[1]) - y[:, None]) % z.shape[1]  # 0: the label
+    worst = jnp.where(after == 0, -jnp.inf, CERTAIN * (after == 1))
+  elif z.shape == y.shape:
+    is_lost, worst = ~jnp.isfinite(z), jnp.where(y > 0.5, -jnp.inf, jnp.inf)
+  else:
+    time, event = y.T
+    is_lost = ~jnp.isfinite(z).all()
+    worst = jnp.argsort(jnp.lexsort((-event, time)))[:, None]
+  return jnp.where(is_lost, worst.astype(z.dtype), z)
 
 
 # ---- of classes and bits -----------------------------------------------------
@@ -47,7 +70,8 @@ def auprc(z: Array, y: Array, mask: Array) -> Array:
   def of_column(score, truth):
     def at_least(chosen):  # how many of these have a score of this or more
       lower = jnp.sort(jnp.where(chosen, score, -jnp.inf))
-      return len(score) - jnp.searchsorted(lower, score, 'left')
+      number = len(score) - jnp.searchsorted(lower, score, 'left')
+      return jnp.minimum(number, chosen.sum())  # a score may be -inf
 
     precision = at_least(truth & (mask > 0)) / at_least(mask > 0)
     return _mean(precision, mask * truth)

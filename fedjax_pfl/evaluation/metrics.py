@@ -30,6 +30,7 @@ from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import Array, ClientData, PyTree, Scores, Transform
 from fedjax_pfl.data.batching import fold_examples, num_labels
 from fedjax_pfl.evaluation import calibration
+from fedjax_pfl.evaluation.label_metrics import or_worst
 
 Predict = Callable[[View, Array, Array], Array]  # (view, x, mask): [B, Y]
 TEST_BATCH = 128  # images per forward pass, as in the FedBABU paper's code
@@ -123,8 +124,10 @@ SCORINGS: dict[str, Callable[..., Scores]] = {
 def tally(logits: Array, y: Array, real: Array) -> Tally:
   """Return the sums over one batch.
 
-  logits [B, Y], labels y [B]; real [B] is False where a row is padding.
+  logits [B, Y], labels y [B]; real [B] is False where a row is padding. Logits
+  that are not finite are wrong, with confidence.
   """
+  logits = or_worst(logits, y)
   loss = -jnp.take_along_axis(jax.nn.log_softmax(logits), y[:, None], 1)[:, 0]
   hit = (jnp.argmax(logits, -1) == y) & real
   in_top = is_in_top_k(logits, y) & real

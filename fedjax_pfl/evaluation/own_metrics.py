@@ -1,8 +1,9 @@
 """Metrics by name, and the user's: each one number a client, of all its tests.
 
 The models are applied to these once more. What is reported is the mean over
-clients for which the value is finite: NaN says that it is not defined for a
-client, such as the recall of a class that it has not got.
+clients for which the value is not NaN, which says that it is not defined for a
+client, such as the recall of a class that it has not got. Outputs that are not
+finite come as the worst ones (`label_metrics.or_worst`).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -121,11 +122,11 @@ def score_fn_of(task: Task, scoring: str = 'exact') -> Callable[..., Scores]:
   main = getattr(of, name)
 
   def score(predict, view, test, normalise, batch_size=TEST_BATCH):
-    known = outputs_of(predict, view, test, normalise, batch_size)
-    outputs, y, mask = known
+    outputs, y, mask = outputs_of(predict, view, test, normalise, batch_size)
     losses = jnp.where(mask > 0, task.example_loss(outputs, y), 0)
     loss = losses.sum() / jnp.maximum(mask.sum(), 1)
-    number = main(*known)
+    loss = jnp.where(jnp.isnan(loss), jnp.inf, loss)
+    number = main(of.or_worst(outputs, y), y, mask)
     if name == ACCURACY.name:
       return Scores(number * test.count, test.count, loss)
     correct = number * test.count / 100
@@ -143,7 +144,8 @@ def with_metrics(
 
   def score(predict, view, test, normalise, batch_size=TEST_BATCH):
     scores = score_fn(predict, view, test, normalise, batch_size)
-    known = outputs_of(predict, view, test, normalise, batch_size)
+    outputs, *rest = outputs_of(predict, view, test, normalise, batch_size)
+    known = of.or_worst(outputs, rest[0]), *rest
     values = {name: metric(*known) for name, metric in metrics.items()}
     return scores._replace(own={**(scores.own or {}), **values})
 

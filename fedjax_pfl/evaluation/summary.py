@@ -13,6 +13,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.measures import over_clients
 
 UNDEFINED = '_undefined'  # ends the name of how many clients have no number
+NOT_FINITE = '_not_finite'  # of how many have an infinite one
 NUM_RESAMPLES = 4000  # its ends then vary by about 2% of its width
 
 
@@ -51,15 +52,11 @@ def values_by_name(
 ) -> dict[str, np.ndarray]:
   """Return each measure of the clients [K], 'accuracy' first.
 
-  NaN for a client that `accuracies` leaves out, and where a metric of the
-  user's own is not finite.
+  NaN for a client that `accuracies` leaves out, and where a metric is not
+  defined. Infinite where predictions are not finite, and no number is worst.
   """
   accuracy = accuracies(scores, train_count)
-  own = {
-    name: np.where(np.isfinite(values), values, np.nan)
-    for name, values in (scores.own or {}).items()
-  }
-  others = other_measures(scores) | own
+  others = other_measures(scores) | (scores.own or {})
   is_used = ~np.isnan(accuracy)
   return {'accuracy': accuracy} | {
     name: np.where(is_used, values, np.nan) for name, values in others.items()
@@ -67,17 +64,20 @@ def values_by_name(
 
 
 def own_measures(scores: Scores, is_used: np.ndarray) -> dict[str, float]:
-  """Return the means of the user's metrics over clients with finite values."""
+  """Return the means of metrics over clients for whom they are defined."""
   means = {}
   for name, values in (scores.own or {}).items():
     values = np.asarray(values, np.float64)
-    values = values[is_used & np.isfinite(values)]
+    values = values[is_used & ~np.isnan(values)]
     means[name] = float(values.mean()) if values.size else math.nan
     if undefined := np.sum(is_used) - values.size:
       means[name + UNDEFINED] = int(undefined)
+    if infinite := np.isinf(values).sum():
+      means[name + NOT_FINITE] = int(infinite)
   return means
 
 
+@np.errstate(invalid='ignore')  # infinity has no deviation
 def summarise(
   scores: Scores, train_count: Any = None, sign: int = 1
 ) -> dict[str, Any]:
@@ -93,8 +93,9 @@ def summarise(
     interval       95% bootstrap interval of the mean over clients, [low, high]
     top5, loss     means over clients; top5 in percent
     ece, mce       means over clients of calibration errors: calibration.py
-    and by name    means of metrics, yours too, over clients where finite;
-                   NAME_undefined: how many others there are, if any
+    and by name    means of metrics, yours too, over clients where defined;
+                   NAME_undefined: how many others there are, if any;
+                   NAME_not_finite: how many have an infinite number
     num_clients    clients in these numbers
     num_left_out   clients without test examples, or, where `train_count` is
                    given, without training examples, or for whom the measure

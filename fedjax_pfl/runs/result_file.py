@@ -145,7 +145,7 @@ def _check_choice(result: Mapping[str, Any]) -> None:
     _check_summary(name, summary)
     _expect(_has_spread(summary) and isinstance(chosen['round'], int), name)
   _, mean = value_of_choice(result['validation'])
-  _expect(isinstance(mean, int | float), 'validation_accuracy')
+  _expect(isinstance(mean, int | float | None), 'validation_accuracy')
   _expect(result[result['select']]['view'] in result['views'], 'select')
   for best in result['test_best'].values():
     if 'together' in best:

@@ -111,6 +111,8 @@ def choose(
   before = float(chosen.accuracy) if chosen.round >= 0 else math.nan
   sign = chooser(name, metrics, experiment.settings.data.loss).sign
   best = best_candidate([sign * mean for mean in (before, *each)])
+  if best is None and chosen.round < 0:
+    best = 1  # none is finite: the first, until one is
   if not best:  # an earlier round, or none
     return chosen, scores, means
   view = best - 1

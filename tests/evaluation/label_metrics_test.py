@@ -13,6 +13,7 @@ from fedjax_pfl.core.types import Batch
 from fedjax_pfl.data.batching import rows_in_order
 from fedjax_pfl.data.client_data import client_of
 from fedjax_pfl.evaluation import label_metrics as of
+from fedjax_pfl.evaluation.metrics import tally
 
 N, PADDED = 40, 7
 RNG = np.random.default_rng(0)
@@ -137,6 +138,44 @@ def test_what_is_not_defined_is_nan():
   y = np.stack([one, np.arange(N) % 2], axis=1).astype(np.float32)
   alone = value(of.auroc, z[:, 1:], y[:, 1:])
   np.testing.assert_allclose(value(of.auroc, z, y), alone)
+
+
+LOST = np.nan, np.inf, -np.inf
+
+
+@pytest.mark.parametrize('lost', LOST)
+def test_what_is_not_finite_is_the_worst(lost):
+  """Defined or not as before, by the labels; one row of many counts as one."""
+
+  def of_lost(name, z, y):
+    rows = lambda z, y, mask: getattr(of, name)(of.or_worst(z, y), y, mask)
+    return value(rows, z + np.float32(lost), y)
+
+  z, y, bits = scores(4), RNG.integers(0, 4, N), np.arange(N * 2) % 3 > 0
+  bits = bits.reshape(N, 2).astype(np.float32)
+  for name in ('accuracy', 'auroc', 'macro_f1', 'balanced_accuracy'):
+    assert of_lost(name, z, y) == of_lost(name, z[:, :2], bits) == 0
+    assert of_lost(name, z[:, :2], y % 2) == 0
+  assert of_lost('brier', z, y) == pytest.approx(2)
+  assert of_lost('brier', z[:, :2], bits) == 1
+  rare = of_lost('auprc', z, y), of_lost('auprc', z[:, :2], bits)
+  assert rare == pytest.approx((1 / 4, bits.mean()), abs=0.05)
+  numbers = RNG.normal(size=(N, 4)).astype(np.float32)
+  assert of_lost('rmse', z, numbers) == of_lost('mae', z, numbers) == np.inf
+  assert of_lost('r2', z, numbers) == -np.inf
+  assert of_lost('c_index', z[:, :1], events()) == 0
+  assert np.isnan(of_lost('auroc', z, 0 * y))
+  assert np.isnan(of_lost('r2', z, 0 * numbers + 1))
+  assert np.isnan(of_lost('c_index', z[:, :1], events() * np.float32([1, 0])))
+  right = (z.argmax(1) == y) & (np.arange(N) != 3)
+  z[3] = lost
+  sums = tally(jnp.asarray(z), jnp.asarray(y), jnp.ones(N, bool))
+  assert sums.correct == right.sum() and sums.loss == np.inf
+
+
+def test_logits_may_rule_a_class_out():
+  z, y = np.array([[-np.inf, 1.0], [0, -np.inf]]), np.array([1, 1])
+  np.testing.assert_array_equal(of.or_worst(jnp.asarray(z), jnp.asarray(y)), z)
 
 
 # ---- losses ------------------------------------------------------------------

@@ -54,6 +54,16 @@ def test_other_measures_by_hand():
   assert math.isnan(empty['mean']) and empty['num_left_out'] == 4
 
 
+def test_infinite_is_a_number_and_nan_is_none():
+  values = np.array([1.0, np.inf, np.nan])
+  got = summarise(
+    make_scores(values * 3, [300] * 3, own={'rmse': values}), 1, -1
+  )
+  assert got['mean'] == got['rmse'] == got['lowest_client'] == math.inf
+  counts = got['num_left_out'], got['rmse_not_finite'], got['num_clients']
+  assert counts == (1, 1, 2) and 'rmse_undefined' not in got
+
+
 def test_interval_of_the_mean():
   # By the central limit theorem mean ± 1.96 std / sqrt(K); the bootstrap
   # differs by about 2% of the width for its number of resamples.

@@ -11,6 +11,7 @@ from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.page.render import render
 from fedjax_pfl.results.runs import run as runs
+from fedjax_pfl.results.runs.entry import METHOD, Tuned, read_entry
 from fedjax_pfl.results.runs.run import extremes, read
 from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs.run_dir import load_metrics
@@ -74,6 +75,28 @@ def test_a_run_of_numbers_has_the_lowest_error(file, tmp_path, monkeypatch):
   text = table([result])
   assert 'of RMSE, of which lower is better' in text
   assert f'{summary["mean"]:.4g} ± {summary["std"]:.4g}' in text
+
+
+def test_a_model_that_diverges_counts(file, tmp_path):
+  """Fine-tuning ends in NaN: every client has the worst number, none drops."""
+  changes = {'views': ('initial', 'finetuned'), 'validation_fraction': 0.2}
+  changes |= {'finetune': {'learning_rate': 1e30, 'batch_size': 8}}
+  changes |= {'select': 'validation', 'metrics': ('rmse',)}
+  changes |= {'eval_global_model': False}
+  result = run(file, tmp_path / 'run', 'squared', 'y', **changes)
+  stored = read(tmp_path / 'run')
+  assert np.isinf(stored.measured('finetuned')['rmse']).all()
+  before, after = (result['views'][x] for x in ('initial', 'finetuned'))
+  assert after['mean'] is None and after['rmse_not_finite'] == 3
+  assert after['num_left_out'] == 0 and before['mean'] < 10
+  # Where no number is finite, the first round is chosen.
+  chosen = result['validation']
+  assert (chosen['round'], chosen['validation_accuracy']) == (1, None)
+  assert 'finetuned -; not finite for clients: 3' in table([result])
+  choice, path = Tuned({}, 'finetuned', 1.0, ()), [stored.path]
+  entry = read_entry('fedavg', METHOD, choice, [0], path, (), ['rmse'])
+  assert 'not finite with the chosen setting in 1 of 1 ' in entry.obstacle
+  assert entry.after is None
 
 
 def test_a_client_without_events_is_counted(file, tmp_path):

@@ -257,7 +257,7 @@ def _lost(group: Group) -> Cell:
   if not group.before:
     return Cell(NONE)
   gains = group.accuracy(group.after) - group.accuracy(group.before)
-  gains = group.first.measure.sign * gains[np.isfinite(gains)]
+  gains = group.first.measure.sign * gains[~np.isnan(gains)]
   lost = 100 * np.mean(gains < 0) if gains.size else math.nan
   return number(lost, '{:.0f} %')
 

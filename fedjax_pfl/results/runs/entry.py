@@ -85,7 +85,8 @@ def read_entry(
 ) -> Entry:
   """Return the entry of a method from a run for every seed.
 
-  With these measures beside accuracy, of a view that has them.
+  With these measures beside accuracy, of a view that has them; the first one is
+  what methods are compared by.
   """
   entry = Entry(method, kind, choice)
   if choice is None:
@@ -97,10 +98,15 @@ def read_entry(
     return entry._replace(obstacle=words)
   runs = [read(path) for path in paths]
   has_before = INITIAL in runs[0].views
+  after = _counts(runs, choice.view, measures)
+  main = after.of(next(iter(measures), 'accuracy'))
+  if number := int(np.isinf(main).any(axis=1).sum()):
+    words = 'has predictions that are not finite with the chosen setting in '
+    return entry._replace(obstacle=f'{words}{number} of {len(paths)} seeds')
   return entry._replace(
     seeds=tuple(seeds),
     before=_counts(runs, INITIAL, measures) if has_before else None,
-    after=_counts(runs, choice.view, measures),
+    after=after,
     costs=tuple(costs_of(run, whole) for run in runs),
   )
 

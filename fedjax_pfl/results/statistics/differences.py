@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.evaluation.choices import mean_of_clients
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 
 LEVEL = 0.05  # of the adjusted p
@@ -92,16 +93,18 @@ def compare(
 ) -> dict[Pair, Verdict]:
   """Return {pair: the first minus the second}, clients and seeds paired.
 
-  The pairs are one family of Holm's. Those that share no two seeds count in it,
-  and are not in the answer. With `same_clients` client k is the same one with
-  every seed. Only percentages may be within one point.
+  The pairs are one family of Holm's. Those that share no two seeds, or have a
+  mean that is infinite, count in it and are not in the answer. With
+  `same_clients` client k is the same one with every seed. Only percentages may
+  be within one point.
   """
   gaps, closer, margin = {}, [], POINT if measure.unit == '%' else 0.0
   for pair in pairs:
     ours, theirs = (methods.get(name, {}) for name in pair)
-    clients = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
-    if len(clients) > 1 and all(np.isfinite(gap).any() for gap in clients):
-      means = [float(np.nanmean(gap)) for gap in clients]
+    with np.errstate(invalid='ignore'):
+      clients = [ours[seed] - theirs[seed] for seed in ours if seed in theirs]
+    means = [*map(mean_of_clients, clients)]
+    if len(clients) > 1 and np.isfinite(means).all():
       floor = error_of_clients(clients, same_clients)
       gaps[pair] = over_seeds(means, floor)
       closer.append(within(means, margin, floor))

@@ -10,7 +10,7 @@ from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.measures import ACCURACY, measure_of
 from fedjax_pfl.evaluation.own_metrics import TAKEN
-from fedjax_pfl.evaluation.summary import UNDEFINED
+from fedjax_pfl.evaluation.summary import NOT_FINITE, UNDEFINED
 from fedjax_pfl.results.runs.run import (
   KINDS,
   Result,
@@ -95,14 +95,15 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
   """Yield a line for each measure that not every evaluation has."""
   views = result['views']
   named = {*itertools.chain(*views.values())} - TAKEN
-  for metric in sorted(name for name in named if not name.endswith(UNDEFINED)):
-    # None: it was finite for no client.
+  ends = {UNDEFINED: 'not defined', NOT_FINITE: 'not finite'}
+  for metric in sorted(name for name in named if not name.endswith((*ends,))):
     known = {view: row[metric] for view, row in views.items() if metric in row}
     text = measure_of(metric).text
     words = [f'{view} {text(x)}' for view, x in known.items()]
-    without = max(row.get(metric + UNDEFINED, 0) for row in views.values())
-    more = f'; not defined for clients: {without:,}' * bool(without)
-    yield f'{name}, {metric}: {", ".join(words)}{more}'
+    for end, said in ends.items():
+      if most := max(row.get(metric + end, 0) for row in views.values()):
+        words[-1] += f'; {said} for clients: {most:,}'
+    yield f'{name}, {metric}: {", ".join(words)}'
 
 
 def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
@@ -116,7 +117,7 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
     words = dict.fromkeys(f'{row["round"]}, {row["view"]}' for row in chosen)
     last, validation, best = (_by_choice(results, kind) for kind in KINDS)
     (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
-    there = number_of(measure_of(by), np.mean(values))
+    there = number_of(measure_of(by), np.mean(np.array(values, float)))
     there = there._replace(text=f'{there.text} {by}'.removesuffix(' accuracy'))
     round_and_view = Cell('; '.join(words), chosen[0]['round'])
     row = {METHOD: name}
