@@ -30,7 +30,7 @@ SHORT = (
   *('fedrs_single_batch', 'moon_single_batch', 'pfedme', 'scaffold_partial'),
   *('fedconcat_id_distribution', 'kmeans_clusters', 'partition_noniid'),
   *('partition_classes', 'partition_dirichlet', 'apfl_single_step'),
-  *('without_head_accuracy', 'superfed_eval'),
+  *('without_head_accuracy', 'superfed_eval', 'fedbabu_pfllib'),
   # Partial cohorts, a class that is missing, a last batch of one.
   *('few_fedala', 'few_fedas', 'few_feddbe', 'few_fedpac', 'few_fedproto'),
 )

@@ -318,6 +318,38 @@ def test_the_first_order_of_per_fedavg_clips():
   assert 0 < sum_squares(up, server.params) < 1e-10
 
 
+def test_the_second_order_of_per_fedavg_differentiates_the_inner_step(float64):
+  """Two steps on the one batch that there is; m has outer gradients alone."""
+  train = PLAIN._replace(epochs=1, momentum=0.5, weight_decay=0.0)
+  hp = {'train': train, 'beta': 0.1, 'second_order': True}
+  algorithm, server = begun('per_fedavg', QUIET, **hp)
+  data = client_of(make_data((3,)), 0)
+  x = QUIET.normalise(data.x[data.index], KEY(0))
+  batch = Batch(x, data.y[data.index], jnp.ones(3))
+
+  def loss(params):
+    return QUIET.loss(params, batch, KEY(0))
+
+  def ahead(params):
+    steps = jax.tree.map(lambda g: -0.05 * g, jax.grad(loss)(params))
+    return loss(optax.apply_updates(params, steps))
+
+  @jax.jit
+  def both(params):
+    tx, found = optax.sgd(0.1, 0.5), []
+    state = tx.init(params)
+    for _ in range(2):
+      value, grads = jax.value_and_grad(ahead)(params)
+      updates, state = tx.update(grads, state)
+      params = optax.apply_updates(params, updates)
+      found.append(value)
+    return params, jnp.stack(found)
+
+  _, up, metrics = jax.jit(algorithm.local_update)(server, (), data, KEY(0))
+  assert_close((up, metrics['losses']), both(server.params))
+  assert metrics['num_steps'] == 2 * 4
+
+
 # ---- FedLC -------------------------------------------------------------------
 
 
