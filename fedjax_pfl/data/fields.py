@@ -13,6 +13,7 @@ from fedjax_pfl.data.partition import FIELDS, PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.data.standardise import STANDARDISE
 from fedjax_pfl.data.transforms import PREPROCESSINGS, find_recipe
 
+OF_COLUMNS = 'label', 'client', 'split', 'group', 'loss'
 OF_TABLE = {'needs': ('dataset', 'table'), 'only': True}
 PERCENT = 'a percentage, or a number of examples'
 
@@ -63,6 +64,8 @@ class DataSettings:
     label: table: the column of labels; a,b: several
     client: table: the column of who holds a row
     split: table: the column with train and test
+    group: table: a column such as the patient, and no feature: said is who has
+      rows for training and for testing
     standardise: columns of a table, by training rows: of all clients, or of
       each its own; gaps become the median in any case
     image_size: images are scaled to so many pixels a side, whatever their shape
@@ -103,6 +106,7 @@ class DataSettings:
   label: str = field('', COLUMN, **OF_TABLE)
   client: str = field('', COLUMN, **OF_TABLE)
   split: str = field('', COLUMN, **OF_TABLE)
+  group: str = field('', COLUMN, **OF_TABLE)
   standardise: str = field('all', one_of(STANDARDISE))
   image_size: int = field(0, count('pixels', smallest=0))
   max_train_examples: int = field(0, count('training images', smallest=0))
@@ -125,7 +129,7 @@ class DataSettings:
   @property
   def table(self) -> Table:
     """Return the columns of a table that are no features."""
-    return table_of(self.label, self.client, self.split, self.loss)
+    return table_of(**{name: getattr(self, name) for name in OF_COLUMNS})
 
   @property
   def num_seen_clients(self) -> int:
@@ -140,10 +144,12 @@ class DataSettings:
     return self.image_size or find_recipe(self.dataset, self.preprocessing).side
 
 
-def table_of(label: str, client: str, split: str, loss: str) -> Table:
+def table_of(
+  label: str, client: str, split: str, loss: str, group: str = ''
+) -> Table:
   """Return the columns of a table; what labels are, the loss says."""
   labels = tuple(filter(None, map(str.strip, label.split(','))))
-  return Table(labels, client, split, labels_of(loss))
+  return Table(labels, client, split, labels_of(loss), group)
 
 
 def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,10 +161,9 @@ def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
   number = flat['num_clients']
   if not is_int(number) or number or flat['partition'] != 'natural':
     return {**flat}
-  columns = 'label', 'client', 'split', 'loss'
-  for name in ('dataset', 'data_dir', 'clients_per_domain', *columns):
+  for name in ('dataset', 'data_dir', 'clients_per_domain', *OF_COLUMNS):
     DataSettings.ruled[name].checked(flat[name])
-  table = table_of(*(flat[name] for name in columns))
+  table = table_of(**{name: flat[name] for name in OF_COLUMNS})
   number, has_tests = holders(flat['dataset'], flat['data_dir'], table)
   found = {'num_clients': number * flat['clients_per_domain']}
   if not has_tests and flat['test_partition'] == 'same':

@@ -74,6 +74,7 @@ class Table(NamedTuple):
   client: str = ''
   split: str = ''
   kind: str = CLASSES  # of labels
+  group: str = ''  # whose rows belong together, as a patient's
 
 
 class Where(NamedTuple):

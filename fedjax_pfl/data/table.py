@@ -3,6 +3,7 @@
   label    the column of labels, or several; what they are, the loss says
   client   the column of who holds a row, by any name
   split    the column with the words train and test
+  group    a column such as the patient: who is on both sides is said
 
 Every other column is a feature. Numbers stay as they are, and empty cells are
 gaps (NaN), which standardise.py fills. A column of text is a category: 0 or 1
@@ -100,8 +101,9 @@ def _read(where: Where) -> Content:
 @functools.lru_cache(maxsize=4)
 def _content(file: pathlib.Path, version, table: images.Table) -> Content:
   columns = Columns(file, _cells(file))
-  special = *table.label, *filter(None, (table.client, table.split))
-  for field in ('label', 'client', 'split'):
+  others = table.client, table.split, table.group
+  special = *table.label, *filter(None, others)
+  for field in ('label', 'client', 'split', 'group'):
     names = getattr(table, field)
     for name in (names,) * bool(names) if isinstance(names, str) else names:
       columns.check_name(field, name)
@@ -110,7 +112,7 @@ def _content(file: pathlib.Path, version, table: images.Table) -> Content:
       'label',
       got=','.join(table.label),
       expected='a column of labels, or several with a comma between; other '
-      'ones than client and split',
+      'ones than client, split and group, which differ, too',
       choices=columns.cells,
     )
   is_test = _split(columns, table.split)
@@ -119,7 +121,8 @@ def _content(file: pathlib.Path, version, table: images.Table) -> Content:
   features = [name for name in columns.cells if name not in special]
   x, names, notes = _features(columns, features, ~is_test)
   content = Content(x, names, labels, is_test, owners, clients, notes)
-  return content._replace(notes=[*notes, *_oddities(content)])
+  notes = [*notes, *_oddities(content), *_both_sides(columns, table, is_test)]
+  return content._replace(notes=notes)
 
 
 def _cells(file: pathlib.Path) -> dict[str, list[str]]:
@@ -172,8 +175,9 @@ def _split(columns: Columns, name: str) -> np.ndarray:
     raise columns.refuse(
       name,
       int(strange.argmax()),
-      'the word train or test in every row, and train in some',
-      'other words; rows to choose on are drawn by validation_fraction',
+      'the word train or test in every row, and train in some; rows to choose '
+      'on are train, too, of which --config.validation_fraction=0.2 keeps some',
+      'other words, such as validation',
     )
   return words == 'test'
 
@@ -242,6 +246,28 @@ def _features(
     at = ', '.join(f'{n} {g:,}' for n, g in zip(used, gaps, strict=True) if g)
     notes.append(f'Missing cells, filled by medians of training rows: {at}.')
   return x, [*used], notes
+
+
+def _both_sides(
+  columns: Columns, table: images.Table, is_test: np.ndarray
+) -> list[str]:
+  """Return a sentence where rows of one group are, or may be, on both sides."""
+  if not table.group:
+    return []
+  cells = np.array(columns.cells[table.group])
+  tested, trained = (np.unique(cells[is_in]) for is_in in (is_test, ~is_test))
+  both = np.intersect1d(tested, trained).tolist()
+  if both:
+    return [
+      f'{len(both):,} of {len(tested):,} values of {table.group} in test rows '
+      f'are in training rows, too: {", ".join(both[:10])}.'
+    ]
+  if len(trained) == len(cells) or is_test.any():
+    return []
+  return [
+    f'Tests are drawn row by row: rows of one {table.group} may be on both '
+    'sides, unless a column split decides.'
+  ]
 
 
 def _oddities(content: Content) -> list[str]:

@@ -42,7 +42,7 @@ OF_IMAGES = (
   *('dataset', 'data_dir', 'max_train_examples', 'preprocessing'),
   *('image_size', 'imbalance_factor'),
   'test_partition',  # merged: the test images are dealt, too
-  *('loss', 'label', 'client', 'split'),  # of a table
+  *('loss', 'label', 'client', 'split', 'group'),  # of a table
 )
 
 

@@ -84,6 +84,26 @@ def test_what_is_odd_is_said(tmp_path):
   assert said[0] == 'The rows of p and q are the same.'
 
 
+def test_a_patient_on_both_sides_is_said(tmp_path):
+  rows = [
+    '1,yes,ann,train',
+    '2,no,bob,train',
+    '3,yes,ann,test',
+    '4,no,eve,test',
+  ]
+  file = write(tmp_path / 'a.csv', *rows, header='v,ill,who,part')
+  said = []
+  table = table_of('ill', '', 'part', 'cross_entropy', 'who')
+  data = load_dataset('table', data_dir=file, table=table, log_fn=said.append)
+  assert said == [
+    '1 of 2 values of who in test rows are in training rows, too: ann.'
+  ]
+  assert [*data.columns] == ['v']
+  table = table._replace(split='', label=('part',))
+  load_dataset('table', data_dir=file, table=table, log_fn=said.append)
+  assert said[1].startswith('Tests are drawn row by row: rows of one who ')
+
+
 def test_parquet_is_read_alike(file, tmp_path):
   pandas, _ = pytest.importorskip('pandas'), pytest.importorskip('pyarrow')
   other = str(tmp_path / 'wards.parquet')
@@ -203,11 +223,15 @@ REFUSED = [
   (ROWS, {'label': 'il'}, 'did you mean ill?'),
   (ROWS, {'client': 'ward2'}, 'client: got'),
   (ROWS, {'label': ''}, 'expected a column of labels'),
-  (ROWS, {'label': 'ill', 'client': 'ill'}, 'other ones than client and split'),
+  (
+    ROWS,
+    {'label': 'ill', 'client': 'ill'},
+    'other ones than client, split and group',
+  ),
   (ROWS, {'label': 'ill,age'}, 'a column of classes'),
   (changed(2, 'age', '5O'), {}, "'5O' in column age, row 2"),
   (changed(2, 'age', '1e50'), {}, 'that 32 bits hold'),
-  (changed(2, 'part', 'dev'), {}, "'dev' in column part, row 2"),
+  (changed(2, 'part', 'dev'), {}, '--config.validation_fraction=0.2 keeps'),
   (changed(2, 'clinic', ''), {}, 'the client of every row'),
   (changed(4, 'clinic', 'south'), {}, "'south' in column clinic, row 4"),
   (changed(2, 'ill', ''), {}, 'the class of every row'),
