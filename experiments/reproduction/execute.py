@@ -33,7 +33,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.runs.folder import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, identity, run_dir
-from fedjax_pfl.runs.score_files import FOLDER, correct_of
+from fedjax_pfl.runs.client_scores import FOLDER, correct_of
 from fedjax_pfl.settings import (
   RESUMABLE,
   Settings,

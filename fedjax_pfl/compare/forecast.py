@@ -30,9 +30,8 @@ from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.settings.validate import program_key
 from fedjax_pfl.training import build_method
 from fedjax_pfl.training.blank import images_of
-from fedjax_pfl.training.loop import cadence
+from fedjax_pfl.training.loop import cadence, num_images
 from fedjax_pfl.training.outline import Outline, sketch
-from fedjax_pfl.training.round_numbers import num_images
 
 Log = Callable[[str], None]
 OF_A_STEP = 1 / 3  # what a prediction takes

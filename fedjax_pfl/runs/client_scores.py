@@ -1,19 +1,29 @@
-"""The content of clients.npz: the scores of every client, as named arrays.
+"""The scores of every client: of the result, and of each evaluation.
 
-ids, train_count             [K]
-names, class_names           [K], [Y]; where the data have names
-train_classes, test_classes  [K, Y]; may be absent
-VIEW/FIELD                   [K], of Scores and of the user's own metrics
-validation_FIELD             [K], of the same; may be absent
-unseen/...                   the same of clients who came after training
+  clients.npz
+    ids, train_count             [K]
+    names, class_names           [K], [Y]; where the data have names
+    train_classes, test_classes  [K, Y]; may be absent
+    VIEW/FIELD                   [K], of Scores and of the user's own metrics
+    validation_FIELD             [K], of the same; may be absent
+    unseen/...                   the same of clients who came after training
+  scores/ROUND.npz               of one evaluation; ROUND.start.npz: as a stage
+                                 begins
+    VIEW/correct, VIEW/count     [K], on the tests
+    validation/VIEW/FIELD        [K], on examples for choosing
+
+From scores/ the best rounds are chosen when the run ends
+(evaluation/choices.py). A checkpoint has their checksum.
 """
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Scores
 
@@ -21,7 +31,9 @@ from fedjax_pfl.core.types import Scores
 ALWAYS_SCORED = ('correct', 'count')
 CLASSES = ('train_classes', 'test_classes')
 NAMES = ('names', 'class_names')
-VALIDATION = 'validation_'  # begins the names of these scores
+OF_RESULT = 'validation_'  # begins the names of these scores
+VALIDATION = 'validation/'  # begins the names of views on these examples
+FOLDER = 'scores'
 UNSEEN = 'unseen/'  # arrays of clients who came after training; no view's name
 
 
@@ -54,7 +66,7 @@ def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   for view, score in clients.scores.items():
     named |= fields_of(score, f'{view}/')
   if clients.validation is not None:
-    named |= fields_of(clients.validation, VALIDATION)
+    named |= fields_of(clients.validation, OF_RESULT)
   arrays = {}
   for name, array in named.items():
     if array is not None:
@@ -89,25 +101,22 @@ def take(clients: Clients, rows: np.ndarray, path: Path) -> Clients:
 def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
   """Return the clients of these arrays, which the file at `path` holds."""
   arrays, unseen, validation = {}, {}, {}
-  by_view: dict[str, dict[str, np.ndarray]] = {}
+  of_views: dict[str, np.ndarray] = {}
   for name, array in named.items():
-    view, _, field = name.rpartition('/')
     if name.startswith(UNSEEN):
       unseen[name.removeprefix(UNSEEN)] = array
-    elif name.startswith(VALIDATION):
-      validation[name.removeprefix(VALIDATION)] = array
-    elif view:
-      by_view.setdefault(view, {})[field] = array
+    elif name.startswith(OF_RESULT):
+      validation[name.removeprefix(OF_RESULT)] = array
     else:
-      arrays[name] = array
+      (of_views if '/' in name else arrays)[name] = array
   try:
     return Clients(
       arrays['ids'],
       arrays['train_count'],
-      {view: scores_of(fields, f'{view}/') for view, fields in by_view.items()},
+      by_view(of_views),
       *(arrays.get(name) for name in CLASSES),
       from_arrays(unseen, path) if unseen else None,
-      scores_of(validation, VALIDATION) if validation else None,
+      scores_of(validation, OF_RESULT) if validation else None,
       *(arrays.get(name) for name in NAMES),
     )
   except KeyError as error:
@@ -119,6 +128,15 @@ def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
     ) from error
 
 
+def by_view(arrays: Mapping[str, np.ndarray]) -> dict[str, Scores]:
+  """Return {view: scores} of arrays with names VIEW/FIELD."""
+  views: dict[str, dict[str, np.ndarray]] = {}
+  for name, array in arrays.items():
+    view, _, field = name.rpartition('/')
+    views.setdefault(view, {})[field] = array
+  return {view: scores_of(fields, f'{view}/') for view, fields in views.items()}
+
+
 def scores_of(fields: dict[str, np.ndarray], prefix: str) -> Scores:
   """Return the scores of a view; all that is no field of Scores is `own`."""
   for name in ALWAYS_SCORED:
@@ -126,3 +144,76 @@ def scores_of(fields: dict[str, np.ndarray], prefix: str) -> Scores:
       raise KeyError(prefix + name)
   known = {name: fields.pop(name) for name in Scores._fields if name in fields}
   return Scores(**known, own=fields or None)
+
+
+# ---- scores/ -----------------------------------------------------------------
+
+
+def name_of(number: int, first: int) -> str:
+  """Return the name of an evaluation; `first`: rounds before its stage."""
+  return f'{number}.start' if number == first else f'{number}'
+
+
+def write(folder: Path, name: str, scores: Mapping[str, Scores]) -> None:
+  """Write the file of one evaluation, whole or not at all."""
+  arrays = {}
+  for view, of_view in scores.items():
+    fields = fields_of(of_view, f'{view}/')
+    known = [f'{view}/correct', f'{view}/count']
+    names = fields if view.startswith(VALIDATION) else known
+    arrays |= {x: fields[x] for x in names if fields[x] is not None}
+  with atomic_files.writing(folder):
+    folder.mkdir(exist_ok=True)
+    atomic_files.write_npz(folder / f'{name}.npz', arrays, compressed=True)
+
+
+def correct_of(folder: Path, first: int) -> dict[str, dict[int, np.ndarray]]:
+  """Return {view: {round: right answers [K]}} of the stage after `first`."""
+  correct = {}
+  for number, path in _files(folder):
+    if number >= first and path.stem == name_of(number, first):
+      for name, array in atomic_files.read_npz(path).items():
+        view, _, field = name.rpartition('/')
+        if field == 'correct':
+          correct.setdefault(view, {})[number] = array
+  return correct
+
+
+def last(run: Path, part: str) -> dict[str, Scores]:
+  """Return {view: scores} of the last evaluation, of names that begin so."""
+  files = _files(run / FOLDER)
+  arrays = atomic_files.read_npz(files[-1][1]) if files else {}
+  named = {
+    name.removeprefix(part): array
+    for name, array in arrays.items()
+    if name.startswith(part)
+  }
+  return by_view(named)
+
+
+def digest(folder: Path, step: int) -> str:
+  """Return the checksum of all evaluations that belong to a checkpoint."""
+  content = hashlib.sha256()
+  for file in _files(folder):
+    if not _is_after(step, *file):
+      content.update(f'{file[1].name}:{atomic_files.sha256(file[1])}'.encode())
+  return content.hexdigest()
+
+
+def cut(folder: Path, step: int) -> None:
+  """Remove what is later than a checkpoint."""
+  for file in _files(folder):
+    if _is_after(step, *file):
+      file[1].unlink()
+
+
+def _is_after(step: int, number: int, path: Path) -> bool:
+  return number > step or path.stem == name_of(step, step)
+
+
+def _files(folder: Path) -> list[tuple[int, Path]]:
+  """Return the files with their rounds, in order."""
+  if not folder.is_dir():
+    return []
+  files = [(path.stem.partition('.')[0], path) for path in folder.glob('*.npz')]
+  return sorted((int(word), path) for word, path in files if word.isdecimal())

@@ -3,7 +3,7 @@
   config.json     the resolved config, and its provenance
   metrics.jsonl   one object a line: round, time, named numbers
   clients.npz     per client: ids, counts, and scores: client_scores.py
-  scores/         per client: right answers in each evaluation: score_files.py
+  scores/         per client: right answers in each evaluation: there, too
   result.json     status, summary of every view and of test_best; written last
   checkpoints/    checkpoint.py
   states/         of clients, with clients_placement=disk: state_files.py
@@ -33,11 +33,11 @@ from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree, Scores
 from fedjax_pfl.runs import (
   checkpoint,
+  client_scores,
   identity,
   lock,
   model_file,
   result_file,
-  score_files,
   secret,
 )
 from fedjax_pfl.runs.client_scores import Clients, as_arrays, from_arrays
@@ -115,7 +115,7 @@ class Run:
 
   def __init__(self, path: Path, log: identity.Log, tracking: Tracking):
     self.path, self._checkpoints = path, path / 'checkpoints'
-    self.scores = path / score_files.FOLDER
+    self.scores = path / client_scores.FOLDER
     self._log, self._tracking = log, tracking
     self._mode = 0o666  # of files with the examples or the state of a client
 
@@ -182,7 +182,7 @@ class Run:
     """Save the state after `step` rounds; the newest ones are kept."""
     with atomic_files.writing(self._checkpoints):
       before = _checksum(self.path / METRICS)
-      before['scores'] = score_files.digest(self.scores, step)
+      before['scores'] = client_scores.digest(self.scores, step)
       checkpoint.save(
         self._checkpoints,
         step,
@@ -212,7 +212,7 @@ class Run:
     path, last = self.path / METRICS, restored[0] if restored else -1
     if restored:
       before = checkpoint.read_metadata(self._checkpoints, last)
-      scores = score_files.digest(self.scores, last)
+      scores = client_scores.digest(self.scores, last)
       if before.pop('scores', '') != scores:
         raise _changed('scores', self.scores, last, OTHER)
       if before and not path.exists():
@@ -220,7 +220,7 @@ class Run:
       elif before and _checksum(path, before.get('bytes')) != before:
         more = 'delete it, to continue without these metrics'
         raise _changed('metrics', path, last, more)
-    score_files.cut(self.scores, last)
+    client_scores.cut(self.scores, last)
     if path.exists():
       _cut(path, last)
     self._tracking.start(last if path.exists() else None)
@@ -228,7 +228,7 @@ class Run:
 
   def write_scores(self, name: str, scores: Mapping[str, Scores]) -> None:
     """Write scores/NAME.npz: right answers; before the line of its round."""
-    score_files.write(self.scores, name, scores)
+    client_scores.write(self.scores, name, scores)
 
   def write_clients(
     self, scores: Mapping[str, Scores], ids: Any, **fields: Any

@@ -12,12 +12,13 @@ Without this file the same command trains it once more, from its checkpoint.
 
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from fedjax_pfl.core import atomic_files
-from fedjax_pfl.core.algorithm import FINITE, SERVER_FINITE, Stage
+from fedjax_pfl.core import atomic_files, progress
+from fedjax_pfl.core.algorithm import FINITE, SERVER_FINITE, Metrics, Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.runs import run_dir
@@ -40,7 +41,7 @@ def check_finite(
   stage: Stage,
   stop: int,
   cohorts: np.ndarray,
-  metrics: Mapping[str, np.ndarray],
+  metrics: Metrics,
 ) -> None:
   """Raise Diverged where the rounds of a call up to `stop` diverged.
 
@@ -101,6 +102,31 @@ def name_clients(ids: Sequence[int]) -> str:
   shown = ', '.join(map(str, ids[:NUM_SHOWN]))
   more = ', ..' if len(ids) > NUM_SHOWN else ''
   return f' client{"s" * (len(ids) > 1)} {shown}{more}' if ids else ''
+
+
+def excluded_clients(
+  metrics: Metrics, cohorts: np.ndarray, done: int, is_private: bool
+) -> dict[str, Any]:
+  """Return and log who was excluded; of a private run how many, if any."""
+  if is_private:
+    number = int((~metrics[FINITE]).sum())
+    if number:
+      progress.log(
+        f'Up to round {done + len(cohorts)}: {number} changes with NaN or '
+        'infinity count as 0.'
+      )
+    return {'excluded': number} if number else {}
+  pairs = []
+  for row, finite in enumerate(metrics[FINITE]):
+    if ids := cohorts[row][~finite].tolist():
+      number = done + row + 1
+      pairs += [[number, client] for client in ids]
+      progress.log(
+        f'Round {number}: excluded{name_clients(ids)}, where the '
+        'loss, the state or the upload is NaN or infinite.'
+      )
+  numbers = {'excluded': len(pairs)}
+  return {**numbers, 'excluded_clients': pairs} if pairs else numbers
 
 
 def record(error: Diverged) -> None:

@@ -19,7 +19,7 @@ from fedjax_pfl.data.label_counts import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
 from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.runs import score_files
+from fedjax_pfl.runs import client_scores
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
@@ -245,8 +245,8 @@ def _best_rounds(
   sign = experiment.measure.sign
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
-  folder = training.run.path / score_files.FOLDER
-  correct = score_files.correct_of(folder, first)
+  folder = training.run.path / client_scores.FOLDER
+  correct = client_scores.correct_of(folder, first)
   best = {
     view: best_rounds(correct[view], num_labels, count, sign)
     for view in dict.fromkeys(views)

@@ -1,6 +1,7 @@
 """The loop of a run: stages x rounds, from one stop to the next."""
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -12,15 +13,21 @@ import jax
 import numpy as np
 
 from fedjax_pfl.core import compiling, progress
-from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, JOINED, Metrics
+from fedjax_pfl.core.algorithm import (
+  FINITE,
+  HAS_SENT,
+  JOINED,
+  SERVER_FINITE,
+  Metrics,
+)
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.federated.sharding import describe
+from fedjax_pfl.runs.client_scores import name_of
 from fedjax_pfl.runs.run_dir import devices_of
-from fedjax_pfl.runs.score_files import name_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import (
   best_models,
@@ -29,7 +36,6 @@ from fedjax_pfl.training import (
   lies,
   memory_estimate,
   multihost,
-  round_numbers,
 )
 from fedjax_pfl.training.build import Experiment, placed
 from fedjax_pfl.training.finalize import finalize
@@ -44,6 +50,8 @@ from fedjax_pfl.training.state import (
   start_stage,
   start_training,
 )
+
+WHO = FINITE, HAS_SENT, JOINED, SERVER_FINITE  # metrics that are no numbers
 
 
 def train(
@@ -262,10 +270,10 @@ def after_rounds(
   joined, sent = metrics[JOINED].sum(), metrics[HAS_SENT].sum()
   joined, sent = privacy.traffic(phase.number, len(cohorts), joined, sent)
   steps, batch_size = metrics['num_steps'], settings.train.batch_size
-  images = round_numbers.num_images(steps, counts[cohorts], batch_size)
+  images = num_images(steps, counts[cohorts], batch_size)
   numbers = {
     'stage': stage.name,
-    **round_numbers.mean_metrics(metrics, counts[cohorts]),
+    **mean_metrics(metrics, counts[cohorts]),
     'images_per_second': images / max(seconds - compiled, 1e-6),
     'bytes_down': round(joined * sizes.down) + to_all * sizes.initial,
     'bytes_up': round(sent * sizes.up),
@@ -275,7 +283,7 @@ def after_rounds(
   if may_fail and not (privacy.is_private or stage.full_participation):
     numbers['dropped'] = int((metrics[FINITE] & missing).sum())
   if privacy.is_private or settings.failures.on_divergence == 'exclude':
-    numbers |= round_numbers.excluded_clients(
+    numbers |= divergence.excluded_clients(
       metrics, cohorts, training.done, privacy.is_private
     )
   (server, clients), state = states, training.state
@@ -289,6 +297,35 @@ def after_rounds(
     state = state._replace(sim_seconds=np.array(so_far))
   training = training._replace(state=state, done=stop, validation={})
   return training, numbers
+
+
+def mean_metrics(metrics: Metrics, counts: np.ndarray) -> dict[str, float]:
+  """Return the means over those who trained and sent [T, C].
+
+  `counts` [T, C] are examples. NaN where nobody who trained sent anything;
+  where no client trained, all count: their means are 0.
+  """
+  trained = counts > 0
+  used = trained & metrics[HAS_SENT] if trained.any() else ~trained
+  return {
+    name: float(np.mean(values[used])) if used.any() else math.nan
+    for name, values in metrics.items()
+    if name not in WHO
+  }
+
+
+def num_images(
+  num_steps: np.ndarray, counts: np.ndarray, batch_size: int
+) -> float:
+  """Return the images in so many steps [T, C].
+
+    images = e n + r B,   steps = e ceil(n / B) + r
+
+  The last batch of an epoch may be smaller; r steps end before it.
+  """
+  batches = np.maximum(-(-counts // batch_size), 1)
+  epochs, more = np.divmod(num_steps, batches)
+  return float(np.sum(epochs * counts + more * batch_size))
 
 
 def record(

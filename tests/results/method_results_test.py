@@ -15,7 +15,7 @@ from fedjax_pfl.results.runs.entry import (
 )
 from fedjax_pfl.results.runs.run import read, read_group
 from fedjax_pfl.results.statistics.choice import choose, verdict
-from fedjax_pfl.runs import score_files
+from fedjax_pfl.runs import client_scores
 from fedjax_pfl.training import divergence
 from tests.results import page_runs
 
@@ -44,7 +44,7 @@ def make(tmp_path):
     )
     for number in ('2', '3'):  # the last counts
       own = chosen if number == '3' else dict.fromkeys(chosen, WORSE)
-      score_files.write(path / 'scores', number, own)
+      client_scores.write(path / 'scores', number, own)
     return path
 
   return make
@@ -118,7 +118,7 @@ def test_a_metric_of_the_user_may_choose(make, better, best):
       'validation/finetuned_1': Scores(right, WORSE.count, own=shorter),
       'validation/finetuned': Scores(right, WORSE.count, own=longer),
     }
-    score_files.write(path / 'scores', '3', scores)
+    client_scores.write(path / 'scores', '3', scores)
     groups.append(read_group([path]))
   choice = best_on_validation(groups, measure)
   assert choice.best == best
@@ -139,7 +139,7 @@ def test_ends_are_those_of_the_rates_and_epochs_that_were_tried(make):
       f'validation/{view}': Scores(np.full(4, 10 * own), count)
       for view, own in percent.items()
     }
-    score_files.write(path / 'scores', '3', scores)
+    client_scores.write(path / 'scores', '3', scores)
     return choose([{'hp.mu': 1}], [read_group([path])]).ends
 
   rates = {'finetuned': 50, 'finetuned_x0.3': 60, 'finetuned_x0.1': 70}

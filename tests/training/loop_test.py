@@ -21,9 +21,8 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.runs import checkpoint, run_dir
 from fedjax_pfl.runs.model_file import load_model
-from fedjax_pfl.training.loop import train
+from fedjax_pfl.training.loop import num_images, train
 from fedjax_pfl.training.program import Program
-from fedjax_pfl.training.round_numbers import num_images
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 NO_ROUND = {'rounds': 0, 'init_from': 'elsewhere', 'views': ('initial',)}

@@ -21,9 +21,8 @@ from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
 from fedjax_pfl.evaluation.measures import Measure, main_of, over_clients
 from fedjax_pfl.evaluation.summary import accuracies, summarise, values_by_name
-from fedjax_pfl.runs import client_scores, run_dir, score_files
-from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.runs.score_files import VALIDATION
+from fedjax_pfl.runs import client_scores, run_dir
+from fedjax_pfl.runs.client_scores import VALIDATION, Clients
 from fedjax_pfl.settings import FIELDS, Settings, defaults, parse_config
 from fedjax_pfl.training.divergence import sentence_of
 
@@ -189,7 +188,7 @@ class Run:
       return {}
     scores = {'': own}
     if self.result.get('select') != 'validation':
-      known = score_files.last(self.path, VALIDATION)
+      known = client_scores.last(self.path, VALIDATION)
       scores = known or {self.compared[1]: own}
     found = {}
     for view, of_view in scores.items():
