@@ -28,7 +28,7 @@ from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method, frozen_features
 from fedjax_pfl.training.build_data import ExperimentData, build_data
 from fedjax_pfl.training.outline import Outline, outline
-from fedjax_pfl.training.secrecy import Open
+from fedjax_pfl.training.privacy_budget import Open
 
 
 class Experiment(NamedTuple):
@@ -54,7 +54,7 @@ class Experiment(NamedTuple):
       settings,
       self.task,
       clients=self.outline.clients,
-      budget=self.privacy.budget,
+      budget=self.privacy,
       sampler=self.sampler,
       timing=self.timing,
     )

@@ -26,7 +26,7 @@ from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.settings.schema import SystemSettings
 from fedjax_pfl.training import build_checks, build_method, frozen_features
-from fedjax_pfl.training.secrecy import Open, Private
+from fedjax_pfl.training.privacy_budget import Open, make_budget
 
 
 class Outline(NamedTuple):
@@ -42,7 +42,7 @@ class Outline(NamedTuple):
   # whose outputs are 0: to trace a deep one takes seconds.
   stages: tuple[Stage, ...]
   metrics: Metrics  # the user's own
-  privacy: Open = Open()  # or `Private`: what may be told of the run
+  privacy: Open = Open()  # or a `Budget`: what may be told of the run
 
   @property
   def views(self) -> tuple[str, ...]:
@@ -74,10 +74,8 @@ def outline(
     log(idle)
   if not settings.dp:
     return run
-  from fedjax_pfl.training.privacy_budget import make_budget
-
   budget = make_budget(settings, run.task, run.stages, run.clients, log)
-  return run._replace(privacy=Private(budget))
+  return run._replace(privacy=budget)
 
 
 def sketch(settings: Settings) -> Outline:

@@ -1,21 +1,27 @@
-"""The privacy of a run: its noise, and what its rounds spend.
+"""The privacy of a run: its noise, what its rounds spend, and what is told.
 
 A start counts: the clients of a run may be those of the run that `init_from`
 names, whose rounds are composed with its own, at the delta of this run.
 """
 
-from collections.abc import Callable, Mapping
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from fedjax_pfl.around import accountant, privacy
 from fedjax_pfl.around.accountant import Plan, Rounds, neighbours
+from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import AnyPath, ClientData, PyTree, Task
+from fedjax_pfl.core.types import AnyPath, ClientData, Key, PyTree, Task
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import outline
 from fedjax_pfl.runs import run_dir, secret
+from fedjax_pfl.runs.run_dir import Run
 from fedjax_pfl.settings import Settings, parse_config, replace
 from fedjax_pfl.training.build_method import (
   build_stages,
@@ -32,18 +38,63 @@ class Start(NamedTuple):
   no_budget: str = ''  # why nothing bounds what it tells; '' if something does
 
 
-class Budget(NamedTuple):
-  """What is added to the rounds of a run, and what they cost."""
+NO_START = Start()
+
+
+class Open:
+  """A run of which everything may be told."""
+
+  is_private = False
+
+  def mechanisms(self) -> Sequence[privacy.Mechanism]:
+    """Return what each stage does to uploads; () for nothing."""
+    return ()
+
+  def streams(self, run: Run) -> dict[str, Key]:
+    """Return keys in the place of those that follow from the seed."""
+    return {}
+
+  def rounds_key(self, key: Key, stage_number: int) -> Key:
+    """Return the key of a stage's rounds, of which each takes its own."""
+    return key
+
+  def traffic(
+    self, stage_number: int, rounds: int, joined: float, sent: float
+  ) -> tuple[float, float]:
+    """Return how many downloads and uploads of these rounds are told."""
+    return joined, sent
+
+  def spent(self, done: int) -> dict[str, float]:
+    """Return what a line of metrics says of the budget after a round."""
+    return {}
+
+  def saved_clients(self, clients: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the clients whose models are written."""
+    return clients
+
+  def summary(self) -> dict[str, Any]:
+    """Return what result.json says of the budget."""
+    return {}
+
+  def without_noise(self, state: PyTree) -> PyTree | None:
+    """Return the last state without noise; None if it has none."""
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget(Open):
+  """A run whose uploads are clipped and noised: what that adds, and costs."""
 
   dp: privacy.Privacy
   plan: Plan  # of each stage: its rounds, and how clients are drawn
   noise: float  # multiplier: given, or from dp.epsilon
   changes: tuple[PyTree, ...]  # of each stage: shapes of what a client changes
   senders: tuple[float, ...]  # of each stage: clients that do not drop out
-  start: Start = Start()
+  start: Start = NO_START
 
-  def mechanisms(self) -> list[privacy.Mechanism]:
-    """Return what each stage does to uploads."""
+  is_private = True
+
+  def mechanisms(self):
     dp, each = self.dp, zip(self.plan, self.senders, self.changes, strict=True)
     return [
       privacy.Mechanism(
@@ -52,7 +103,7 @@ class Budget(NamedTuple):
       for rounds, n, change in each
     ]
 
-  def spent(self, done: int) -> float:
+  def epsilon(self, done: int) -> float:
     """Return the epsilon of so many rounds, and of those of the start."""
     plan = [*self.start.plan]
     for rounds in self.plan:
@@ -67,22 +118,66 @@ class Budget(NamedTuple):
     is_private = self.dp.noise_seed is None and not self.start.no_budget
     return 'epsilon' if is_private else 'epsilon_not_private'
 
-  def summary(self) -> dict[str, Any]:
-    """Return what result.json says of privacy."""
+  def about(self) -> dict[str, Any]:
+    """Return the budget, its rounds and its start, for result.json."""
     start, plan = self.start, (*self.start.plan, *self.plan)
     noisy = [rounds._replace(noise=self.noise) for rounds in self.plan]
     in_json = lambda plan: [rounds._asdict() for rounds in plan]
     about = start._asdict() | {'plan': in_json(start.plan)}
     return {
-      self.epsilon_name: self.spent(sum(rounds.number for rounds in self.plan)),
+      **self.spent(sum(rounds.number for rounds in self.plan)),
       'delta': self.dp.delta,
       'noise_multiplier': self.noise,
       'clip': self.dp.clip,
       'neighbours': neighbours(plan),
       'theorem': accountant.theorem(plan),
       'plan': in_json(noisy),
-      **({'start': about} if start != Start() else {}),
+      **({'start': about} if start != NO_START else {}),
     }
+
+  def streams(self, run):
+    """Return keys of cohorts and rounds, which nobody can guess."""
+    run.write_note()
+    dp = self.dp
+    if dp.noise_seed is None:
+      key = chacha.key_of(bytes.fromhex(run.secret(dp.bands > 1)))
+    else:
+      key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
+    cohorts, rounds = jax.random.split(key)
+    return {'cohorts': cohorts, 'rounds': rounds}
+
+  def rounds_key(self, key, stage_number):
+    """Return a key of the stage's own, even if its clock begins again.
+
+    Noise that is drawn twice can be subtracted.
+    """
+    return jax.random.fold_in(key, stage_number)
+
+  def traffic(self, stage_number, rounds, joined, sent):
+    """Return expected numbers: how many came is not to be seen."""
+    joining, sending = self.plan[stage_number].size, self.senders[stage_number]
+    return rounds * joining, rounds * sending
+
+  def spent(self, done):
+    return {self.epsilon_name: self.epsilon(done)}
+
+  def saved_clients(self, clients):
+    """Return none: models of clients hold their data."""
+    return ()
+
+  def summary(self):
+    return {'privacy': self.about()}
+
+  def without_noise(self, state):
+    """Return it without the noise that bands keep from round to round."""
+    if self.dp.bands == 1:
+      return None
+
+    def forget(path, leaf):
+      is_noise = privacy.NOISE in f'/{trees.leaf_name(path)}/'
+      return jnp.zeros_like(leaf) if is_noise else leaf
+
+    return jax.tree_util.tree_map_with_path(forget, state)
 
 
 def plan_of(*summaries: Mapping[str, Any]) -> Plan:
@@ -138,7 +233,7 @@ def budget_of(workdir: AnyPath) -> Start:
 def start_of(path: str) -> Start:
   """Return what the model of `init_from` has spent; '' is none."""
   if not path:
-    return Start()
+    return NO_START
   try:
     return budget_of(path)
   except BadInput:
@@ -171,7 +266,7 @@ def make_budget(
   budget = Budget(dp, plan, noise, (None,) * len(stages), senders, start)
   _check_count(budget)
   independent = tuple(rounds._replace(bands=1) for rounds in plan)
-  alone = budget._replace(plan=independent)
+  alone = dataclasses.replace(budget, plan=independent)
   # By the names of a method's uploads; what arrives of them is the same.
   plain = replace(settings, compression='none')
   unfit = getattr(settings.method, 'NOT_CLIPPED', '')
@@ -187,7 +282,7 @@ def make_budget(
   # The server keeps noise of these shapes.
   private = build_stages(settings, quick, budget=alone)
   changes = privacy.changes_of(private, shapes)
-  return budget._replace(changes=tuple(changes))
+  return dataclasses.replace(budget, changes=tuple(changes))
 
 
 def _check_count(budget: Budget) -> None:
@@ -209,7 +304,7 @@ def _sentences(
   budget: Budget, settings: Settings, whole: list[str]
 ) -> list[str]:
   """Return what a user should read before the run trains."""
-  dp, about, name = budget.dp, budget.summary(), budget.epsilon_name
+  dp, about, name = budget.dp, budget.about(), budget.epsilon_name
   start, clients = budget.start, settings.data.num_seen_clients
   more = ', and of what it takes back from the rounds before' * (dp.bands > 1)
   sentences = [
@@ -224,7 +319,7 @@ def _sentences(
       f'refuses the model. Why: {start.no_budget}.'
     )
   elif start.plan:
-    spent = budget.spent(0)
+    spent = budget.epsilon(0)
     sentences.append(
       f'The start, {settings.init_from}, has spent {name} {spent:.3g} at this '
       'delta; it is composed with that of the rounds here.'

@@ -188,10 +188,7 @@ def test_clients_that_drop_out_are_not_expected():
       dp=dp, dropout_rate=rate, sampling='poisson', save_clients=()
     )
     shown.append(
-      [
-        (one.expected, one.noise_multiplier)
-        for one in run.privacy.budget.mechanisms()
-      ]
+      [(one.expected, one.noise_multiplier) for one in run.privacy.mechanisms()]
     )
   ((whole, noise),), ((half, same),) = shown
   assert half == whole / 2 and noise == same

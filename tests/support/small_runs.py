@@ -27,7 +27,6 @@ from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.outline import Outline
 from fedjax_pfl.training.privacy_budget import make_budget
 from fedjax_pfl.training.program import Program
-from fedjax_pfl.training.secrecy import Private
 from fedjax_pfl.training.state import state_shapes
 
 ROUNDS = 7
@@ -69,7 +68,7 @@ def make_experiment(**changes) -> Experiment:
   sketch = Outline(*known, metrics={})
   if settings.dp:
     budget = make_budget(settings, task, stages, sketch.clients, print)
-    sketch = sketch._replace(privacy=Private(budget))
+    sketch = sketch._replace(privacy=budget)
   ignore = lambda text: None
   data = build_data(settings, ignore)
   return placed(completed(sketch, task, data, ignore), ignore)

@@ -317,7 +317,7 @@ def test_a_start_counts(tmp_path):
 def test_clients_that_keep_a_state_have_no_amplification(name):
   """In fixed cohorts: what others send depends on who was drawn before."""
   experiment = make_experiment(dp=DP, algorithm=name, save_clients=())
-  (rounds,) = experiment.privacy.budget.plan
+  (rounds,) = experiment.privacy.plan
   assert rounds.has_state == (name == 'fedper')
   assert rounds.num_clients == 10 and rounds.size == 3
 
@@ -343,7 +343,7 @@ def test_unseen_clients_do_not_count():
   """Their number would make a cohort a smaller share than it is."""
   dp, more = DP | {'delta': 1e-3}, {'unseen_clients': 4, 'save_clients': ()}
   experiment = make_experiment(dp=dp, **more, client_fraction=0.5)
-  (rounds,) = experiment.privacy.budget.plan
+  (rounds,) = experiment.privacy.plan
   assert (rounds.size, rounds.num_clients) == (3, 6)
 
 
