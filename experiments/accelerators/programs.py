@@ -22,9 +22,8 @@ from fedjax_pfl.federated.client_map import num_places
 from fedjax_pfl.federated.sharding import AXIS
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import program
-from fedjax_pfl.training.blank import images_of
 from fedjax_pfl.training.build import Experiment, completed
-from fedjax_pfl.training.build_data import build_data
+from fedjax_pfl.training.build_data import build_data, images_of
 from fedjax_pfl.training.outline import Outline, outline
 
 Arguments = dict[str, PyTree]  # shapes by name
@@ -59,7 +58,7 @@ def load_blank(outline: Outline) -> Experiment:
   What `init_from` names is not read: its model has the same shapes.
   """
   settings, log = outline.settings, lambda text: None
-  dataset = images_of(outline, log)
+  dataset = images_of(outline.settings, outline.shape, log)
   if settings.model.frozen_features:
     zero, size = np.float32(0), outline.inputs.image_shape
     features = lambda y: Images(np.broadcast_to(zero, (len(y), *size)), y)

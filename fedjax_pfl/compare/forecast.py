@@ -29,7 +29,7 @@ from fedjax_pfl.federated.sharding import choose_devices
 from fedjax_pfl.settings import DataSettings, Settings
 from fedjax_pfl.settings.validate import program_key
 from fedjax_pfl.training import build_method
-from fedjax_pfl.training.blank import images_of
+from fedjax_pfl.training.build_data import images_of
 from fedjax_pfl.training.loop import cadence, num_images
 from fedjax_pfl.training.outline import Outline, sketch
 
@@ -95,7 +95,7 @@ def total(costs: Iterable[Cost]) -> Cost:
 def _clients_of(outline: Outline, log: Log) -> Clients:
   """Return how many examples the clients have, of blank images if need be."""
   data, seed = outline.settings.data, outline.settings.seed
-  division = divide(data, seed, images_of(outline, log))
+  division = divide(data, seed, images_of(outline.settings, outline.shape, log))
   count = lambda rows: np.array([*map(len, rows)])
   return Clients(count(division['train']), count(division['test']))
 

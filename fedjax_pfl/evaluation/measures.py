@@ -121,6 +121,24 @@ def lowest_client(accuracy: np.ndarray, count: Any = None) -> float:
   return float(used.min()) if used.size else math.nan
 
 
+def negative_transfer(accuracy: np.ndarray, alone: np.ndarray) -> float:
+  """Return the share of clients, in percent, that are worse than alone.
+
+    100 |{k : a_k < b_k}| / |{k}|,  b of local_only on the same partition
+
+  Both are of the same seeds and clients. Equal accuracies are no loss; NaN
+  where no client has both.
+
+  >>> negative_transfer(np.array([90.0, 50.0]), np.array([80.0, 70.0]))
+  50.0
+  """
+  assert accuracy.shape == alone.shape, (accuracy.shape, alone.shape)
+  is_known = ~(np.isnan(accuracy) | np.isnan(alone))
+  if not is_known.any():
+    return np.nan
+  return 100 * float(np.mean(accuracy[is_known] < alone[is_known]))
+
+
 # Of each client; its mean is an entry below.
 ACCURACY = Measure('accuracy', 'Accuracy', '%', 2, MAX, 'right answers')
 OF_LABELS = (

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from fedjax_pfl.core.errors import bad_input
@@ -49,6 +50,7 @@ from fedjax_pfl.evaluation.metrics import SCORINGS, TEST_BATCH, Predict
 # (logits [N, Y], labels [N], mask [N]) -> one number, by name.
 Metrics = Mapping[str, Callable[[Array, Array, Array], Array]]
 ASKED = tuple(one.name for one in MEASURES if one.asked)  # by `metrics`
+MANY, FEW = 100, 20  # training examples of a class (Liu et al. 2019)
 # Numbers that a summary has already, and fields of a file with scores.
 TAKEN = {'accuracy', 'mean', 'std', 'pooled', 'worst_decile', 'interval'}
 TAKEN |= {'num_clients', 'num_left_out', 'lowest_client', *Scores._fields}
@@ -220,3 +222,43 @@ def check_metrics(metrics: Metrics, task: Task) -> None:
       cause='a number for each example: return (mask * values).sum() / '
       'mask.sum()',
     )
+
+
+# ---- over rare classes -------------------------------------------------------
+
+
+def shots(train_counts: np.ndarray) -> dict[str, np.ndarray]:
+  """Return which classes [Y] are many, medium and few.
+
+    many: n_c > 100,  few: n_c < 20,  n_c of the training examples of all
+
+  >>> {name: is_in.tolist() for name, is_in in shots([101, 20, 5]).items()}
+  {'many': [True, False, False], 'medium': [False, True, False], \
+'few': [False, False, True]}
+  """
+  counts = np.asarray(train_counts)
+  many, few = counts > MANY, counts < FEW
+  return {'many': many, 'medium': ~(many | few), 'few': few}
+
+
+def accuracy_by_shots(train_counts: np.ndarray) -> Metrics:
+  """Return metrics: a client's accuracy on its tests of each group of classes.
+
+    a_k(g) = 100 sum_{c in g} correct_kc / sum_{c in g} count_kc
+
+  NaN where the client has no such tests; groups without a class are left out.
+  """
+
+  def of_classes(is_in: np.ndarray):
+    def accuracy(logits: Array, labels: Array, mask: Array) -> Array:
+      weights = jnp.where(jnp.asarray(is_in)[labels], mask, 0)
+      hits = weights * (jnp.argmax(logits, -1) == labels)
+      return 100 * hits.sum() / weights.sum()
+
+    return accuracy
+
+  return {
+    name: of_classes(is_in)
+    for name, is_in in shots(train_counts).items()
+    if is_in.any()
+  }

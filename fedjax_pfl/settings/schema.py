@@ -51,7 +51,7 @@ from fedjax_pfl.federated.sampling import (
   SAMPLINGS,
   cohort_size,
 )
-from fedjax_pfl.models.head_init import HEAD_BIASES, HEAD_INITS
+from fedjax_pfl.models.head import HEAD_BIASES, HEAD_INITS
 from fedjax_pfl.models.module_task import PRECISIONS
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.models.replace_layers import CONV_IMPLS

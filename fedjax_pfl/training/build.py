@@ -13,9 +13,8 @@ from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset
-from fedjax_pfl.evaluation import fairness
 from fedjax_pfl.evaluation.measures import Measure, main_of
-from fedjax_pfl.evaluation.own_metrics import Metrics
+from fedjax_pfl.evaluation.own_metrics import Metrics, accuracy_by_shots
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.federated.placement import (
   OnDisk,
@@ -217,7 +216,7 @@ def completed(
     task = frozen_features.head_task(model)
   if settings.data.imbalance_factor > 1:  # of any seed: a program is shared
     labels, number = data.dataset.train.y, data.dataset.num_classes
-    by_shots = fairness.accuracy_by_shots(np.bincount(labels, minlength=number))
+    by_shots = accuracy_by_shots(np.bincount(labels, minlength=number))
     outline = outline._replace(metrics={**by_shots, **outline.metrics})
   sampler = build_method.make_sampler(settings, np.asarray(train.count))
   timing = build_timing(settings, outline.stages, train, log)

@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule
+from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code
+from fedjax_pfl.data.datasets import is_available
 from fedjax_pfl.data.dealing import (
   Log,
   divide,
@@ -18,12 +19,15 @@ from fedjax_pfl.data.dealing import (
   names_of,
   stacked,
 )
-from fedjax_pfl.data.images import Dataset
+from fedjax_pfl.data.images import Dataset, Images, Shape
 from fedjax_pfl.data.partition import OF_OWN
+from fedjax_pfl.data.prepared import NUM_EXAMPLES
 from fedjax_pfl.data.standardise import PRIVATE, standardised
+from fedjax_pfl.data.used_examples import examples_of
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.settings import Settings
 
+SIZES = {'digits': (1442, 355), **NUM_EXAMPLES}  # training, test
 SMALL_BATCH = 1000  # may be padding for the most part: it costs little
 
 
@@ -128,3 +132,42 @@ def check_scoring(settings: Settings, test: ClientData) -> None:
       expected=f'at least one whole batch, of {size} tests, for each client',
       choices=["scoring='exact'", 'a smaller batch_size', 'fewer clients'],
     )
+
+
+# ---- images that are not here ------------------------------------------------
+
+
+def images_of(settings: Settings, shape: Shape, log: Log) -> Dataset:
+  """Return the images of a config, or blank ones if they are not here.
+
+  No time, no memory and no program depends on their content.
+  """
+  data, is_quick = settings.data, settings.system.quick
+  if is_available(data.dataset, data.data_dir):
+    return load_images(data, is_quick, log)
+  return examples_of(data, stand_in(data.dataset, shape))
+
+
+def stand_in(name: str, shape: Shape) -> Dataset:
+  """Return a data set of this name with blank images and balanced labels.
+
+  >>> stand_in('cifar10', Shape((32, 32, 3), 10)).train.x.nbytes
+  153600000
+
+  which take no memory: all are one byte.
+  """
+  one_of(
+    SIZES,
+    'a data set whose number of examples is known',
+    'a folder of images, or a text, that is not there',
+  ).check('dataset', name)
+  rng, classes = np.random.default_rng(0), shape.num_classes
+  note = f'{name} is not prepared: {SIZES[name]} balanced labels stand in.'
+  train, test = (
+    Images(
+      np.broadcast_to(np.uint8(0), (size, *shape.image_shape)),
+      rng.permutation(np.arange(size) % classes).astype(np.int32),
+    )
+    for size in SIZES[name]
+  )
+  return Dataset(name, train, test, classes, '', note)

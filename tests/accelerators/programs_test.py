@@ -10,7 +10,7 @@ from experiments.accelerators import programs
 from fedjax_pfl.core.target import compiling_for, target_memory
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated.chunking import client_bytes
-from fedjax_pfl.training.blank import stand_in
+from fedjax_pfl.training.build_data import stand_in
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 

@@ -14,7 +14,7 @@ import pytest
 from flax.traverse_util import flatten_dict
 from helpers import KEY, assert_same_bits
 
-from fedjax_pfl.models.head_init import with_head
+from fedjax_pfl.models.head import with_head
 from fedjax_pfl.models.registry import make_task
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')

@@ -21,7 +21,7 @@ from fedjax_pfl.compare import train
 from fedjax_pfl.core import progress
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import parse_config
-from fedjax_pfl.training import blank, loop
+from fedjax_pfl.training import build_data, loop
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 BABU = small_runs.make_settings(rounds=2)
@@ -101,7 +101,7 @@ def test_each_thing_is_done_once_and_all_cells_are_written(
 
 def test_a_dry_run_lists_cells_and_trains_nothing(tmp_path, monkeypatch):
   """It needs no images: blank ones of the same size are measured."""
-  monkeypatch.setitem(blank.SIZES, 'cifar10', (600, 100))
+  monkeypatch.setitem(build_data.SIZES, 'cifar10', (600, 100))
   away = {**BABU, 'dataset': 'cifar10', 'data_dir': str(tmp_path)}
   cell = make_cell('initial_accuracy', 'initial', settings=away)
   logged, results = [], Results(tmp_path)

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedjax_pfl.evaluation.choices import mean_of_clients
-from fedjax_pfl.evaluation.fairness import negative_transfer
-from fedjax_pfl.evaluation.measures import ACCURACY, Measure
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure, negative_transfer
 from fedjax_pfl.results.statistics.differences import (
   ABOVE,
   BELOW,

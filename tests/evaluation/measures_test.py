@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import fedjax_pfl as pfl
-from fedjax_pfl.evaluation import fairness
+from fedjax_pfl.evaluation.measures import negative_transfer
+from fedjax_pfl.evaluation.own_metrics import accuracy_by_shots
 
 NAN = np.nan
 
@@ -12,14 +13,12 @@ NAN = np.nan
 def test_negative_transfer_counts_clients_with_both_numbers():
   with_others = np.array([90.0, 50.0, NAN, 70.0, 60.0])
   alone = np.array([80.0, 60.0, 10.0, 70.0, NAN])
-  assert fairness.negative_transfer(with_others, alone) == pytest.approx(
-    100 / 3
-  )
-  assert np.isnan(fairness.negative_transfer(alone[4:], alone[4:]))
+  assert negative_transfer(with_others, alone) == pytest.approx(100 / 3)
+  assert np.isnan(negative_transfer(alone[4:], alone[4:]))
 
 
 def test_rare_classes_are_counted_by_their_training_examples():
-  metrics = fairness.accuracy_by_shots([500, 101, 100, 20, 19, 0])
+  metrics = accuracy_by_shots([500, 101, 100, 20, 19, 0])
   labels = np.array([0, 0, 1, 2, 2, 3, 4, 4, 4])
   predicted = np.array([0, 1, 1, 2, 0, 0, 4, 4, 0])
   logits, mask = np.eye(6)[predicted], np.ones(9)
@@ -28,7 +27,7 @@ def test_rare_classes_are_counted_by_their_training_examples():
   assert found == {'many': 100 * 2 / 3, 'medium': 100 / 3, 'few': 100.0}
   of_few = metrics['few'](logits[:6], labels[:6], mask[:6])
   assert np.isnan(of_few)  # this client has none of these
-  assert [*fairness.accuracy_by_shots([500, 50])] == ['many', 'medium']
+  assert [*accuracy_by_shots([500, 50])] == ['many', 'medium']
 
 
 def test_a_run_with_a_long_tail_measures_them():
