@@ -10,15 +10,6 @@ from fedjax_pfl.core.errors import BadInput
 KINDS = np.eye(3)[np.arange(12) % 3] * 0.9 + 0.01 * np.arange(12)[:, None]
 
 
-def test_a_cap_moves_the_farthest():
-  """Eight of one kind and two of another, at most six in a cluster."""
-  x = np.array([[0.0, 0.1 * k] for k in range(8)] + [[5, 0], [5, 1]])
-  labels = clustering.cluster(x, 2, seed=0, cap_factor=1.2)
-  assert np.bincount(labels).tolist() in ([6, 4], [4, 6])
-  free = clustering.cluster(x, 2, seed=0)
-  assert sorted(np.bincount(free).tolist()) == [2, 8]
-
-
 @pytest.mark.parametrize('cap_factor', [None, 1.2])
 def test_clients_without_examples_have_no_cluster_of_their_own(cap_factor):
   shares = np.insert(KINDS, [0, 5], 0, axis=0)

@@ -60,20 +60,6 @@ def by_python(data, epochs, tx):
   return tree, losses
 
 
-def test_fit_is_a_plain_loop_over_batches():
-  """Clients with two batches and one example more, and with just one."""
-  tx = TRAIN.sgd(jnp.array(0))
-  for i in (4, 1):
-    tree, info = fit(QUIET, client_of(DATA, i), 2, tx)
-    want, losses = by_python(client_of(DATA, i), 2, tx)
-    assert_close(tree, want)
-    assert info.num_steps == len(losses)
-    np.testing.assert_allclose(info.losses[: len(losses)], losses, rtol=1e-5)
-    assert not info.losses[len(losses) :].any()
-    mean = float(info.metrics()['loss'])
-    np.testing.assert_allclose(mean, np.mean(losses), rtol=1e-5)
-
-
 @pytest.mark.usefixtures('float64')
 def test_every_client_does_as_many_steps():
   train = TRAIN._replace(steps=7, shuffle=False, epochs=3)

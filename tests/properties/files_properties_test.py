@@ -1,7 +1,6 @@
 """Properties of files: what is written is what is read."""
 
 import string
-from pathlib import Path
 
 import jax
 import ml_dtypes
@@ -11,7 +10,6 @@ from helpers import assert_same_bits
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model, save_model
@@ -21,15 +19,6 @@ NAMES = st.text(string.ascii_letters + '_.0é ', min_size=1, max_size=6)
 TEXT = st.text(st.characters(exclude_categories=['Cs']), max_size=8)
 SEEDS = st.integers(0, 2**32 - 1)
 DTYPES = ('f4', 'f8', 'i4', 'u1', '?', ml_dtypes.bfloat16, np.float16)
-SIMPLE = st.one_of(
-  st.none(), st.booleans(), st.integers(-(2**53), 2**53), st.floats(), TEXT
-)
-SETTINGS = st.recursive(
-  SIMPLE | st.lists(SIMPLE, max_size=3).map(tuple),
-  lambda inner: st.dictionaries(NAMES, inner, max_size=3),
-  max_leaves=6,
-)
-CONFIGS = st.dictionaries(NAMES, SETTINGS, max_size=4)
 
 
 @pytest.fixture(scope='module')
@@ -101,35 +90,3 @@ def test_scores_of_clients(folder, table, views):
   assert got.scores.keys() == views
   for one in got.scores.values():
     jax.tree.map(np.testing.assert_array_equal, one, scores)
-
-
-def as_stored(value):
-  """Return a setting in the types of JSON: lists, and NaN and inf by name."""
-  if isinstance(value, dict):
-    return {name: as_stored(own) for name, own in value.items()}
-  if isinstance(value, tuple):
-    return [as_stored(own) for own in value]
-  if isinstance(value, float) and not np.isfinite(value):
-    return str(value)
-  return value
-
-
-def claim(path, config):
-  """Make the directory of a run, as both ends of a configuration do."""
-  return run_dir.open_run(path, config, data='', log=pytest.fail)
-
-
-@given(config=CONFIGS, other=CONFIGS)
-def test_settings_are_their_own_and_no_others(tmp_path_factory, config, other):
-  """A run resumes with equal settings only."""
-  path = Path(tmp_path_factory.mktemp('run'))
-  claim(path, config)
-  stored = run_dir.load_config(path)['config']
-  claim(path, config)
-  claim(path, stored)  # what config.json holds is a config
-  assert stored == as_stored(config)
-  if as_stored(other) == stored:
-    claim(path, other)
-    return
-  with pytest.raises(BadInput):
-    claim(path, other)

@@ -33,7 +33,7 @@ def test_config_json_names_what_ran_and_on_what(tmp_path):
   stored = run_dir.load_config(tmp_path / 'deep' / 'run')
   machine = ['version', 'commit', 'jax', 'devices', 'processor']
   assert list(stored) == ['config', 'data', *machine]
-  hp = {'lr': 0.1, 'decay_at': [0.5, 0.75], 'clip': 'inf'}
+  hp = {'lr': 0.1, 'decay_at': [0.5, 0.75], 'clip': 'inf', 'floor': 'nan'}
   assert stored['config']['hp'] == hp and stored['data'] == 'digits-1'
   assert all(' x ' in device for device in stored['devices'])
   assert stored['processor'].endswith(' cores')

@@ -6,7 +6,12 @@ from fedjax_pfl.runs import run_dir
 
 CONFIG = {
   'algorithm': 'fedbabu',
-  'hp': {'lr': 0.1, 'decay_at': (0.5, 0.75), 'clip': float('inf')},
+  'hp': {
+    'lr': 0.1,
+    'decay_at': (0.5, 0.75),
+    'clip': float('inf'),
+    'floor': float('nan'),
+  },
   'seed': 1,
   'shards_per_client': None,
 }
