@@ -1,6 +1,7 @@
 """Train the board of attacks: methods x attacks x rules of the server.
 
   python experiments/attacks.py --form=digits --seeds=10
+  python experiments/attacks.py --form=cifar10 --seeds=3 --block=1 --dry-run
   python experiments/attacks.py --write
 
 Every run is a directory in --workdir; a stopped board goes on by the same
@@ -15,10 +16,13 @@ its marks, and draws the figure again.
 import commandline
 from absl import flags
 
-FORM = flags.DEFINE_enum('form', 'digits', ['digits', 'lite'], 'what it is of')
+FORM = flags.DEFINE_enum(
+  'form', 'digits', ['digits', 'cifar10', 'lite'], 'what it is of'
+)
 SEEDS = flags.DEFINE_string('seeds', '10', 'number of seeds, or 3:6')
 BLOCK = flags.DEFINE_integer('block', 2, 'seeds of a block', lower_bound=1)
 WORKDIR = flags.DEFINE_string('workdir', 'runs/attacks', 'where the runs go')
+DRY_RUN = flags.DEFINE_bool('dry-run', False, 'print the price, and stop')
 WRITE = flags.DEFINE_bool('write', False, 'replace page and figure, and stop')
 
 
@@ -36,8 +40,20 @@ def main():
     progress.log(f'Written: {", ".join(map(str, written))}')
     return
   seeds = parse_seeds(SEEDS.value)
-  compile_cache.cache_programs(progress.log)
   board = cells.cells(FORM.value)
+  if DRY_RUN.value:
+    from fedjax_pfl.compare.forecast import forecast, total
+    from fedjax_pfl.compare.plan import with_seeds
+    from fedjax_pfl.results.tables.text_table import duration
+
+    plan = [x for c in board for x in with_seeds(c.settings, {}, seeds)]
+    whole = total(forecast(plan, progress.log))
+    progress.log(
+      f'{whole.trainings:,} runs, {whole.images:,.0f} images of local '
+      f'training, {duration(whole.seconds)} on this machine.'
+    )
+    return
+  compile_cache.cache_programs(progress.log)
   rows = []
   for first in range(0, len(seeds), BLOCK.value):
     block = seeds[first : first + BLOCK.value]

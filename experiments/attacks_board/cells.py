@@ -1,5 +1,6 @@
 """The cells of the board of attacks, and the counts of their clients."""
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,17 @@ RULES = {
 LIARS = {'attackers': 0.2, 'aggregation_bears': 0.2, 'client_fraction': 1.0}
 # One core: each of several devices would have a share of a cohort.
 ONCE = LAST_ROUND | {'save_clients': (), 'devices': 1}
-LITE = 'CIFAR-10 Dir(0.1)'
+# Of a form of the leaderboard its partition, and what is trained of it.
+PARTITIONS = {'lite': 'CIFAR-10 Dir(0.1)', 'cifar10': 's=5'}
+GRIDS = {
+  'cifar10': (
+    ('fedavg', 'fedbabu', 'ditto'),
+    ('none', 'sign_flip', 'backdoor'),
+    ('uniform', 'trimmed_mean', 'centred_clipping'),
+  )
+}
+# Of all clients: as many updates as in 50 rounds of a fifth of them.
+ROUNDS = {'cifar10': {'rounds': 10}}
 VIEWS = {'before': ('initial',), 'after': ('finetuned', 'personal')}
 OUT = 'share', 'precision', 'recall'
 COLUMNS = (
@@ -53,25 +64,25 @@ class Cell(NamedTuple):
 def cells(form: str) -> list[Cell]:
   """Return all cells of a form: local training alone once."""
   board = [_cell(form, ALONE, {})]
-  for method in METHODS:
-    for attack in ATTACKS:
-      for rule, more in RULES.items():
-        fields = LIARS | more | {'attack': attack, 'aggregation': rule}
-        cell = _cell(form, method, fields)
-        board.append(cell._replace(attack=attack, rule=rule))
+  grid = GRIDS.get(form, (METHODS, ATTACKS, RULES))
+  for method, attack, rule in itertools.product(*grid):
+    fields = {**LIARS, **RULES[rule], 'attack': attack, 'aggregation': rule}
+    cell = _cell(form, method, fields)
+    board.append(cell._replace(attack=attack, rule=rule))
   return board
 
 
 def _cell(form: str, method: str, fields: Mapping[str, Any]) -> Cell:
   base = digits.get_config(method).to_dict()
   if form != 'digits':
-    lite = FORMS[form]
+    frozen = FORMS[form]
     own = {name: base[name] for name in ('algorithm', 'hp', 'views')}
-    base = own | PROTOCOL | lite['base'] | lite['partitions'][LITE]
+    base = own | PROTOCOL | frozen['base'] | ROUNDS.get(form, {})
+    base |= frozen['partitions'][PARTITIONS[form]]
     base |= LIARS | {'learning_rate': 0.01, 'validation_fraction': 0.0}
     base['finetune'] = base['finetune'] | {'learning_rate': 0.01}
     base['finetune']['epochs'] = (5,)
-    base |= second_budgets(base, lite['examples']).get(method, {})
+    base |= second_budgets(base, frozen['examples']).get(method, {})
   return Cell(parse_config(base | ONCE | fields), method)
 
 

@@ -17,13 +17,16 @@ KEY = 'method', 'attack', 'rule', 'seed'
 CLASSES = ' | '.join(['9 0', '0 9', *['5 5'] * 6])
 
 
-@pytest.mark.parametrize('form', ['digits', 'lite'])
-def test_the_cells_differ_in_method_attack_and_rule_alone(form):
+@pytest.mark.parametrize(
+  ('form', 'size', 'clients'),
+  [('digits', 101, 20), ('cifar10', 28, 50), ('lite', 101, 20)],
+)
+def test_the_cells_differ_in_method_attack_and_rule_alone(form, size, clients):
   board = cells.cells(form)
-  assert len({cell[1:] for cell in board}) == len(board) == 101
+  assert len({cell[1:] for cell in board}) == len(board) == size
   for cell in board:
     settings, number = cell.settings, cell.settings.data.num_clients
-    assert settings.algorithm == cell.method and number == 20
+    assert settings.algorithm == cell.method and number == clients
     assert settings.num_drawn == number
     if cell.method != cells.ALONE:
       assert (settings.attack.name, settings.aggregation.rule) == cell[2:]
