@@ -59,7 +59,7 @@ def main(overrides):
     result = run_experiment(settings, WORKDIR.value)
     if FORECAST.value:
       return
-    if CLEAN.value and 'honest' in result.get('lies', {}):
+    if CLEAN.value and 'attackers' in result.get('lies', {}):
       result['lies']['clean'] = train_clean(settings, result['lies'])
     show(result)
 
@@ -96,9 +96,9 @@ def train_clean(config, lies):
   """Train the run without its attack; return the numbers of honest clients."""
   from fedjax_pfl.core import progress
   from fedjax_pfl.evaluation.measures import main_of
+  from fedjax_pfl.evaluation.summary import summarise
   from fedjax_pfl.runs import run_dir
   from fedjax_pfl.settings import parse_config
-  from fedjax_pfl.training.lies import of_honest
 
   settings, path = parse_config(config), f'{WORKDIR.value}/clean'
   rule = settings.aggregation
@@ -109,8 +109,11 @@ def train_clean(config, lies):
   attack = type(settings.attack)()
   run_experiment(settings._replace(attack=attack, aggregation=rule), path)
   clients, sign = run_dir.load_clients(path), main_of(settings.data.loss).sign
-  rest = clients.train_count, lies['attackers'], sign
-  return of_honest(clients.scores, *rest)
+  clients.train_count[lies['attackers']] = 0
+  return {
+    view: summarise(scores, clients.train_count, sign)
+    for view, scores in clients.scores.items()
+  }
 
 
 def log_memory(experiment, log):

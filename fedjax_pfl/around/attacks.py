@@ -104,11 +104,12 @@ class Attack:
 
   def drawn(self, rng: Key, clients: int, spared: Array) -> Array:
     """Return who attacks: [K] bool; of those drawn none who is spared."""
-    if self.attacker_ids:
+    if self and self.attacker_ids:
       return jnp.zeros(clients, bool).at[jnp.array(self.attacker_ids)].set(True)
     chance = jax.random.uniform(jax.random.fold_in(rng, STREAM), (clients,))
     order = jnp.argsort(jnp.where(spared, 2, chance))
-    return jnp.zeros(clients, bool).at[order[: self.number(clients)]].set(True)
+    number = self.number(clients) if self else 0
+    return jnp.zeros(clients, bool).at[order[:number]].set(True)
 
 
 # ---- on uploads --------------------------------------------------------------

@@ -3,12 +3,18 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from fedjax_pfl.around.attacks import BACKDOORS
 from fedjax_pfl.compare.plan import Planned, with_seeds
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.example_losses import CROSS_ENTROPY
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.evaluation.choices import FINETUNED, families
-from fedjax_pfl.evaluation.measures import MEASURES, Measure, main_of
+from fedjax_pfl.evaluation.measures import (
+  MEASURES,
+  Measure,
+  main_of,
+  measure_of,
+)
 from fedjax_pfl.evaluation.own_metrics import chooser, measures_of
 from fedjax_pfl.results.runs.entry import METHOD, REFERENCE
 from fedjax_pfl.results.runs.run import INITIAL
@@ -57,6 +63,8 @@ class Form(NamedTuple):
     """Return what is tuned by, then the main number, and other metrics."""
     metrics = self.base.get('metrics', ())
     others = [one for one in MEASURES if one.compared and one.of_client]
+    has_backdoor = self.base.get('attack') in BACKDOORS
+    others += [measure_of('backdoor')] * has_backdoor
     loss = self.base.get('loss', CROSS_ENTROPY)
     every = [chooser(self.tune_by, metrics, loss), main_of(loss), *others]
     return [*dict.fromkeys([*every, *measures_of(metrics)])]

@@ -1,6 +1,6 @@
 """What a comparison is, in words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -101,9 +101,22 @@ def _protocol(form: Form) -> list[str]:
     f'client are kept for the choice of {" and of ".join(kept)}. No test '
     'reaches a choice, and nothing is trained again with these examples. All '
     'are compared after personalisation, in the view that validation chose.',
+    *_lies(base),
     *[choice] * (main != ACCURACY),
     *[beside] * bool(others),
   ]
+
+
+def _lies(base: Mapping[str, Any]) -> Iterator[str]:
+  """Yield a sentence on attackers and on what the server makes of uploads."""
+  attack = without_digest(base.get('attack', 'none'))
+  if attack != 'none':
+    who = base['attacker_ids'] or f'a share of {base["attackers"]}, by the seed'
+    rule = ', '.join([*base['aggregation_before'], base['aggregation']])
+    yield (
+      f'Clients who attack ({attack}): {who}. They are in no number. What the '
+      f'server makes of uploads: {without_digest(rule)}.'
+    )
 
 
 def _rates(form: Form) -> str:

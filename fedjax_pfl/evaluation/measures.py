@@ -20,6 +20,7 @@ from fedjax_pfl.evaluation import label_metrics as of
 
 MIN_TESTS = 50  # of each client, for a worst tenth that is not noise
 MAX, MIN = 'max', 'min'
+LEFT_OUT = 'left_out/'  # begins the names of what a robust server left out
 
 
 class Measure(NamedTuple):
@@ -36,6 +37,7 @@ class Measure(NamedTuple):
   # (accuracies [K] in percent, NaN without one, tests [K]) -> a number.
   of_clients: Callable[[np.ndarray, np.ndarray], float] | None = None
   compared: bool = False  # comparisons and summaries have a column of it
+  before: bool = False  # and comparisons one before personalisation
   asked: bool = False  # only where the setting `metrics` names it
 
   @property
@@ -176,12 +178,23 @@ MEASURES = [
   Measure('mce', 'MCE', '', 3, MIN, 'maximum calibration error'),
   Measure('num_clients', 'Clients', '', 0, '', 'in these numbers'),
   # Under an attack, and of a server with a robust rule.
-  Measure('honest', 'Honest', '%', 2, MAX, 'mean over honest clients'),
-  Measure('lowest_honest', 'Lowest honest', '%', 2, MAX, 'of these clients'),
-  Measure('backdoor', 'Backdoor', '%', 2, MIN, 'its success on their tests'),
+  Measure(
+    *('backdoor', 'Backdoor', '%', 2, MIN),
+    'tests of other classes that its trigger moves to the target',
+    compared=True,
+    before=True,
+  ),
   Measure('left_out/share', 'Left out', '', 2, '', 'share of uploads'),
-  Measure('left_out/precision', 'Left out, precision', '', 2, MAX, 'are liars'),
-  Measure('left_out/recall', 'Left out, recall', '', 2, MAX, 'of liars'),
+  Measure(
+    *('left_out/precision', 'Precision', '', 2, MAX),
+    'share of attackers among clients left out',
+    compared=True,
+  ),
+  Measure(
+    *('left_out/recall', 'Recall', '', 2, MAX),
+    'share of clients left out among attackers',
+    compared=True,
+  ),
   *(
     Measure(
       *(

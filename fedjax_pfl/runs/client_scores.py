@@ -3,6 +3,7 @@
   clients.npz
     ids, train_count             [K]
     names, class_names           [K], [Y]; where the data have names
+    attackers                    [K]; who attacks; absent without an attack
     train_classes, test_classes  [K, Y]; may be absent
     VIEW/FIELD                   [K], of Scores and of the user's own metrics
     validation_FIELD             [K], of the same; may be absent
@@ -30,7 +31,7 @@ from fedjax_pfl.core.types import Scores
 # Fields of Scores that every view has; the others may be None.
 ALWAYS_SCORED = ('correct', 'count')
 CLASSES = ('train_classes', 'test_classes')
-NAMES = ('names', 'class_names')
+MORE = ('names', 'class_names', 'attackers')
 OF_RESULT = 'validation_'  # begins the names of these scores
 VALIDATION = 'validation/'  # begins the names of views on these examples
 FOLDER = 'scores'
@@ -52,6 +53,13 @@ class Clients(NamedTuple):
   # Of clients and classes; None where the data have no names.
   names: np.ndarray | None = None  # [K]
   class_names: np.ndarray | None = None  # [Y]
+  attackers: np.ndarray | None = None  # [K] bool
+
+  @property
+  def counted(self) -> np.ndarray:
+    """Return the training examples [K]; 0 of attackers, who are in no mean."""
+    is_bad = self.attackers
+    return self.train_count if is_bad is None else self.train_count * ~is_bad
 
   @property
   def labels(self) -> list[str]:
@@ -62,7 +70,7 @@ class Clients(NamedTuple):
 def as_arrays(clients: Clients) -> dict[str, np.ndarray]:
   """Return the arrays of all clients by their names in clients.npz."""
   named = {'ids': clients.ids, 'train_count': clients.train_count}
-  named |= {name: getattr(clients, name) for name in (*CLASSES, *NAMES)}
+  named |= {name: getattr(clients, name) for name in (*CLASSES, *MORE)}
   for view, score in clients.scores.items():
     named |= fields_of(score, f'{view}/')
   if clients.validation is not None:
@@ -117,7 +125,7 @@ def from_arrays(named: Mapping[str, np.ndarray], path: Path) -> Clients:
       *(arrays.get(name) for name in CLASSES),
       from_arrays(unseen, path) if unseen else None,
       scores_of(validation, OF_RESULT) if validation else None,
-      *(arrays.get(name) for name in NAMES),
+      *(arrays.get(name) for name in MORE),
     )
   except KeyError as error:
     raise bad_input(

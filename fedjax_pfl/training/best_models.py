@@ -33,6 +33,7 @@ from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.own_metrics import chooser
 from fedjax_pfl.evaluation.summary import values_by_name
 from fedjax_pfl.federated.placement import shapes_on_host
+from fedjax_pfl.training import lies
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, States
 
@@ -101,7 +102,8 @@ def choose(
   views = experiment.settings.candidate_views
   scores = evaluator.validation(stage_number, states, views)
   scores = {f'validation/{view}': scores[view] for view in views}
-  count, evaluation = experiment.train.count, experiment.settings.evaluation
+  count = lies.counted(experiment, states[0])
+  evaluation = experiment.settings.evaluation
   name, metrics = evaluation.tune_by, evaluation.metrics
   each = [
     mean_of_clients(values_by_name(score, count)[name])

@@ -54,13 +54,16 @@ def finalize(training: Training) -> None:
   of_server = evaluator.global_model(last, result.states[0])
   has_choice = len(evaluated) > 1
   validation = _validation(training, result) if has_choice else None
-  lying = lies.summary(experiment, evaluator, result.states, result.scores)
+  scores = lies.with_success(
+    experiment, evaluator, result.states, result.scores
+  )
+  evaluated[select] = result = result._replace(scores=scores)
   if state := experiment.privacy.without_noise(training.state):
     save_state(training._replace(state=state), keep=1)  # in every process
   if not multihost.is_first():
     return
-  summary = _summary(training, evaluated, finished, of_server, lying)
-  clients = _clients(experiment, result, validation)
+  summary = _summary(training, evaluated, finished, of_server)
+  clients = _clients(training, result, validation)
   run = training.run
   result.models.save(training, result.about['round'])
   run.write_clients(result.scores, **clients)
@@ -168,13 +171,15 @@ class Models:
 
 
 def _clients(
-  experiment: Experiment, result: Evaluated, validation: Scores | None
+  training: Training, result: Evaluated, validation: Scores | None
 ) -> dict[str, Any]:
   """Return what clients.npz says beside the scores."""
+  experiment = training.experiment
   data, classes = experiment.settings.data, experiment.dataset.num_classes
   ids, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
   counts = _counts(classes, experiment.train, experiment.eval_data[1])
   fields = {'ids': ids, **counts, 'validation': validation}
+  fields['attackers'] = lies.attackers(experiment, training.state.server)
   if result.unseen:
     of_unseen = experiment.data.splits['unseen_train']
     counts = _counts(classes, of_unseen, experiment.unseen_eval_data[1])
@@ -193,36 +198,34 @@ def _summary(
   evaluated: dict[str, Evaluated],
   finished: dict[str, Scores],
   of_server: dict[str, Any],
-  lying: dict[str, Any],
 ) -> dict[str, Any]:
   """Return what result.json says, but for seconds and the model.
 
   `finished` are the scores of the best models, by view, where clients keep
   them; `of_server` is the evaluation of the global model, {} without one.
   """
-  experiment, more = training.experiment, {}
+  experiment, server, more = training.experiment, training.state.server, {}
+  count = lies.counted(experiment, server)
   settings = experiment.settings
   select = settings.evaluation.select
   result = evaluated[select]
   if len(evaluated) > 1:
     more['select'] = select
     for name, other in evaluated.items():
-      more[name] = {**other.about, **_summaries(experiment, other)}
+      more[name] = {**other.about, **_summaries(experiment, other, count)}
   if of_server:
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
   if experiment.timing:
     more['sim_seconds'] = float(training.state.sim_seconds)
-  if families := best_views(
-    result.scores, experiment.train.count, experiment.measure.sign
-  ):
+  if families := best_views(result.scores, count, experiment.measure.sign):
     more['test_best_view'] = families
-  if lying:
-    more['lies'] = lying
+  if told := lies.told(experiment, server):
+    more['lies'] = told
   more |= experiment.privacy.summary()
   if experiment.tests_by_batch:
     more['batch_statistics'] = True
   if experiment.task.others:
-    more['models'] = _by_model(experiment, result)
+    more['models'] = _by_model(experiment, result, count)
   if experiment.measure != ACCURACY:
     more['measure'] = experiment.measure.name
   num_labels = next(iter(result.scores.values())).count  # of tokens, too
@@ -231,18 +234,20 @@ def _summary(
     'hp': effective(settings),
     'dataset': experiment.dataset.name,
     'rounds': experiment.rounds,
-    **_summaries(experiment, result),
-    'test_best': _best_rounds(training, num_labels, finished),
+    **_summaries(experiment, result, count),
+    'test_best': _best_rounds(training, num_labels, finished, count),
     **more,
   }
 
 
 def _best_rounds(
-  training: Training, num_labels: np.ndarray, finished: dict[str, Scores]
+  training: Training,
+  num_labels: np.ndarray,
+  finished: dict[str, Scores],
+  count: np.ndarray,
 ) -> dict[str, dict[str, Any]]:
   """Return the best rounds of the last stage, and finished models, by view."""
-  experiment, count = training.experiment, training.experiment.train.count
-  sign = experiment.measure.sign
+  experiment, sign = training.experiment, training.experiment.measure.sign
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
   folder = training.run.path / client_scores.FOLDER
@@ -257,19 +262,21 @@ def _best_rounds(
   return best
 
 
-def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
+def _summaries(
+  experiment: Experiment, evaluated: Evaluated, count: np.ndarray
+) -> dict[str, Any]:
   """Return the summaries of all views, and of clients who came later if any."""
 
-  def of(train, scores):
+  def of(count, scores):
     return {
-      view: summarise(score, train.count, experiment.measure.sign)
+      view: summarise(score, count, experiment.measure.sign)
       for view, score in scores.items()
     }
 
-  summaries = {'views': of(experiment.train, evaluated.scores)}
+  summaries = {'views': of(count, evaluated.scores)}
   if evaluated.unseen:
     of_unseen = experiment.data.splits['unseen_train']
-    summaries['unseen'] = of(of_unseen, evaluated.unseen)
+    summaries['unseen'] = of(of_unseen.count, evaluated.unseen)
   return summaries
 
 
@@ -282,11 +289,10 @@ def _models_of_clients(settings: Settings) -> list[str]:
 
 
 def _by_model(
-  experiment: Experiment, evaluated: Evaluated
+  experiment: Experiment, evaluated: Evaluated, count: np.ndarray
 ) -> dict[str, dict[str, Any]]:
   """Return {model: {view: summary}} over the clients with this model."""
   names = np.array(_models_of_clients(experiment.settings))
-  count = np.asarray(experiment.train.count)
   return {
     name: {
       view: summarise(

@@ -1,6 +1,6 @@
 """What attackers did to honest clients, and whether the server saw them.
 
-Honest clients alone are in these numbers. `left_out` is of all rounds so far
+Honest clients alone are in all numbers. `left_out` is of all rounds so far
 (around/aggregation.py): precision is the part of attackers among the clients
 left out, recall that of clients left out among attackers.
 """
@@ -12,9 +12,8 @@ import numpy as np
 from fedjax_pfl.around import bad_pfl
 from fedjax_pfl.around.aggregation import FIELD
 from fedjax_pfl.around.attacks import BACKDOORS, BAD_PFL, opened
-from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, States
 
@@ -37,42 +36,49 @@ def left_out(server: Any) -> dict[str, float]:
   }
 
 
-def of_honest(
-  scores: dict[str, Scores], count: Any, attackers: list[int], sign: int
-) -> dict[str, dict[str, Any]]:
-  """Return the summaries of honest clients, by view."""
-  honest = np.setdiff1d(np.arange(len(count)), attackers)
-  return {
-    view: summarise(
-      trees.gather(score, honest), np.asarray(count)[honest], sign
-    )
-    for view, score in scores.items()
-  }
+def attackers(experiment: Experiment, server: Any) -> np.ndarray | None:
+  """Return who attacks: [K] bool; None without an attack."""
+  has_attack = bool(experiment.settings.attack)
+  return np.asarray(getattr(server, FIELD).is_bad) if has_attack else None
 
 
-def summary(
+def counted(experiment: Experiment, server: Any) -> np.ndarray:
+  """Return the training examples [K]; 0 of attackers, who are in no mean."""
+  count, is_bad = experiment.train.count, attackers(experiment, server)
+  return np.asarray(count) if is_bad is None else np.asarray(count) * ~is_bad
+
+
+def told(experiment: Experiment, server: Any) -> dict[str, Any]:
+  """Return what result.json says of lies; {} without an attack and a rule."""
+  out, is_bad = left_out(server), attackers(experiment, server)
+  numbers = {'left_out': out} if out else {}
+  if is_bad is not None:
+    numbers['attackers'] = np.flatnonzero(is_bad).tolist()
+  return numbers
+
+
+def with_success(
   experiment: Experiment,
   evaluator: Evaluator,
   states: States,
   scores: dict[str, Scores],
-) -> dict[str, Any]:
-  """Return what result.json says of lies; {} without an attack and a rule."""
-  attack, out = experiment.settings.attack, left_out(states[0])
-  numbers = {'left_out': out} if out else {}
-  if not attack:
-    return numbers
-  attackers = np.flatnonzero(getattr(states[0], FIELD).is_bad).tolist()
-  train, test = experiment.eval_data
-  rest = experiment.train.count, attackers, experiment.measure.sign
-  numbers |= {'attackers': attackers, 'honest': of_honest(scores, *rest)}
-  if attack.name in BACKDOORS:
-    last, made = len(experiment.stages) - 1, None
-    if attack.name == BAD_PFL:
-      of_server = experiment.stages[last].algorithm, states[0], experiment.train
-      attack = attack._replace(task=experiment.task)
-      made = bad_pfl.trigger(*of_server, np.array(attackers), attack)
-    data = train, opened(test, attack, made)
-    label = 'evaluation of the backdoor'
-    success = evaluator.clients(last, states, tuple(scores), data, label=label)
-    numbers['backdoor'] = of_honest(success, *rest)
-  return numbers
+) -> dict[str, Scores]:
+  """Return the scores of all views, with the success of a backdoor if any."""
+  attack, last = experiment.settings.attack, len(experiment.stages) - 1
+  if attack.name not in BACKDOORS:
+    return scores
+  made, (train, test) = None, experiment.eval_data
+  if attack.name == BAD_PFL:
+    of_server = experiment.stages[last].algorithm, states[0], experiment.train
+    ids = np.flatnonzero(attackers(experiment, states[0]))
+    attack = attack._replace(task=experiment.task)
+    made = bad_pfl.trigger(*of_server, ids, attack)
+  data = train, opened(test, attack, made)
+  label = 'evaluation of the backdoor'
+  success = evaluator.clients(last, states, tuple(scores), data, label=label)
+  return {
+    view: score._replace(
+      own={**(score.own or {}), 'backdoor': accuracies(success[view])}
+    )
+    for view, score in scores.items()
+  }

@@ -357,8 +357,9 @@ def evaluate(
     evaluator, number, training.states, views, state.kept
   )
   numbers: dict[str, Any] = experiment.privacy.spent(training.done)
+  count = lies.counted(experiment, state.server)
   for view, score in scores.items():
-    summary = summarise(score, experiment.train.count, measure.sign)
+    summary = summarise(score, count, measure.sign)
     numbers[f'{view}/{measure.name}'] = summary['mean']
     numbers[f'{view}/pooled'] = summary['pooled']
     numbers |= {f'{view}/{name}': summary[name] for name in score.own or {}}

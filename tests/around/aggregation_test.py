@@ -39,6 +39,7 @@ from fedjax_pfl.core.algorithm import HAS_SENT
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
+from fedjax_pfl.results.runs.run import read
 from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.build import build_experiment
@@ -381,20 +382,32 @@ def test_a_run_tells_of_honest_clients_and_of_whom_it_left_out(tmp_path):
   lies, clients = result['lies'], run_dir.load_clients(tmp_path)
   assert len(lies['attackers']) == 3
   honest = np.setdiff1d(np.arange(10), lies['attackers'])
+  assert np.flatnonzero(clients.attackers).tolist() == lies['attackers']
+  last, run = run_dir.load_metrics(tmp_path)[-1], read(tmp_path)
+  assert 'initial/accuracy' in last
   for view, scores in clients.scores.items():
     accuracy = 100 * scores.correct[honest] / scores.count[honest]
-    found = lies['honest'][view]
+    found, success = result['views'][view], scores.own['backdoor']
     assert np.isclose(found['mean'], accuracy.mean())
     assert found['lowest_client'] == accuracy.min()
-    assert found['num_clients'] == 7
-    assert 0 <= lies['backdoor'][view]['mean'] <= 100
+    assert found['num_clients'] == 7 and found['num_left_out'] == 3
+    assert last.get(f'{view}/accuracy', found['mean']) == found['mean']
+    assert np.isclose(found['backdoor'], np.nanmean(success[honest]))
+    # Shares of the tests of other classes than the target.
+    hits = success * (scores.count - clients.test_classes[:, 1]) / 100
+    np.testing.assert_allclose(hits, np.rint(hits), atol=1e-4)
+    # What reads the run counts none of the attackers either.
+    assert np.isnan(run.accuracy(view)[lies['attackers']]).all()
+    assert run.summary(view)['lowest_client'] == accuracy.min()
   # Of 10 clients 7 are in the mean: 3 are left out in each round.
-  last = run_dir.load_metrics(tmp_path)[-1]
   assert last['left_out/share'] == lies['left_out']['left_out/share'] == 0.3
   assert last['left_out/precision'] == last['left_out/recall']
-  text = table([result])
-  (head,) = [one for one in text.split('\n') if 'honest clients' in one]
-  assert head.split()[-2:] == ['attacked', 'backdoor']
-  assert (
-    'FedBABU, clients left out by the server: share 0.30, precision' in text
-  )
+  lies['clean'] = result['views']
+  lines = table([result]).splitlines()
+  (head,) = [one for one in lines if 'honest clients' in one]
+  assert head.split()[-2:] == ['clean', 'attacked']
+  for begin in (
+    'FedBABU, backdoor: initial ',
+    'FedBABU, clients left out by the server: share 0.30, precision',
+  ):
+    assert any(one.startswith(begin) for one in lines), begin

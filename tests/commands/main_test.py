@@ -204,4 +204,4 @@ def test_a_run_with_an_attack_is_told_beside_the_same_without(
     100 * scores.correct / scores.count, [1, 3]
   )  # 3: untrained
   assert np.isclose(view['mean'], accuracy.mean())
-  assert view['num_clients'] == len(accuracy) and view['num_left_out'] == 1
+  assert view['num_clients'] == len(accuracy) and view['num_left_out'] == 2

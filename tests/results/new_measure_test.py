@@ -16,6 +16,8 @@ from fedjax_pfl.evaluation.own_metrics import metrics_of
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.page import render as page
 from fedjax_pfl.results.page.board_page import render
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.runs.entry import METHOD
 from fedjax_pfl.results.runs.frame import load_results
 from fedjax_pfl.results.statistics.board import make_board
 from fedjax_pfl.results.tables import board_tables
@@ -91,19 +93,46 @@ def test_an_older_run_has_what_follows_from_accuracies(tmp_path):
 
 
 def test_a_page_has_what_an_attack_did_to_honest_clients(tmp_path):
-  lies = {
-    'honest': {'finetuned': {'mean': 71.25, 'lowest_client': 31.5}},
-    'backdoor': {'finetuned': {'mean': 12.75}},
-    'left_out': {'left_out/precision': 0.375, 'left_out/recall': None},
-  }
-  attacked = make_run(tmp_path / 'attacked', more={'lies': lies})
+  out = {'left_out/precision': 0.375, 'left_out/recall': None}
+  attacked = make_run(tmp_path / 'attacked', more={'lies': {'left_out': out}})
   text = page.render([attacked])
-  for head, value in (
-    *(('Honest', '71.25'), ('Lowest honest', '31.50')),
-    ('Backdoor', '12.75'),
-    ('Left out, precision', '0.38'),
-  ):
-    assert text.count(f'>{head}<') == 1 and f'>{value}<' in text, head
-  assert '>Left out, recall<' not in text
-  clean = page.render([make_run(tmp_path / 'clean')])
-  assert '>Honest<' not in clean and '>Left out, precision<' not in clean
+  assert text.count('>Precision<') == 2 and '>0.38<' in text
+  assert '>Recall<' not in text
+  assert '>Precision<' not in page.render([make_run(tmp_path / 'clean')])
+
+
+def test_a_comparison_has_what_an_attack_did(tmp_path):
+  form = load_form('digits')
+  form = form.only('s=2')._replace(
+    base=form.base
+    | {'attack': 'backdoor', 'attackers': 0.2, 'attacker_ids': ()}
+    | {'aggregation_before': ('mixing',), 'aggregation': 'krum'},
+  )
+  entries = [
+    entry._replace(
+      before=with_success(entry.after, 40),
+      after=with_success(entry.after, 10),
+      left_out={'left_out/recall': [0.5, 0.25, np.nan]},
+    )
+    for entry in make_entries()
+    if entry.after and entry.kind == METHOD
+  ]
+  form = form._replace(methods=tuple(entry.method for entry in entries))
+  about, path = protocol.about(form), tmp_path / 'x_counts.csv'
+  stored_counts.write({'s=2': entries}, about, path)
+  about, found = stored_counts.read([path])
+  board = make_board(about, 's=2', found['s=2'])
+  row = board.rows[0]
+  assert row['before_backdoor'] == 40 and row['after_backdoor'] == 10
+  assert row['left_out/recall'] == 0.375
+  columns = {one.name for one in board_tables.tables_of(board)[0].columns}
+  assert {'Backdoor before', 'Backdoor', 'Recall'} <= columns
+  assert any('attack (backdoor)' in sentence for sentence in about.protocol)
+  plain = make_board(protocol.about(load_form('digits')), 's=2', make_entries())
+  assert not any('backdoor' in name or 'left' in name for name in plain.rows[0])
+
+
+def with_success(counts, percent):
+  return counts._replace(
+    others={'backdoor': np.full(counts.total.shape, float(percent))}
+  )

@@ -42,8 +42,8 @@ def test_the_global_model_and_who_is_left_out_where_there_is_one():
   assert heads.split() == ['algorithm', 'own', 'global', 'seconds']
   assert [row.split()[-2] for row in rows[:2]] == ['-', '47.1']
   assert rows[2:] == [
-    'FedAvg: clients left out of the means, not evaluated, or without '
-    'training or test examples: 3'
+    'FedAvg: clients left out of the means: attackers, not evaluated, or '
+    'without training or test examples: 3'
   ]
   assert 'global' not in lines(result(views=own))[0]
 

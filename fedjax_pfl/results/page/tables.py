@@ -292,8 +292,8 @@ def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
     views = [view for run in runs for view in run.result['views'].values()]
     left_out[max(view.get('num_left_out') or 0 for view in views)].append(label)
   notes += [
-    'Clients left out of the means, not evaluated, or without training or '
-    f'test examples: {most:,} ({", ".join(labels)}).'
+    'Clients left out of the means: attackers, not evaluated, or without '
+    f'training or test examples: {most:,} ({", ".join(labels)}).'
     for most, labels in left_out.items()
     if most
   ]

@@ -72,6 +72,8 @@ class Entry(NamedTuple):
   after: Counts | None = None
   costs: tuple[Costs, ...] = ()  # one a seed
   obstacle: str = ''  # why there are no numbers
+  # Of a robust server: {'left_out/recall': (a number for each seed, ..)}.
+  left_out: Mapping[str, Sequence[float]] = MappingProxyType({})
 
 
 def read_entry(
@@ -108,13 +110,17 @@ def read_entry(
     before=_counts(runs, INITIAL, measures) if has_before else None,
     after=after,
     costs=tuple(costs_of(run, whole) for run in runs),
+    left_out={
+      name: np.array([run.left_out.get(name) for run in runs], float).tolist()
+      for name in runs[0].left_out
+    },
   )
 
 
 def _counts(runs: Sequence[Run], view: str, measures: Sequence[str]) -> Counts:
-  """Return the counts of a view; clients without training data have none."""
+  """Return the counts of a view; 0 of attackers, and without training data."""
   scores = [run.clients.scores[view] for run in runs]
-  has_data = np.stack([run.clients.train_count for run in runs]) > 0
+  has_data = np.stack([run.clients.counted for run in runs]) > 0
   total = np.where(has_data, np.stack([one.count for one in scores]), 0)
   correct = np.where(has_data, np.stack([one.correct for one in scores]), 0)
   if runs[0].measure != ACCURACY:  # no answer is right or wrong

@@ -149,7 +149,7 @@ def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
     'test_count': scores.count,
     'correct': scores.correct,
     **dict.fromkeys(names, unknown),
-    **values_by_name(scores, clients.train_count),
+    **values_by_name(scores, clients.counted),
   }
 
 

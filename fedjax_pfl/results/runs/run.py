@@ -36,10 +36,6 @@ DEFAULT = 'default'  # of a hyperparameter that a config does not give
 # main number.
 KINDS = ('last', 'validation', 'test_best')
 
-# Measures that `lies` in result.json has of a view: where it has them.
-OF_LIES = {'honest': ('honest', 'mean'), 'backdoor': ('backdoor', 'mean')}
-OF_LIES |= {'lowest_honest': ('honest', 'lowest_client')}
-
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
   'cifar100': 'CIFAR-100',
@@ -142,11 +138,11 @@ class Run:
 
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
-    return accuracies(self.clients.scores[view], self.clients.train_count)
+    return accuracies(self.clients.scores[view], self.clients.counted)
 
   def measured(self, view: str) -> dict[str, np.ndarray]:
     """Return each measure of the clients by name, [K]."""
-    return values_by_name(self.clients.scores[view], self.clients.train_count)
+    return values_by_name(self.clients.scores[view], self.clients.counted)
 
   def summary(self, view: str | None, part: str = 'views') -> dict[str, Any]:
     """Return the numbers of a view; {} without it.
@@ -160,16 +156,15 @@ class Run:
       return known
     scores = clients.scores[view]
     if part == 'views' and self.shared is not None:
-      return summarise(scores, clients.train_count, self.measure.sign)
-    accuracy = accuracies(scores, clients.train_count)
-    lies = self.result.get('lies', {}) if part == 'views' else {}
-    more = {
-      name: lies[kind].get(view, {}).get(key)
-      for name, (kind, key) in OF_LIES.items()
-      if kind in lies
-    }
-    more |= over_clients(accuracy, scores.count, self.measure.sign)
-    return {**known, **more, **lies.get('left_out', {})}
+      return summarise(scores, clients.counted, self.measure.sign)
+    accuracy = accuracies(scores, clients.counted)
+    more = over_clients(accuracy, scores.count, self.measure.sign)
+    return {**known, **more, **(self.left_out if part == 'views' else {})}
+
+  @property
+  def left_out(self) -> dict[str, float]:
+    """Return whom a robust server left out; {} of another."""
+    return self.result.get('lies', {}).get('left_out', {})
 
   @property
   def has_same_clients(self) -> bool:
@@ -183,7 +178,7 @@ class Run:
     round; where the run has chosen a round and a view, of these, under ''. {}
     without such examples.
     """
-    count, own = self.clients.train_count, self.clients.validation
+    count, own = self.clients.counted, self.clients.validation
     if own is None:
       return {}
     scores = {'': own}
@@ -241,7 +236,7 @@ def extremes(workdir: AnyPath) -> str:
   for who, clients in both.items():
     if clients is not None and clients.names is not None:
       view = run.compared[1]
-      numbers = accuracies(clients.scores[view], clients.train_count)
+      numbers = accuracies(clients.scores[view], clients.counted)
       words = _by_name(clients.labels, numbers, run.measure)
       lines += [f'{who}{view}: {words}'] * bool(words)
   return '\n'.join(lines)

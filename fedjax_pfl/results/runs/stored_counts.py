@@ -2,7 +2,8 @@
 
 A row is a partition, a method and a seed: what validation chose, right answers
 and tests of each client before and after personalisation, its values of other
-measures (after/macro_f1; nan where it has none), and costs. Beside it a JSON
+measures (after/macro_f1; nan where it has none), costs, and of a robust server
+whom it left out (left_out/recall). Beside it a JSON
 (`About`) says what was compared, and how. Nothing else is read.
 """
 
@@ -18,7 +19,7 @@ import numpy as np
 from fedjax_pfl.core import atomic_files, json_text
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.evaluation.measures import MAX, Measure, measure_of
+from fedjax_pfl.evaluation.measures import LEFT_OUT, MAX, Measure, measure_of
 from fedjax_pfl.results.runs.entry import Costs, Counts, Entry, Tuned
 
 MARK = '_counts'  # in the name of the file
@@ -70,7 +71,9 @@ def write(found: Found, about: About, path: Path) -> None:
     for row in _rows(partition, entry)
   ]
   others = [name for name, _ in about.measures if name != 'accuracy']
-  columns = COLUMNS + tuple(f'{view}/{x}' for view in VIEWS for x in others)
+  columns = [*COLUMNS, *(f'{view}/{x}' for view in VIEWS for x in others)]
+  # The same names in all rows with numbers.
+  columns += dict.fromkeys(x for row in rows for x in row if LEFT_OUT in x)
   atomic_files.write_csv(path, columns, rows)
   atomic_files.write_json(about_path(path), about._asdict())
 
@@ -95,8 +98,9 @@ def _rows(partition: str, entry: Entry):
         own[f'{view}_total'] = ' '.join(map(str, counts.total[at]))
         for name, values in counts.others.items():
           own[f'{view}/{name}'] = ' '.join(map(str, values[at].tolist()))
-    costs = entry.costs[at]._asdict()
-    yield own | {name: str(value) for name, value in costs.items()}
+    numbers = entry.costs[at]._asdict()
+    numbers |= {name: values[at] for name, values in entry.left_out.items()}
+    yield own | {name: str(value) for name, value in numbers.items()}
 
 
 def files_of(place: AnyPath) -> list[Path]:
@@ -171,7 +175,14 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
   seeds = tuple(int(row['seed']) for row in rows)
   before, after = (_counts(rows, view) for view in VIEWS)
   costs = tuple(Costs(*(float(row[x]) for x in Costs._fields)) for row in rows)
-  return entry._replace(seeds=seeds, before=before, after=after, costs=costs)
+  left_out = {
+    name: [float(row[name]) for row in rows]
+    for name in first
+    if name.startswith(LEFT_OUT) and first[name]
+  }
+  return entry._replace(
+    seeds=seeds, before=before, after=after, costs=costs, left_out=left_out
+  )
 
 
 def _counts(rows: Sequence[Mapping[str, str]], view: str) -> Counts | None:

@@ -6,8 +6,9 @@ method that diverged counts in both. A value is None where a method has no such
 number. The first measure of a comparison is that by which rows are in order.
 """
 
+import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,7 +89,11 @@ def make_board(
     one.name: _standing(about.baselines, family, alike, one)
     for one in about.measured
   }
-  rows = [_row(about, partition, one, standings) for one in entries]
+  names = dict.fromkeys(itertools.chain(*(one.left_out for one in entries)))
+  rows = [
+    _row(about, partition, one, standings) | _left_out(one, names)
+    for one in entries
+  ]
 
   def order(row):  # the best first, then those that are not compared
     is_known = row['after'] is not None
@@ -162,6 +167,15 @@ def _row(
     row |= Costs(*map(float, costs.mean(0)))._asdict()
     row['seconds'] = float(np.median(costs[:, -1]))  # the first compiles
   return {**row, 'obstacle': entry.obstacle}
+
+
+def _left_out(entry: Entry, names: Iterable[str]) -> Row:
+  """Return the mean of each number over the seeds that have it."""
+  values = {name: np.array(entry.left_out.get(name, ())) for name in names}
+  known = {name: value[np.isfinite(value)] for name, value in values.items()}
+  return {
+    name: float(x.mean()) if x.size else None for name, x in known.items()
+  }
 
 
 def compared() -> list[Measure]:

@@ -9,7 +9,12 @@ from typing import Any
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.evaluation.measures import ACCURACY, Measure
+from fedjax_pfl.evaluation.measures import (
+  ACCURACY,
+  LEFT_OUT,
+  Measure,
+  measure_of,
+)
 from fedjax_pfl.results.runs.entry import METHOD as COMPARED
 from fedjax_pfl.results.runs.entry import REFERENCE
 from fedjax_pfl.results.statistics.board import Board, Row, compared
@@ -96,9 +101,12 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
     hint = main.unit_of_gap or main.head
     cells[Column(f'− {paper_name(base)}', hint)] = cell
   for measure in others:
-    tag = board.about.tag(measure)
+    tag, direction = board.about.tag(measure), measure.direction
+    if measure.before:
+      column = Column(f'{measure.head} before', direction)
+      cells[column] = _over_seeds(row, f'before{tag}', measure)
     if any(one[f'after{tag}'] is not None for one in board.rows):
-      column = Column(measure.head, f'after, {measure.direction}')
+      column = Column(measure.head, f'after, {direction}')
       cells[column] = _bold(row, f'after{tag}', measure, board)
   for measure in compared():
     name = f'after_{measure.column}'
@@ -108,6 +116,9 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
       what = 'after' + f', {main.head}' * is_other
       shown = main if is_other else measure
       cells[Column(measure.head, what)] = number_of(shown, row[name])
+  for name in [name for name in row if name.startswith(LEFT_OUT)]:
+    measure = measure_of(name)
+    cells[Column(measure.head, measure.help)] = number_of(measure, row[name])
   if any(one['worse_than_alone'] is not None for one in board.rows):
     cell = number(row['worse_than_alone'], '{:.0f} %')
     cells[Column('Worse than alone', 'of the clients')] = cell

@@ -1,8 +1,7 @@
 """The table of finished runs, for a terminal, and the rounds to choose from."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -77,8 +76,8 @@ def table(results: Sequence[Result]) -> str:
     each = result['views'].values()
     if most := max((view.get('num_left_out', 0) for view in each), default=0):
       lines.append(
-        f'{name}: clients left out of the means, not evaluated, or without '
-        f'training or test examples: {most:,}'
+        f'{name}: clients left out of the means: attackers, not evaluated, or '
+        f'without training or test examples: {most:,}'
       )
   lines += notes_on_batches({name: [result] for name, result in named})
   if chosen := [pair for pair in named if 'validation' in pair[1]]:
@@ -87,7 +86,7 @@ def table(results: Sequence[Result]) -> str:
   if unseen := [pair for pair in named if 'unseen' in pair[1]]:
     lines += ['', _unseen(unseen, views)]
   for name, result in named:
-    lines += _lies(name, result.get('lies', {}))
+    lines += _lies(name, result)
   return '\n'.join(lines)
 
 
@@ -161,14 +160,16 @@ def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
   return align(rows)
 
 
-def _lies(name: str, lies: Mapping[str, Any]) -> Iterator[str]:
-  """Yield the table of honest clients, and whom the server left out."""
-  if 'honest' in lies:
-    kinds = {'clean': 'clean', 'attacked': 'honest', 'backdoor': 'backdoor'}
-    kinds = {kind: lies[key] for kind, key in kinds.items() if key in lies}
-    rows = [(f'{name}, honest clients', *kinds)]
-    for view in lies['honest']:
-      summaries = [of_views[view] for of_views in kinds.values()]
+def _lies(name: str, result: Result) -> Iterator[str]:
+  """Yield a table of honest clients with the same run without its attack.
+
+  And a line on whom the server left out.
+  """
+  lies = result.get('lies', {})
+  if 'clean' in lies:
+    rows = [(f'{name}, honest clients', 'clean', 'attacked')]
+    for view, summary in result['views'].items():
+      summaries = lies['clean'][view], summary
       rows.append((view, *map(mean_and_std, summaries)))
       lowest = [decimal(each['lowest_client']) for each in summaries]
       rows.append(('  the lowest', *lowest))
