@@ -18,8 +18,7 @@ from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.federated import chunking, rounds
-from fedjax_pfl.federated.client_map import num_places
-from fedjax_pfl.federated.sharding import AXIS
+from fedjax_pfl.federated.sharding import AXIS, num_places
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import program
 from fedjax_pfl.training.build import Experiment, completed

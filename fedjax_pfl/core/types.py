@@ -8,7 +8,8 @@ Shapes are commented with one alphabet throughout:
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +28,9 @@ Transform = Callable[[Array, Key], Array]
 ExampleLoss = Callable[[Array, Array], Array]
 # Kinds of labels: see core/example_losses.py.
 CLASSES, NUMBERS, BITS, EVENTS = 'classes', 'numbers', 'bits', 'events'
+# The axis of parameters that `model_devices` divide, by patterns of their path,
+# the first that matches. A module may have a table of its own, `divided`.
+DIVIDED = MappingProxyType({'*/kernel': -1, '*/embedding': -1})
 
 
 class ClientData(NamedTuple):
@@ -128,6 +132,7 @@ class Task(NamedTuple):
   sibling: Callable[[str], 'Task'] | None = None
   # As `logits`, with the layers as they were written: to read them.
   plain_logits: Callable[[Params, Array, Array], Array] | None = None
+  divided: Mapping[str, int] = DIVIDED
 
   @property
   def is_norm(self) -> Mask:

@@ -37,6 +37,8 @@ from fedjax_pfl.core.target import (
 )
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
 from fedjax_pfl.federated.cohort import client_update, gather
+from fedjax_pfl.federated.model_axis import divide, groups
+from fedjax_pfl.federated.sharding import AXIS, num_places
 from fedjax_pfl.federated.step_work import Work, work_of
 
 MEMORY_SHARE = 0.8  # of the free memory of a device; the rest is fragmented
@@ -49,12 +51,24 @@ def map_chunks(fn: Callable, rows: PyTree, chunk: int) -> PyTree:
   """Return fn of every row [C, ...], `chunk` rows at the same time.
 
   A chunk of one has no client axis: its loops stop where the client's own data
-  end, and its products are not batched.
+  end, and its products are not batched. Groups of devices (model_axis.py) have
+  a share of the rows each.
   """
+  size = jax.tree.leaves(rows)[0].shape[0]
+  if (number := groups()) > 1:
+    places = np.arange(num_places(size, number)).reshape(number, -1)
+    rows = trees.gather(rows, np.minimum(places, size - 1))  # [G, C / G, ...]
+    run = lambda share: _map_share(lambda row: fn(divide(row)), share, chunk)
+    results = jax.vmap(run, spmd_axis_name=AXIS)(rows)
+    joined = lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[:size]
+    return jax.tree.map(joined, results)
+  return _map_share(fn, rows, chunk)
+
+
+def _map_share(fn, rows, chunk):
   if chunk == 1:
     return lax.map(fn, rows)
-  size = jax.tree.leaves(rows)[0].shape[0]
-  if chunk >= size:
+  if chunk >= jax.tree.leaves(rows)[0].shape[0]:
     return jax.vmap(fn)(rows)
   return lax.map(fn, rows, batch_size=chunk)
 

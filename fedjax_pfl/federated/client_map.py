@@ -51,7 +51,7 @@ from fedjax_pfl.federated.cohort import (
   gather,
   server_update,
 )
-from fedjax_pfl.federated.sharding import AXIS, on_mesh
+from fedjax_pfl.federated.sharding import AXIS, num_places, on_mesh
 
 # ---- Which device runs which client -----------------------------------------
 
@@ -69,11 +69,6 @@ class Deal(NamedTuple):
     return self.position.shape[0]
 
 
-def num_places(size: int, num_devices: int) -> int:
-  """Return the next multiple of the devices."""
-  return -(-size // num_devices) * num_devices
-
-
 def pad_rows(clients: PyTree, size: int) -> PyTree:
   """Return the rows [K, ...] as [size, ...], filled up with the last one."""
 
@@ -87,24 +82,9 @@ def pad_rows(clients: PyTree, size: int) -> PyTree:
   return jax.tree.map(pad, clients)
 
 
-def device_order(size: int, num_devices: int) -> np.ndarray:
-  """Return the rows of the first device, of the second, ...: [C].
-
-  >>> device_order(5, 2)  # the first device runs rows 0, 1 and 3
-  array([0, 1, 3, 2, 4])
-  """
-  share = -(-size // num_devices)
-  used = -(-size // share)
-  left_over = used * share - size  # of the last device, in its first turns
-  places = np.ones((share, used), bool)
-  places[:left_over, -1] = False
-  rows = np.cumsum(places).reshape(share, used) - 1
-  return rows.T[places.T]
-
-
 def deal_in_turn(ids: Array, count: Array, num_devices: int) -> Deal:
   """Return the deal of a cohort [C]; `count` [K] are the examples of all."""
-  order = by_size(ids, count)[device_order(ids.shape[0], num_devices)]
+  order = by_size(ids, count, num_devices)
   deal = deal_as_given(ids[order], num_devices, count[ids[order]])
   return deal._replace(position=jnp.argsort(order))
 

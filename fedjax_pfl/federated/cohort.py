@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl.core import chacha, trees
 from fedjax_pfl.core.algorithm import (
@@ -22,6 +23,7 @@ from fedjax_pfl.core.algorithm import (
   Up,
 )
 from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.federated.model_axis import divide, groups
 
 # (client before, down, client after, up, metrics) -> the metrics of a client.
 Watch = Callable[[Client, Down, Client, Up, Metrics], Metrics]
@@ -44,13 +46,32 @@ class Change(NamedTuple):
   rows: Client
 
 
-def by_size(ids: Array, count: Array) -> Array:
+def by_size(ids: Array, count: Array, num_devices: int = 1) -> Array:
   """Return the order in which the clients of a cohort are trained: [C].
 
   By number of examples, so that the clients of a chunk have about as many
-  steps; then by id, so that sums do not depend on the order of `ids`.
+  steps; then by id, so that sums do not depend on the order of `ids`. Of
+  several devices those of the first come first, then of the second, ...
   """
-  return jnp.lexsort((ids, count[ids]))
+  order = jnp.lexsort((ids, count[ids]))
+  if num_devices == 1:
+    return order
+  return order[device_order(ids.shape[0], num_devices)]
+
+
+def device_order(size: int, num_devices: int) -> np.ndarray:
+  """Return the rows of the first device, of the second, ...: [C].
+
+  >>> device_order(5, 2)  # the first device runs rows 0, 1 and 3
+  array([0, 1, 3, 2, 4])
+  """
+  share = -(-size // num_devices)
+  used = -(-size // share)
+  left_over = used * share - size  # of the last device, in its first turns
+  places = np.ones((share, used), bool)
+  places[:left_over, -1] = False
+  rows = np.cumsum(places).reshape(share, used) - 1
+  return rows.T[places.T]
 
 
 def gather(clients: Client, ids: Array, data: ClientData) -> Cohort:
@@ -76,13 +97,14 @@ def client_update(
   """Return the function of one row of a cohort: (client, upload, metrics)."""
 
   def update(row: Cohort):
-    down = algorithm.download(server, row.clients)
+    down = divide(algorithm.download(server, row.clients))
     client, up, metrics = algorithm.local_update(
       down,
       row.clients,
       ClientData(data.x, data.y, row.index, row.count, row.work),
       client_key(key, server.round, row.ids),
     )
+    client, up = divide((client, up))
     if watch is not None:
       metrics = watch(row.clients, down, client, up, metrics)
     return client, up, metrics
@@ -106,7 +128,7 @@ def server_update(
   round_key = jax.random.fold_in(key, server.round)
   server_key = jax.random.fold_in(round_key, senders.num_clients)
   senders = senders._replace(rng=server_key)
-  return algorithm.aggregate(server, uploads, senders)
+  return divide(algorithm.aggregate(server, uploads, senders))
 
 
 # ---- A round on one device ---------------------------------------------------
@@ -125,7 +147,7 @@ def run_round(
 
   map_fn: (update, cohort) -> what the update returns of every client.
   """
-  (server, clients), order = states, by_size(ids, data.count)
+  (server, clients), order = states, by_size(ids, data.count, groups())
   cohort = gather(clients, ids[order], data)
   results = map_fn(client_update(algorithm, server, data, key, watch), cohort)
   server, rows, metrics = end_round(
@@ -155,7 +177,7 @@ def end_round(
   rows, uploads, metrics = results
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  senders = all_send(cohort.ids, cohort.count, data)
+  senders = all_send(cohort.ids, cohort.count, data, groups())
   server = server_update(algorithm, server, uploads, senders, key)
   if algorithm.respond is not None:
     rows = algorithm.respond(server, rows, uploads, senders)

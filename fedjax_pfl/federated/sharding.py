@@ -55,11 +55,13 @@ def fastest_number(num_clients: int, cores: int) -> int:
   return -(-num_clients // turns) if num_clients / turns > threads else 1
 
 
-def make_mesh(devices: int = 0) -> Mesh | None:
-  """Return the mesh of the first `devices` devices of every process; 0: all.
+def num_places(size: int, num_devices: int) -> int:
+  """Return the next multiple of the devices."""
+  return -(-size // num_devices) * num_devices
 
-  None if that is a single device.
-  """
+
+def number_of(devices: int) -> int:
+  """Return how many devices of a process are meant; refuse more; 0: all."""
   available = jax.local_device_count()
   Rule(
     lambda value: value <= available,
@@ -68,10 +70,19 @@ def make_mesh(devices: int = 0) -> Mesh | None:
     'more than it has cores (in a notebook: set jax_num_cpu_devices)',
     range(available + 1),
   ).check('devices', devices)
+  return devices or available
+
+
+def make_mesh(devices: int = 0) -> Mesh | None:
+  """Return the mesh of the first `devices` devices of every process; 0: all.
+
+  None if that is a single device.
+  """
+  number = number_of(devices)
   used = [
     device
     for process in range(jax.process_count())
-    for device in jax.local_devices(process)[: devices or None]
+    for device in jax.local_devices(process)[:number]
   ]
   return Mesh(np.array(used), (AXIS,)) if len(used) > 1 else None
 
@@ -122,10 +133,10 @@ def replicate(
       return fn(*args)
     if mesh is None:
       return compiled(*args)
-    replicated, args = NamedSharding(mesh, Spec()), list(args)
+    whole, args = NamedSharding(mesh, Spec()), list(args)
     if divided is not None:
       args[divided] = _divide(args[divided], mesh)
-    copies = jax.tree.map(lambda leaf: _replicated(leaf, replicated), args)
+    copies = jax.tree.map(lambda leaf: replicated(leaf, whole), args)
     return jax.tree.map(_local_copy, compiled(*copies))
 
   return call
@@ -174,22 +185,22 @@ def _divided_by_none_but(mesh: Mesh | None, tree: PyTree) -> PyTree:
 _copies: dict[tuple, tuple[weakref.ref, Array]] = {}
 
 
-def _replicated(leaf: Any, replicated: NamedSharding) -> Any:
+def replicated(leaf: Any, whole: NamedSharding) -> Any:
   """Return the array with a copy on all devices of the mesh, if undivided."""
   if is_divided(leaf):
     return leaf
   leaf = jnp.asarray(leaf)
   if getattr(leaf, 'weak_type', False) and not leaf.ndim:
     return leaf.item()  # an array of a mesh would be promoted differently
-  if (id(leaf), replicated) in _copies:
-    return _copies[id(leaf), replicated][1]
-  devices = replicated.mesh.local_devices
+  if (id(leaf), whole) in _copies:
+    return _copies[id(leaf), whole][1]
+  devices = whole.mesh.local_devices
   # The devices of a CPU share its memory: of a view they make no copy.
   is_viewed = _is_viewed(leaf, devices)
   source = np.asarray(leaf) if is_viewed else leaf
   copies = [jax.device_put(source, device) for device in devices]
   made_of = jax.make_array_from_single_device_arrays
-  result = made_of(leaf.shape, replicated, copies)
+  result = made_of(leaf.shape, whole, copies)
   if not is_viewed:
     _remember(leaf, result)
   return result

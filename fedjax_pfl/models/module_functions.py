@@ -7,7 +7,7 @@ dropout. Parameters become a nested dict by names, as those of flax.linen:
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -17,7 +17,15 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 
 from fedjax_pfl.core import norm_stats
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.core.types import Array, Batch, Key, Outputs, Params, PyTree
+from fedjax_pfl.core.types import (
+  DIVIDED,
+  Array,
+  Batch,
+  Key,
+  Outputs,
+  Params,
+  PyTree,
+)
 from fedjax_pfl.models import layers
 
 NORMS = ('BatchNorm', 'GroupNorm', 'InstanceNorm', 'LayerNorm', 'RMSNorm')
@@ -37,6 +45,7 @@ class ModuleFunctions(NamedTuple):
   batch_norms: set[tuple[str, ...]] = frozenset()  # those of `layers`
   has_train: bool = False  # `features` differs in training
   is_still: bool = False  # running statistics stay, and normalise in training
+  divided: Mapping[str, int] = DIVIDED  # of a task
 
   # As the functions of a task of these names.
   def features(self, params: Params, x: Array, mask: Array) -> Array:
@@ -112,7 +121,10 @@ def _linen_functions(module: nn.Module) -> ModuleFunctions:
       flags['rngs'] = dict.fromkeys(streams, key)
     return module.apply({'params': params}, x, mask, **flags, method=method)
 
-  return ModuleFunctions(name, begin, apply, norms, batch_norms, has_train)
+  table = getattr(module, 'divided', DIVIDED)
+  return ModuleFunctions(
+    name, begin, apply, norms, batch_norms, has_train, divided=table
+  )
 
 
 def with_statistics(params: Params, batch_norms: set) -> Params:
@@ -159,7 +171,10 @@ def _nnx_functions(make: Callable[[Any], Any]) -> ModuleFunctions:
 
   kinds = tuple(getattr(nnx, kind) for kind in NORMS)
   norms = {_names(at) for at, part in parts.items() if isinstance(part, kinds)}
-  return ModuleFunctions(name, begin, apply, norms, has_train=has_train)
+  table = getattr(type(module), 'divided', DIVIDED)
+  return ModuleFunctions(
+    name, begin, apply, norms, has_train=has_train, divided=table
+  )
 
 
 def _names(path: tuple) -> tuple[str, ...]:

@@ -173,6 +173,7 @@ def task_from_module(
     example_loss=loss,
     classify=fast(linear_head),
     plain_logits=functions.logits,
+    divided=functions.divided,
   )
 
 

@@ -21,8 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.nn import initializers
 
+from fedjax_pfl.core import types
 from fedjax_pfl.core.types import Array
 from fedjax_pfl.models import layers
+
+# Rows of these: the sums that follow are those of a whole block.
+DIVIDED = {'*/out/kernel': -2, '*/fc2/kernel': -2, **types.DIVIDED}
 
 
 class Block(nn.Module):
@@ -57,6 +61,7 @@ class CharTransformer(layers.Network):
   width: int = 128
   blocks: int = 4
   heads: int = 4
+  divided = DIVIDED
 
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:
@@ -112,6 +117,7 @@ class ViT(layers.Network):
   blocks: int = 6
   heads: int = 3
   class_token: bool = False
+  divided = DIVIDED
 
   @nn.compact
   def features(self, x: Array, mask: Array) -> Array:

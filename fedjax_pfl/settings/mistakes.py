@@ -39,6 +39,8 @@ OF_LOSSES = (
 BESIDE = (
   ('lora_rank', 'frozen_features', 'adapters change the features'),
   ('clients_placement', 'debug', 'its loop runs on the device alone'),
+  ('model_devices', 'debug', 'its loop runs on one device'),
+  ('model_devices', 'clients_placement', 'one device has a cohort'),
   (
     *('validation_fraction', 'clients_placement=disk'),
     'the states of all clients in the best round are kept in memory',
@@ -65,6 +67,7 @@ BESIDE = (
   ('server_data_fraction', 'unseen_clients', f'{KEPT} clients who come later'),
   *(('attack', other, why) for other, why in NO_LIES),
   ('attackers', 'attacker_ids', 'who attacks is drawn, or named'),
+  ('models', 'model_devices', OF_ONE),
   ('models', 'init_from', OF_ONE),
   ('models', 'dp.clip', OF_ONE),
   ('models', 'server_data_fraction', OF_ONE),

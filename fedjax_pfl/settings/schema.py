@@ -237,6 +237,8 @@ class SystemSettings:
     clients_per_chunk: clients that vmap runs side by side
     devices: devices of each process that share the clients; 0: all, of a CPU as
       many cores as are fastest
+    model_devices: devices over which each model is divided; `devices` over it
+      are then so many clients at the same time
     clients_placement: where states and indices of clients are; host: a round is
       sent those of its cohort; disk: states are files of the run; auto: the
       first of these three with room
@@ -249,6 +251,7 @@ class SystemSettings:
   log_every: int = field(0, count('rounds', smallest=0), NOTHING)
   clients_per_chunk: int | str = field('auto', CHUNKS, NOTHING)
   devices: int = field(0, count('devices', smallest=0), NOTHING, resumable=True)
+  model_devices: int = field(1, count('devices'), NOTHING, resumable=True)
   clients_placement: str = field(
     'device', one_of((*PLACEMENTS, 'disk', 'auto')), NOTHING, resumable=True
   )

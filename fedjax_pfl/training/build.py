@@ -16,10 +16,12 @@ from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.evaluation.measures import Measure, main_of
 from fedjax_pfl.evaluation.own_metrics import Metrics, accuracy_by_shots
 from fedjax_pfl.federated import sampling
+from fedjax_pfl.federated.model_axis import Division, model_mesh
 from fedjax_pfl.federated.placement import (
   OnDisk,
   OneDevice,
   OnHost,
+  OnModelAxis,
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices
@@ -266,6 +268,9 @@ def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
         choices=['host', 'device'],
       )
     placement = OnDisk()
+  elif system.model_devices > 1:
+    mesh = model_mesh(system.devices, system.model_devices)
+    placement = OnModelAxis(Division(mesh, experiment.task.divided))
   elif not system.debug:
     longest = max(experiment.stages, key=lambda stage: stage.rounds)
     size = experiment.sampler_of(longest).size

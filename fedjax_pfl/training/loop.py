@@ -25,7 +25,6 @@ from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.federated.placement import on_devices
-from fedjax_pfl.federated.sharding import describe
 from fedjax_pfl.runs.client_scores import name_of
 from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
@@ -123,6 +122,7 @@ def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
       progress.log(f'clients_placement=auto: {place}, where the run began.')
       experiment = placed(experiment, progress.log, place)
   is_chosen = system.devices or system.debug or experiment.placement.on_host
+  is_chosen |= system.model_devices > 1
   is_one_cpu = target() == 'cpu' and jax.process_count() == 1
   if devices is None or is_chosen or not is_one_cpu:
     return experiment
@@ -135,7 +135,7 @@ def run_rounds(training: Training) -> Training:
   experiment, done = training.experiment, training.done
   program, rounds = training.program, experiment.rounds
   every = cadence(experiment.settings, rounds)
-  if devices := describe(experiment.placement.mesh):
+  if devices := experiment.placement.describe():
     progress.log(devices)
   if 0 < done < rounds:
     progress.log(f'Continuing after round {done} of {rounds}.')

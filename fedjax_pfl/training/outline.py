@@ -19,6 +19,7 @@ from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.own_metrics import Metrics, chooser, metrics_of
+from fedjax_pfl.federated.model_axis import check_table, model_mesh
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.federated.sharding import make_mesh
 from fedjax_pfl.models import registry
@@ -69,6 +70,8 @@ def outline(
   check_devices(settings.system)
   run = sketch(settings)
   part_mask(run.task, settings.finetune.trainable, 'finetune.trainable')
+  if (number := settings.system.model_devices) > 1:
+    check_table(run.task, number)
   build_checks.check_method(settings, run.stages, run.task, run.clients)
   if idle := idle_failures(settings, run.stages):
     log(idle)
@@ -108,6 +111,16 @@ def check_devices(system: SystemSettings) -> None:
       choices=['devices=1, in one process', f'no {name}'],
     )
   make_mesh(system.devices)
+  if system.model_devices == 1:
+    return
+  model_mesh(system.devices, system.model_devices)
+  if jax.process_count() > 1:
+    raise bad_input(
+      'model_devices',
+      got=f'{system.model_devices} in {jax.process_count()} processes',
+      expected='one process, with the devices of one machine',
+      choices=['model_devices=1', 'the same command in one process'],
+    )
 
 
 def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:

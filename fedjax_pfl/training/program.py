@@ -127,7 +127,7 @@ class Program:
       return edit(self.stages(numbers)[stage_number]).algorithm, server
 
     chunk = self.experiment.clients_per_chunk
-    return make_evaluation(
+    evaluation = make_evaluation(
       self.experiment,
       read,
       views,
@@ -136,6 +136,7 @@ class Program:
       clients_per_chunk=chunking.evaluation_chunk(chunk, self.block),
       mesh=self.placement.mesh,
     )
+    return self.placement.of_evaluation(evaluation)
 
   @property
   def block(self) -> int:

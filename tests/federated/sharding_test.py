@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import simulated_devices
-from helpers import ALGORITHMS, KEY, assert_same_bits, refused
+from helpers import ALGORITHMS, KEY, assert_same_bits, make_task, refused
 from jax.sharding import Mesh
 
 from fedjax_pfl.federated import sharding
@@ -17,6 +17,8 @@ from fedjax_pfl.federated.client_map import (
   write_on_mesh,
 )
 from fedjax_pfl.federated.cohort import Change, Cohort
+from fedjax_pfl.federated.model_axis import check_table
+from fedjax_pfl.training.outline import outline
 
 SINGLE = Mesh(np.array(jax.devices()[:1]), (sharding.AXIS,))
 
@@ -54,6 +56,35 @@ def test_more_devices_than_there_are():
   assert message.startswith('devices: got 2, expected a number of devices')
   for part in ('Choices: 0, 1', 'on a CPU more than it has cores'):
     assert part in message
+
+
+@pytest.mark.parametrize(
+  ('config', 'expected'),
+  [
+    (
+      {'model_devices': 2},
+      'that divides the 1 devices of the run. Choices: 1.',
+    ),
+    (
+      {'model_devices': 2, 'devices': 2},
+      'devices: got 2, expected a number of',
+    ),
+    ({'model_devices': 2, 'debug': True}, 'with debug: its loop runs on one'),
+    (
+      {'model_devices': 2, 'clients_placement': 'host'},
+      'expected 1 with clients_placement: one device has a cohort',
+    ),
+  ],
+)
+def test_devices_that_divide_no_model(config, expected):
+  assert expected in refused(outline, {'dataset': 'digits', **config})
+
+
+def test_devices_that_divide_no_parameter():
+  message = refused(check_table, make_task(hidden=6), 4)
+  assert (
+    "names: {'*/kernel': -1, '*/embedding': -1}. Choices: 1, 2, 3" in message
+  )
 
 
 def test_a_mesh_of_one_device_returns_what_none_returns():
@@ -102,6 +133,15 @@ def test_results_on_devices_equal_those_on_one():
   assert found == dict.fromkeys([*words, 'other sizes'], 0.0)
 
 
+def test_a_divided_model_is_the_same_as_on_one_device():
+  """In one group of four devices, and in two groups of two; in float64."""
+  words = ['fedavg,5 on 1 x 4', 'ditto,6 on 2 x 2 by 2']
+  words += ['scaffold,5 on 2 x 2', 'lora,5 on 1 x 4']
+  name = 'on_devices.differences'
+  found = simulated_devices.call(4, name, words, True)
+  assert {*found} >= {*words} and max(found.values()) < 1e-12, found
+
+
 @pytest.mark.long
 def test_every_method_is_the_same_on_eight_devices():
   """In float64, where a real error differs by more than 1e-6."""
@@ -111,6 +151,8 @@ def test_every_method_is_the_same_on_eight_devices():
   words += ['fedper,5 on 2 by 2,0.5,topk', 'scaffold,5 on 8,0,drive']
   words += ['fedavg,5 on 2 by 2,0.2,,median', 'fedper,7 on 8,0,,multi_krum']
   words += ['fedavg,5 on 8,late', 'fedper,7 on 2 by 3,late']
+  words += [f'{name},5 on 2 x 2' for name in (*ALGORITHMS, 'lora')]
+  words += ['ditto,5 on 1 x 4', 'scaffold,5 on 1 x 4']
   found = simulated_devices.call(8, 'on_devices.differences', words, True)
   assert {*found} == {*words, 'other sizes'} and max(found.values()) < 1e-12, (
     found

@@ -263,6 +263,7 @@ def test_a_field_states_what_it_changes():
   assert neither == {
     *('data_dir', 'conv_impl', 'views', 'save_clients', 'checkpoint_every'),
     *('log_every', 'clients_per_chunk', 'devices', 'clients_placement'),
+    'model_devices',
     *('tracker', 'debug', 'quick'),
   }
   assert {*changing(EVALUATION)} == {
@@ -271,6 +272,7 @@ def test_a_field_states_what_it_changes():
     *(name for name in FIELDS if name.startswith('finetune.')),
   }
   resumable = {'data_dir', 'devices', 'clients_placement', 'tracker', 'debug'}
+  resumable |= {'model_devices'}
   assert {*RESUMABLE} == resumable
 
 

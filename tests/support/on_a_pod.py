@@ -12,9 +12,8 @@ from jax.sharding import PartitionSpec as Spec
 from experiments.accelerators.compilation import collectives
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated.client_map import num_places
 from fedjax_pfl.federated.rounds import make_round, stage_shapes
-from fedjax_pfl.federated.sharding import AXIS, make_mesh
+from fedjax_pfl.federated.sharding import AXIS, make_mesh, num_places
 
 EXAMPLES = 4
 

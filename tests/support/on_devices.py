@@ -3,6 +3,8 @@
 Called by simulated_devices.py: see there.
 """
 
+from functools import partial
+
 import helpers
 import jax
 import jax.numpy as jnp
@@ -17,15 +19,24 @@ from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
-from fedjax_pfl.federated.placement import OneDevice, OnMesh
-from fedjax_pfl.federated.rounds import make_round, make_rounds
+from fedjax_pfl.federated.model_axis import Division, model_mesh
+from fedjax_pfl.federated.placement import OneDevice, OnMesh, OnModelAxis
+from fedjax_pfl.federated.rounds import compile_rounds, make_round
 from fedjax_pfl.federated.sharding import make_mesh, replicate
+from fedjax_pfl.models.lora import with_lora
+from fedjax_pfl.models.module_task import task_from_module
+from fedjax_pfl.models.perceptrons import MLP
 
 ROUNDS = 3
+TABLE = {'*head/kernel': -2, '*/kernel': -1, '*lora_b': -1}
 # Devices, cohort, chunk: of 7 clients, whose states no number of devices here
 # divides evenly. Fewer clients than devices, more of them; chunks that are cut
-# short; all clients, each of which then stays on the device of its state.
+# short; all clients, each of which then stays on the device of its state. Of a
+# pair the second number are devices over which a model is divided.
 CASES = {
+  '5 on 1 x 4': ((4, 4), helpers.COHORT, 1),
+  '5 on 2 x 2': ((4, 2), helpers.COHORT, 1),
+  '6 on 2 x 2 by 2': ((4, 2), (6, 0, 2, 5, 1, 3), 2),
   '5 on 8': (8, helpers.COHORT, 1),
   '5 on 2 by 2': (2, helpers.COHORT, 2),
   '7 on 2 by 3': (2, (6, 0, 2, 4, 5, 1, 3), 3),
@@ -52,7 +63,7 @@ def _compare(name, case, rate='0', compressor='', rule='uniform'):
   devices, cohort, chunk = CASES[case]
   stages = (Stage(name, ROUNDS, counting()),)
   if name != 'counting':
-    stages = helpers.build(name)
+    stages = build(name, hidden=8 if type(devices) is tuple else 5)
   compression = Compression(compressor) if compressor else None
   late, data = rate == 'late', helpers.make_data()
   if late:
@@ -63,15 +74,23 @@ def _compare(name, case, rate='0', compressor='', rule='uniform'):
   lies = Aggregation(rule, bears=0.3, attack=attack, num_clients=7)
   how = {'compression': compression, 'failures': failures}
   stages = around(stages, Around(**how, aggregation=lies))
-  mesh = make_mesh(devices)
-  assert mesh.size == devices
-  got, want = (
-    play(stages, cohort, where, chunk, data) for where in (mesh, None)
-  )
+  places = placed(devices), OneDevice()
+  got, want = (play(stages, cohort, where, chunk, data) for where in places)
   if name == 'counting':
     return difference(got, want)
-  scores = (evaluate(stages, *want[:2], where) for where in (mesh, None))
+  scores = (evaluate(stages, *want[:2], where) for where in places)
   return max(difference(got, want), difference(*scores))
+
+
+def build(name, hidden):
+  """Return the stages of a method, or of LoRA with a method."""
+  if name == 'lora':
+    task = task_from_module(
+      with_lora(MLP(helpers.CLASSES), rank=2),
+      **{'image_shape': helpers.SHAPE, 'num_classes': helpers.CLASSES},
+    )
+    return helpers.build('partial', task, shared='*/lora_*', personal='head/*')
+  return helpers.build(name, helpers.make_task(hidden))
 
 
 def _other_sizes():
@@ -100,28 +119,42 @@ def difference(got, want) -> float:
   return float(max(jax.tree.leaves(jax.tree.map(of_leaf, got, want))))
 
 
-def play(stages, cohort, mesh, chunk, data):
+def play(stages, cohort, where, chunk, data):
   """Return server, clients and metrics after ROUNDS of each stage."""
-  metrics, where = [], placed(mesh)
+  metrics = []
   server, clients = where.begin(stages[0], data, helpers.KEY(1))
   cohorts = jnp.tile(jnp.array(cohort), (ROUNDS, 1))
   for number, stage in enumerate(stages):
     if number:
       server, clients = where.initialize(stage, server, clients, data)
-    round_fn = make_round(stage.algorithm, clients_per_chunk=chunk, mesh=mesh)
-    rounds_fn = replicate(make_rounds(round_fn), mesh)
+    algorithm_of = lambda numbers, stage=stage: stage.algorithm
+    rounds_fn = partial(compile_rounds(algorithm_of, chunk, where), {})
+    rounds_fn = where.compile(rounds_fn, divided=1)
     server, clients, one = rounds_fn(
       server, clients, cohorts, stage.prepare_data(server, data), helpers.KEY(2)
     )
     metrics.append(one)
-  if mesh is not None:
-    check_shares(clients, len(data.count), mesh.size)
-    clients = where.to_host(clients, len(data.count))
-  return server, clients, metrics
+  if where.mesh is not None:
+    check_shares(clients, len(data.count), where.num_devices)
+  elif where.num_devices > 1:
+    check_parts(server, where.division.mesh)
+  return server, where.to_host(clients, len(data.count)), metrics
 
 
-def placed(mesh):
-  return OneDevice() if mesh is None else OnMesh(mesh)
+def placed(devices):
+  if type(devices) is not tuple:
+    return OnMesh(make_mesh(devices))
+  return OnModelAxis(Division(model_mesh(*devices), TABLE))
+
+
+def check_parts(server, mesh):
+  """Check that each device has its part of the first kernels, [4, F]."""
+  is_first = lambda leaf: leaf.shape in ((4, 8), (4, 64))
+  kernels = [*filter(is_first, jax.tree.leaves(server))]
+  for leaf in kernels:
+    shapes = {shard.data.shape for shard in leaf.addressable_shards}
+    assert shapes == {(4, leaf.shape[1] // mesh.devices.shape[1])}, shapes
+  assert kernels or not hasattr(server, 'params')
 
 
 def check_shares(clients, num_clients, devices):
@@ -132,7 +165,7 @@ def check_shares(clients, num_clients, devices):
     assert shapes == [share] * devices, (shapes, share)
 
 
-def evaluate(stages, server, clients, mesh):
+def evaluate(stages, server, clients, where):
   """Return the scores of all clients in all views."""
   data = helpers.make_data()
   test = helpers.make_data(helpers.TEST_COUNTS, seed=1)
@@ -142,12 +175,12 @@ def evaluate(stages, server, clients, mesh):
     helpers.make_task().normalise,
     view_names(algorithm, server, clients, data),
     batch_size=helpers.BATCH,
-    mesh=mesh,
+    mesh=where.mesh,
   )
   ids = jnp.arange(len(helpers.COUNTS))
-  clients = placed(mesh).from_host(jax.tree.map(np.asarray, clients))
-  states = server, clients
-  return replicate(evaluate, mesh)(*states, ids, data, test, helpers.KEY(5))[0]
+  states = server, where.from_host(jax.tree.map(np.asarray, clients))
+  evaluate = where.compile(evaluate, divided=1)
+  return evaluate(*states, ids, data, test, helpers.KEY(5))[0]
 
 
 # ---- Calls of the host
