@@ -219,6 +219,4 @@ def parkinsons(folder: pathlib.Path) -> Read:
     del row['motor_UPDRS']  # a part of the label
     days.append((client, int(float(row['test_time']))))
     rows.append({'client': client, **label, **row})
-  splits = divide([client for client, _ in days], days)
-  lines = zip(rows, splits, strict=True)
-  return _counted([{'split': split, **row} for row, split in lines])
+  return _table(rows, 'client', days)

@@ -10,6 +10,7 @@ from fedjax_pfl.client.personalization import Cosine, Euclidean
 from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.data.images import IMAGE
+from fedjax_pfl.data.standardise import Scale
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.registry import MODELS
@@ -73,6 +74,7 @@ def header(
     **about_model(experiment, model),
     'class_names': class_names(experiment),
     'dtype': f'{experiment.dataset.train.x.dtype}',
+    **columns_of(experiment, choice),
     'task': {name: flat_config(settings)[name] for name in TASK},
     'algorithm': settings.algorithm,
     'run': run.resolve().name,
@@ -89,6 +91,23 @@ def header(
     'version': stored.get('version'),
     'commit': stored.get('commit'),
   }
+
+
+def columns_of(experiment: Experiment, choice: Choice) -> dict[str, Any]:
+  """Return how a row of a table becomes an input; {} of other examples."""
+  scale = scale_of_model(experiment, choice)
+  rule = 'x = (row - mean) / std by scale, 0 where std is null; a gap is the '
+  known = {'input': f'{rule}median', 'scale': scale and scale._asdict()}
+  columns = [*experiment.dataset.columns]
+  return {'columns': columns, **known} if columns else {}
+
+
+def scale_of_model(experiment: Experiment, choice: Choice) -> Scale | None:
+  """Return the scale of a table's rows; None: each client has its own."""
+  scales, client = experiment.dataset.scales, choice.client
+  if experiment.settings.data.standardise != 'client':
+    return scales[0] if scales else None
+  return None if client is None or not scales else scales[client]
 
 
 def private_header(

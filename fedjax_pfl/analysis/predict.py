@@ -1,12 +1,15 @@
 """Predict images with a model of a finished run, or of a file of `export`.
 
+Rows of a table are as they are in the user's file: gaps are filled and columns
+standardised as in training, by numbers of the run or of the file's header.
+
 Rows are predicted in batches of one size, the last one padded: without
 statistics of the batch an answer does not depend on its neighbours.
 """
 
 import csv
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,15 +19,20 @@ import numpy as np
 
 from fedjax_pfl.analysis import chosen_model, open_run
 from fedjax_pfl.analysis.export import check_output
-from fedjax_pfl.analysis.model_header import TOGETHER, class_names
+from fedjax_pfl.analysis.model_header import (
+  TOGETHER,
+  class_names,
+  scale_of_model,
+)
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.losses import float_dtype
 from fedjax_pfl.core.types import AnyPath, Array, Task
 from fedjax_pfl.core.user_code import describe, is_code
-from fedjax_pfl.data import image_folder
+from fedjax_pfl.data import image_folder, table
 from fedjax_pfl.data.images import IMAGE, Shape
+from fedjax_pfl.data.standardise import Scale
 from fedjax_pfl.evaluation.metrics import TEST_BATCH
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.model_file import load_model
@@ -53,6 +61,8 @@ class Predictor(NamedTuple):
   shape: Shape  # of an example
   classes: list[str]
   is_by_batch: bool  # BatchNorm normalises with what is predicted together
+  columns: Sequence[str] = ()  # of a table
+  scale: Scale | None = None  # of these
 
 
 def predict(
@@ -69,7 +79,9 @@ def predict(
     source: the directory of a finished run, or a .npz that `fedjax-pfl export`
       wrote.
     images: [N, H, W, ch], or [N, H, W] of grey ones, or a single one without N;
-      uint8 as in the training set. Inputs [N, ...] of a run that has those.
+      uint8 as in the training set. Inputs [N, ...] of a run that has those; of
+      a table rows [N, D] as in its file, NaN for gaps, with the columns that
+      were used: `columns` in the header of an exported file.
     client: of a run: the name of a client, its number, or 'server'. A file has
       the model of one.
     view: of a run: 'initial', 'finetuned', ..; '' is that of the result.
@@ -84,7 +96,7 @@ def predict(
   ('tumour', 0.93)
   """
   predictor = _load(source, f'{client}', view, log)
-  return _classify(predictor, _examples(predictor.shape, images))
+  return _classify(predictor, _examples(predictor, images))
 
 
 def predict_folder(
@@ -96,24 +108,32 @@ def predict_folder(
   log: open_run.Log,
   edit: open_run.Edit | None,
 ) -> Path:
-  """Write a row for every image file of a folder to a CSV; return its path."""
-  path = check_output(out, '.csv')
-  files = image_folder.image_files(folder)
+  """Write a row for every image file of a folder to a CSV; return its path.
+
+  Of a table `folder` is another one; its rows are numbered from 1.
+  """
+  path, is_table = check_output(out, '.csv'), Path(folder).is_file()
+  files = [] if is_table else image_folder.image_files(folder)
   predictor = _load(source, client, view, log, edit)
-  shape = predictor.shape
-  if shape.dtype != IMAGE:
-    raise _other_examples(shape, f'files of {folder}')
-  size = shape.image_shape, predictor.image_size
-  found = _classify(predictor, image_folder.read_files(files, *size))
+  shape, columns = predictor.shape, predictor.columns
+  if is_table and columns:
+    x = _examples(predictor, table.features_of(folder, columns))
+    names, kind = range(1, len(x) + 1), 'row'
+  elif is_table or shape.dtype != IMAGE:
+    raise _other_examples(predictor, f'{folder}')
+  else:
+    size = shape.image_shape, predictor.image_size
+    x, kind = image_folder.read_files(files, *size), 'file'
+    names = [file.relative_to(folder).as_posix() for file in files]
+  found = _classify(predictor, x)
   stream = io.StringIO()
-  table = csv.writer(stream, lineterminator='\n')
-  table.writerow(['file', 'class', *(f'p_{name}' for name in found.classes)])
-  for file, label, row in zip(files, *found[:2], strict=True):
-    name = file.relative_to(folder).as_posix()
-    table.writerow([name, label, *(f'{share:.6f}' for share in row)])
+  rows = csv.writer(stream, lineterminator='\n')
+  rows.writerow([kind, 'class', *(f'p_{name}' for name in found.classes)])
+  for name, label, row in zip(names, *found[:2], strict=True):
+    rows.writerow([name, label, *(f'{share:.6f}' for share in row)])
   with atomic_files.writing(path, 'out'):
     atomic_files.write_bytes(path, stream.getvalue().encode())
-  log(f'{path}: images {len(files):,}, classes {len(found.classes)}.')
+  log(f'{path}: {kind}s {len(x):,}, classes {len(found.classes)}.')
   return path
 
 
@@ -156,6 +176,8 @@ def _of_run(workdir, client, view, log, edit) -> Predictor:
     experiment.outline.shape,
     names,
     experiment.tests_by_batch,
+    experiment.dataset.columns,
+    scale_of_model(experiment, choice),
   )
 
 
@@ -176,7 +198,11 @@ def _of_file(file, client, view) -> Predictor:
     shape = tuple(about['image_shape']), about['num_classes'], about['dtype']
     names, rule = [*map(str, about['class_names'])], about['rule']['name']
     is_by_batch = bool(about['batch_statistics'])
-  except (LookupError, TypeError) as error:
+    columns, scale = about.get('columns', ()), about.get('scale')
+    if scale:
+      scale = Scale(*(np.array(scale[x], float) for x in Scale._fields))
+      scale = scale._replace(std=np.nan_to_num(scale.std, nan=np.inf))
+  except (LookupError, TypeError, ValueError) as error:
     raise _unusable(file, f'a header without {error}') from error
   name, shape = settings.model.name, Shape(*shape)
   if rule != 'network' or is_code(name) or settings.model.frozen_features:
@@ -184,10 +210,12 @@ def _of_file(file, client, view) -> Predictor:
   task = build_method.build_task(settings, shape)
   expected = jax.eval_shape(lambda: task.init(jax.random.key(0)))
   shapes = [jax.tree.map(np.shape, dict(tree)) for tree in (expected, params)]
-  if shapes[0] != shapes[1] or len(names) != shape.num_classes:
+  is_other = scale and {*map(np.shape, scale)} != {shape.image_shape}
+  if shapes[0] != shapes[1] or len(names) != shape.num_classes or is_other:
     raise _unusable(file, 'arrays that are not those of its model')
   size = settings.data.image_size
-  return Predictor(size, task, task.logits, params, shape, names, is_by_batch)
+  given = size, task, task.logits, params, shape, names, is_by_batch
+  return Predictor(*given, columns, scale)
 
 
 def _unusable(source: AnyPath, what: str) -> BadInput:
@@ -200,18 +228,21 @@ def _unusable(source: AnyPath, what: str) -> BadInput:
   )
 
 
-def _other_examples(shape: Shape, got: str) -> BadInput:
+def _other_examples(predictor: Predictor, got: str) -> BadInput:
+  shape, columns = predictor.shape, predictor.columns
   form = ', '.join(map(str, shape.image_shape))
+  named = f'; or a .csv with {", ".join(columns[:20])}' * bool(columns)
   return bad_input(
     'images',
     got=got,
-    expected=f'{shape.dtype} [N, {form}], or a single one',
+    expected=f'{shape.dtype} [N, {form}], or a single one{named}',
     cause='images of another size, or pixels that were divided by 255',
   )
 
 
-def _examples(shape: Shape, images: Any) -> np.ndarray:
+def _examples(predictor: Predictor, images: Any) -> np.ndarray:
   """Return the examples [N, ...]; refuse others than those of training."""
+  shape, scale = predictor.shape, predictor.scale
   x, form = np.asarray(images), shape.image_shape
   if form[-1:] == (1,) and x.shape[-1:] != (1,):
     x = x[..., None]  # grey
@@ -219,13 +250,20 @@ def _examples(shape: Shape, images: Any) -> np.ndarray:
     x = x[None]
   is_other = (x.dtype == IMAGE) != (shape.dtype == IMAGE)
   if x.shape[1:] != form or is_other:
-    raise _other_examples(shape, describe(np.asarray(images)))
-  return x.astype(shape.dtype)
+    raise _other_examples(predictor, describe(np.asarray(images)))
+  x = x.astype(shape.dtype)
+  if predictor.columns and scale is None:
+    raise bad_input(
+      'client',
+      got='server, of a run with standardise=client',
+      expected='a client, by whose scale a row becomes an input',
+    )
+  return scale.applied(x).astype(shape.dtype) if scale else x
 
 
 def _classify(predictor: Predictor, x: np.ndarray) -> Predictions:
   """Return the predictions of all rows, in batches of one size."""
-  _, task, predict, model, _, classes, is_by_batch = predictor
+  _, task, predict, model, _, classes, is_by_batch, *_ = predictor
   size = TEST_BATCH if is_by_batch else ROWS
 
   @jax.jit

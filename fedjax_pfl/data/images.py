@@ -55,6 +55,7 @@ class Dataset(NamedTuple):
   client_names: Sequence[str] = ()  # by their numbers; () where they have none
   class_names: Sequence[str] = ()
   columns: Sequence[str] = ()  # of a table, which is imputed and standardised
+  scales: Sequence[Any] = ()  # by which: one, or that of each client who trains
 
 
 class Synthetic(NamedTuple):

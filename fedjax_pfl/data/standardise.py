@@ -31,14 +31,14 @@ class Scale(NamedTuple):
   mean: np.ndarray
   std: np.ndarray
 
-  def applied(self, x: np.ndarray, is_scaled: bool) -> np.ndarray:
-    """Return rows without gaps [n, D], standardised or not."""
+  def applied(self, x: np.ndarray) -> np.ndarray:
+    """Return rows without gaps [n, D], standardised."""
     filled = np.where(np.isnan(x), self.median, x)
-    return (filled - self.mean) / self.std if is_scaled else filled
+    return (filled - self.mean) / self.std
 
 
-def scale_of(x: np.ndarray) -> Scale:
-  """Return the scale of rows [n, D], of float64.
+def scale_of(x: np.ndarray, is_scaled: bool = True) -> Scale:
+  """Return the scale of rows [n, D], of float64; or one that fills alone.
 
   >>> scale_of(np.array([[1.0], [np.nan], [3.0]])).mean.tolist()
   [2.0]
@@ -49,6 +49,8 @@ def scale_of(x: np.ndarray) -> Scale:
   x = np.where(known, x, np.nan)
   x = np.where(empty, 0, x) if len(x) else np.zeros((1, x.shape[1]))
   median = np.nanmedian(x, axis=0)
+  if not is_scaled:
+    return Scale(median, np.zeros_like(median), np.ones_like(median))
   filled = np.where(np.isnan(x), median, x)
   std = filled.std(0, ddof=1) if len(filled) > 1 else np.zeros(x.shape[1])
   return Scale(median, filled.mean(0), np.where(std > 0, std, np.inf))
@@ -70,26 +72,24 @@ def standardised(
   """
   if not dataset.columns:
     return dataset
-  x, is_scaled = dataset.train.x, how != 'none'
-  of_all = scale_of(x[np.concatenate([*division['train']]).astype(int)])
-  pools = [
-    of_all.applied(split.x, is_scaled)
-    for split in (dataset.train, dataset.test)
-  ]
+  x, rows = dataset.train.x, np.concatenate([*division['train']]).astype(int)
+  scales = [scale_of(x[rows], how != 'none')]
+  pools = [scales[0].applied(part.x) for part in (dataset.train, dataset.test)]
   if how == 'client':
     _check_owned(division, tests_are_own)
+    scales = [scale_of(x[own]) for own in division['train']]
     for name, clients in division.items():
       who = 'unseen_' if name.startswith('unseen_') else ''
       side = int(name.endswith('test') and not tests_are_own)
       given = (dataset.train, dataset.test)[side].x
       trains = division[f'{who}train']
       for rows, own in zip(clients, trains, strict=True):
-        pools[side][rows] = scale_of(x[own]).applied(given[rows], True)
+        pools[side][rows] = scale_of(x[own]).applied(given[rows])
   train, test = (
     Images(pool.astype(np.float32), split.y)
     for pool, split in zip(pools, (dataset.train, dataset.test), strict=True)
   )
-  return dataset._replace(train=train, test=test)
+  return dataset._replace(train=train, test=test, scales=scales)
 
 
 def _check_owned(division, tests_are_own: bool) -> None:

@@ -83,6 +83,24 @@ def load(where: Where) -> Dataset:
   return dataset._replace(clients=clients, client_names=content.clients)
 
 
+def features_of(file: str, names: Sequence[str]) -> np.ndarray:
+  """Return the features [P, D] of these names in another file, gaps as NaN."""
+  columns, features = Columns(path := pathlib.Path(file), _cells(path)), []
+  for name in names:
+    levels = [x for x in columns.cells if name.startswith(f'{x}=')]
+    if name not in columns.cells and levels:  # of a category
+      column = max(levels, key=len)
+      cells = np.array(columns.cells[column])
+      features.append(cells == name.removeprefix(f'{column}='))
+      continue
+    columns.check_name('images', name)
+    values = numbers_of(columns, name)
+    if values is None:
+      raise columns.refuse(name, 0, 'a number, as in training')
+    features.append(values)
+  return np.stack(features, axis=1).astype(np.float32)
+
+
 def _read(where: Where) -> Content:
   """Return what a file holds, read once as long as it stays the same."""
   file = expand_home('data_dir', where.data_dir)
@@ -255,14 +273,13 @@ def _both_sides(
   if not table.group:
     return []
   cells = np.array(columns.cells[table.group])
-  tested, trained = (np.unique(cells[is_in]) for is_in in (is_test, ~is_test))
-  both = np.intersect1d(tested, trained).tolist()
+  both = np.intersect1d(cells[is_test], cells[~is_test]).tolist()
   if both:
     return [
-      f'{len(both):,} of {len(tested):,} values of {table.group} in test rows '
-      f'are in training rows, too: {", ".join(both[:10])}.'
+      f'Values of {table.group} in training and in test rows, {len(both):,}: '
+      f'{", ".join(both[:10])}.'
     ]
-  if len(trained) == len(cells) or is_test.any():
+  if table.split or len(np.unique(cells)) == len(cells):
     return []
   return [
     f'Tests are drawn row by row: rows of one {table.group} may be on both '

@@ -77,6 +77,33 @@ def test_a_folder_becomes_a_csv(run, folder, tmp_path):
   np.testing.assert_allclose(shares, want.probabilities, atol=1e-6)
 
 
+@pytest.mark.parametrize('how', ['all', 'client'])
+def test_rows_of_a_table_are_scaled_as_in_training(tmp_path, how):
+  """The tests of a hospital, as its file has them, get the run's own score."""
+  workdir, model, file, out = (
+    tmp_path / name for name in ('run', 'm.npz', 'rows.csv', 'found.csv')
+  )
+  config = {'dataset': 'heart', 'partition': 'natural', 'num_clients': 4}
+  config |= {'standardise': how, 'model': 'linear', 'views': ('initial',)}
+  config |= {'rounds': 2, 'batch_size': 8, 'lr_milestones': ()}
+  pfl.train(pfl.build_experiment(config), workdir)
+  export(workdir, 'va', '', model, quiet, None)
+  data = pfl.load_dataset('heart')
+  (x, y), is_va = data.test, data.clients[1] == 3
+  lines = [data.columns, *x[is_va].astype(str)]
+  file.write_text('\n'.join(map(','.join, lines)))
+  right = run_dir.load_clients(workdir).scores['initial'].correct[3]
+  for source, client in ((workdir, 'va'), (model, '')):
+    found = pfl.predict(source, x[is_va], client=client, log=quiet)
+    assert sum(np.array(found.labels) == y[is_va].astype(str)) == right
+    predict_folder(source, file, out, client, '', quiet, None)
+    assert [row['class'] for row in read_rows(out)] == found.labels
+    out.unlink()
+  asked = lambda: pfl.predict(workdir, x, client='server', log=quiet)
+  if how == 'client':
+    assert 'a client, by whose scale' in refused(asked)
+
+
 def test_what_is_refused(run, tmp_path):
   workdir, x, file = run[0], np.zeros((2, 8, 8), np.uint8), tmp_path / 'm.npz'
 

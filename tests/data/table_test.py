@@ -9,6 +9,7 @@ from fedjax_pfl.data.datasets import load_dataset, peek
 from fedjax_pfl.data.fields import table_of
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.data.standardise import scale_of
+from fedjax_pfl.data.table import features_of
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.keys import make_data_of
 
@@ -84,6 +85,15 @@ def test_what_is_odd_is_said(tmp_path):
   assert said[0] == 'The rows of p and q are the same.'
 
 
+def test_features_of_another_file(file, tmp_path):
+  """By their names: in another order, with other levels, without labels."""
+  other = write(tmp_path / 'b.csv', 'b,1,9', 'z,2,', header='ward,k,age')
+  found = features_of(other, load(file).columns)
+  np.testing.assert_array_equal(found, [[9, 0, 1], [np.nan, 0, 0]])
+  bare = write(tmp_path / 'c.csv', '1,9', header='k,age')
+  assert "got 'ward=a'" in refused(features_of, bare, load(file).columns)
+
+
 def test_a_patient_on_both_sides_is_said(tmp_path):
   rows = [
     '1,yes,ann,train',
@@ -95,9 +105,7 @@ def test_a_patient_on_both_sides_is_said(tmp_path):
   said = []
   table = table_of('ill', '', 'part', 'cross_entropy', 'who')
   data = load_dataset('table', data_dir=file, table=table, log_fn=said.append)
-  assert said == [
-    '1 of 2 values of who in test rows are in training rows, too: ann.'
-  ]
+  assert said == ['Values of who in training and in test rows, 1: ann.']
   assert [*data.columns] == ['v']
   table = table._replace(split='', label=('part',))
   load_dataset('table', data_dir=file, table=table, log_fn=said.append)
@@ -181,10 +189,11 @@ def test_tests_change_no_training_input(tmp_path, how, later):
 
 
 def test_columns_without_spread_become_zero():
-  scale = scale_of(np.array([[1.0, np.nan], [1.0, np.nan]]))
+  x = np.array([[1.0, np.nan], [1.0, np.nan]])
   rows = np.array([[5.0, 7.0], [np.nan, np.nan]])
-  assert not scale.applied(rows, True).any()
-  np.testing.assert_array_equal(scale.applied(rows, False), [[5, 7], [1, 0]])
+  assert not scale_of(x).applied(rows).any()
+  filled = scale_of(x, is_scaled=False).applied(rows)
+  np.testing.assert_array_equal(filled, [[5, 7], [1, 0]])
 
 
 def test_the_key_of_a_run_knows_the_table(file):
