@@ -36,8 +36,7 @@ from fedjax_pfl.data.batching import (
 
 # The objective, or a pair of it and a dict of scalar metrics.
 Loss = Callable[[PyTree, Batch, Key], Array | tuple[Array, dict[str, Array]]]
-
-
+MAX_EPOCHS = 100_000  # the loss of every step is kept in memory
 SCHEDULE = Rule(
   callable,
   'a function of the round',
@@ -75,7 +74,9 @@ class LocalTraining:
   """
 
   rounds: int = 32
-  epochs: int = field(10, rules.count('epochs'), name='local_epochs')
+  epochs: int = field(
+    10, rules.count('epochs'), name='local_epochs', largest=MAX_EPOCHS
+  )
   steps: int = field(0, rules.count('steps', smallest=0), name='local_steps')
   batch_size: int = field(50, rules.count('examples'))
   learning_rate: optax.Schedule = field(

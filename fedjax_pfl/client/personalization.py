@@ -64,7 +64,9 @@ class Finetuning:
   (1, 5)
   """
 
-  epochs: tuple[int, ...] = field((5,), EPOCHS, EVALUATES)
+  epochs: tuple[int, ...] = field(
+    (5,), EPOCHS, EVALUATES, largest=local_training.MAX_EPOCHS
+  )
   trainable: str = field('full', TRAINABLE, EVALUATES)
   learning_rate: float = field(
     1e-3, optimisers.LEARNING_RATE, EVALUATES, traced=True

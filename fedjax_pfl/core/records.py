@@ -129,7 +129,7 @@ def check_size(name: str, value: Any, largest: int = MAX_INT) -> None:
       raise bad_input(
         name,
         got=value,
-        expected=f'whole numbers up to {largest}, others up to {MAX_FLOAT}: '
+        expected=f'whole numbers up to {largest}, others up to {MAX_FLOAT}, '
         'what 32 bits hold',
       )
 

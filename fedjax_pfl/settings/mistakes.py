@@ -14,9 +14,7 @@ from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.federated.sampling import TURNS
 from fedjax_pfl.settings.schema import FIELDS, Settings
 
-# The loss of every step, and the numbers of every round, are kept in memory.
-MAX_EPOCHS = 100_000
-MAX_ROUNDS = 1_000_000
+MAX_ROUNDS = 1_000_000  # the numbers of each are kept in memory
 MAX_SUBSETS = 100_000  # that mda looks at in every round
 HIDDEN = 'noise in the sum of changes does not hide'
 KEPT = 'the server would train on examples that are kept for'
@@ -174,20 +172,10 @@ def _of_numbers(settings: Settings) -> list[tuple]:
       f'at most {MAX_ROUNDS} rounds',
     ),
     (
-      settings.train.epochs > MAX_EPOCHS,
-      'local_epochs',
-      f'at most {MAX_EPOCHS}',
-    ),
-    (
       settings.train.steps and not (method in WITH_STEPS or is_code(method)),
       'local_steps',
       f'0 with {method}, whose rounds are epochs',
       *('local_epochs', *WITH_STEPS),
-    ),
-    (
-      max(settings.finetune.epochs) > MAX_EPOCHS,
-      'finetune.epochs',
-      f'at most {MAX_EPOCHS}',
     ),
     (
       not settings.evaluation.views,

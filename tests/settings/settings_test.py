@@ -90,9 +90,9 @@ FEW = {**BUFFERS, 'num_clients': 2, 'save_clients': ()}
 TOGETHER = [
   ({'model': 'resnet19'}, 'model', 'did you mean resnet18?'),
   ({'seed': 2**32}, 'seed', 'up to 4294967295'),
-  ({'local_epochs': 2**31}, 'local_epochs', 'up to 2147483647'),
+  ({'batch_size': 2**31}, 'batch_size', 'up to 2147483647'),
   ({'learning_rate': 1e39}, 'learning_rate', 'what 32 bits hold'),
-  ({'finetune__epochs': (5, 100_001)}, 'finetune.epochs', 'at most 100000'),
+  ({'finetune__epochs': (5, 100_001)}, 'finetune.epochs', 'up to 100000'),
   ({'local_epochs': 81}, 'local_epochs', 'at most total_epochs, 80'),
   ({'total_epochs': 10**7}, 'total_epochs', 'at most 1000000 rounds'),
   ({'rounds': 0}, 'rounds', 'rounds=0 with init_from=RUN'),
