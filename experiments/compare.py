@@ -125,7 +125,7 @@ def run(form, folder, which=1, number=1):
   What is there is written before a KeyboardInterrupt, that of a deadline too,
   ends it. One of several jobs writes its counts alone.
   """
-  from fedjax_pfl.compare import protocol, tune
+  from fedjax_pfl.compare import protocol, train
   from fedjax_pfl.results.page import board_files
   from fedjax_pfl.results.runs.stored_counts import MARK
 
@@ -134,7 +134,7 @@ def run(form, folder, which=1, number=1):
   if number > 1:
     path = path.with_name(f'{path.stem}{MARK}_{which}_of_{number}.csv')
   try:
-    for partition, entry in tune.entries(form, folder / RUNS, which, number):
+    for partition, entry in train.entries(form, folder / RUNS, which, number):
       found.setdefault(partition, []).append(entry)
   finally:
     board_files.write(found, about, path)

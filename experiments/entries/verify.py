@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments.entries import entries, form_data
 from fedjax_pfl.compare.form import Load, Unit
-from fedjax_pfl.compare.tune import train_unit
+from fedjax_pfl.compare.train import train_unit
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import one_of

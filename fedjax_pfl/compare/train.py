@@ -1,18 +1,22 @@
-"""Train a plan, each run in a directory that is found by its content.
+"""Train a plan, or a form; the directory of a run is found by its content.
 
 Finished runs are reused and stopped ones continue, so that a sweep that was
 killed is repeated by the same command, and nothing is trained twice.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.compare.form import Form, Unit
 from fedjax_pfl.compare.plan import Plan, grouped
-from fedjax_pfl.core import user_code
+from fedjax_pfl.core import progress, user_code
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
+from fedjax_pfl.results.runs.entry import Entry, read_entry
 from fedjax_pfl.results.runs.run import Run, read_group
+from fedjax_pfl.results.statistics.choice import choose, in_words
 from fedjax_pfl.runs import identity, run_dir
 from fedjax_pfl.settings import RESUMABLE, Settings, parse_config, to_config
 from fedjax_pfl.settings.validate import program_key
@@ -131,3 +135,44 @@ def _as_started(settings: Settings, path: Path) -> Settings:
   given = to_config(settings)
   new = {name: given[name] for name in (*RESUMABLE, *user_code.FIELDS)}
   return parse_config({**run_dir.load_config(path)['config'], **new})
+
+
+# ---- a form: tuned, then trained ---------------------------------------------
+
+
+def entries(
+  form: Form, folder: AnyPath, which: int = 1, number: int = 1
+) -> Iterator[tuple[str, Entry]]:
+  """Yield (partition, entry) of each method, tuned and trained in `folder`.
+
+  Several jobs may share the work: job `which` of `number` takes whole methods.
+  """
+  units = [*form.units()][which - 1 :: number]
+  for count, unit in enumerate(units, 1):
+    name = paper_name(unit.method)
+    progress.log(f'{unit.partition}, {count} of {len(units)}: {name}')
+    yield unit.partition, train_unit(unit, Path(folder))
+
+
+def train_unit(unit: Unit, folder: Path) -> Entry:
+  """Return the entry of a method: tuned, and trained with every seed."""
+  form, final = unit.form, []
+  plan = unit.plan(unit.candidates, form.tuning_seeds)
+  groups = train_groups(plan, folder, progress.log)
+  main, *_ = measures = form.measures
+  choice = choose(unit.candidates, groups, main)
+  if choice is None:
+    progress.log('No setting of the grid: each diverged.')
+  else:
+    ends = f'; at an end of the grid: {", ".join(choice.ends)}'
+    progress.log(
+      f'Chosen: {in_words(choice.fields)}, view {choice.view}: '
+      f'{main.said(choice.value)} on validation{ends * bool(choice.ends)}'
+    )
+    plan = unit.plan([choice.fields], form.seeds)
+    final = train(plan, in_folder(folder), progress.log)
+  whole = [
+    stage.name for stage in unit.outline.stages if stage.full_participation
+  ]
+  known = unit.method, unit.kind, choice, form.seeds, final, whole
+  return read_entry(*known, [one.name for one in measures])
