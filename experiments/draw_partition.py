@@ -23,7 +23,7 @@ def main(overrides):
   from fedjax_pfl.core import progress
   from fedjax_pfl.core.example_losses import check_classes
   from fedjax_pfl.core.user_code import without_digest
-  from fedjax_pfl.data.label_counts import label_counts_of_clients
+  from fedjax_pfl.data.client_data import label_counts_of_clients
   from fedjax_pfl.results.charts import figure_file, partition, picture
   from fedjax_pfl.settings import parse_config
   from fedjax_pfl.training.build_data import build_data

@@ -23,7 +23,7 @@ from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.core.types import AnyPath, Array, Key, Scores
-from fedjax_pfl.data.label_counts import label_counts_of_clients
+from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import fold_batches
 from fedjax_pfl.evaluation.summary import accuracies

@@ -54,7 +54,7 @@ from fedjax_pfl.core.errors import bad_input, check_installed
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, ClientData, Key, Params, Task
-from fedjax_pfl.data.label_counts import (
+from fedjax_pfl.data.client_data import (
   label_counts,
   label_counts_of_clients,
   label_shares,

@@ -52,7 +52,7 @@ from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Batch, Key, Params, Task, matmul
-from fedjax_pfl.data.label_counts import label_counts
+from fedjax_pfl.data.client_data import label_counts
 from fedjax_pfl.models import layers
 
 

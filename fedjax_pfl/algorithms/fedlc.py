@@ -22,7 +22,7 @@ from fedjax_pfl.core import losses, rules
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Task
-from fedjax_pfl.data.label_counts import label_counts
+from fedjax_pfl.data.client_data import label_counts
 
 EXCLUDED = -1e9  # not -inf: a padded row of such a class would give 0 * inf
 

@@ -47,7 +47,7 @@ from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.records import field
 from fedjax_pfl.core.types import Array, Params, Task
 from fedjax_pfl.data.batching import steps_in_time, steps_of_epoch
-from fedjax_pfl.data.label_counts import label_counts
+from fedjax_pfl.data.client_data import label_counts
 
 
 class HParams(global_model.HParams):

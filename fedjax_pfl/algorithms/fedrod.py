@@ -28,7 +28,7 @@ from fedjax_pfl.client import global_model
 from fedjax_pfl.core import losses, rules, trees
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.types import Params, Task
-from fedjax_pfl.data.label_counts import label_counts
+from fedjax_pfl.data.client_data import label_counts
 
 HParams = global_model.HParams
 FAMILY, PAPER = 'shared parts', 'arxiv.org/abs/2107.00778'

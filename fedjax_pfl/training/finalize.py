@@ -15,7 +15,7 @@ from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import OneOf
 from fedjax_pfl.core.types import ClientData, Params, Scores
 from fedjax_pfl.data.batching import is_float
-from fedjax_pfl.data.label_counts import label_counts_of_clients
+from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
 from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.evaluation.summary import summarise

@@ -19,7 +19,7 @@ from experiments.reproduction.id_ood import (
 )
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.analysis.open_run import load_states
-from fedjax_pfl.data.label_counts import label_counts_of_clients
+from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.metrics import score_view
 from fedjax_pfl.evaluation.summary import accuracies
 from fedjax_pfl.runs import run_dir

@@ -9,11 +9,12 @@ from fedjax_pfl.data.client_data import (
   ImagePool,
   describe,
   from_arrays,
+  label_counts_of_clients,
+  label_shares,
   pool_of,
   stack_clients,
 )
 from fedjax_pfl.data.images import Images, aligned
-from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
 from fedjax_pfl.training.program import as_one_client
 
 

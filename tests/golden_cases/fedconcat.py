@@ -7,7 +7,7 @@ import numpy as np
 from fedjax_pfl.algorithms import fedconcat
 from fedjax_pfl.client import clustering
 from fedjax_pfl.core import trees
-from fedjax_pfl.data.label_counts import label_counts_of_clients, label_shares
+from fedjax_pfl.data.client_data import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
 from golden_cases.inputs import client_rows, losses_of
 from golden_cases.rounds import run_rounds

@@ -14,7 +14,7 @@ import fedjax_pfl as pfl
 from fedjax_pfl.algorithms import fedpac, load
 from fedjax_pfl.core.types import Batch
 from fedjax_pfl.data.batching import fold_examples, num_labels
-from fedjax_pfl.data.label_counts import label_counts, label_counts_of_clients
+from fedjax_pfl.data.client_data import label_counts, label_counts_of_clients
 from fedjax_pfl.data.preparation.prepare import prepare
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
 from fedjax_pfl.evaluation.metrics import score_view
