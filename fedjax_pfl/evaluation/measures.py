@@ -34,7 +34,8 @@ class Measure(NamedTuple):
   help: str = ''
   # (logits [N, Y], labels [N], mask [N]) -> a number of the client.
   of_client: Callable[[Array, Array, Array], Array] | None = None
-  # (accuracies [K] in percent, NaN without one, tests [K]) -> a number.
+  # (numbers [K] of clients who have one, tests [K]) -> a number. They are
+  # accuracies in percent; of a measure where lower is better, with a minus.
   of_clients: Callable[[np.ndarray, np.ndarray], float] | None = None
   compared: bool = False  # comparisons and summaries have a column of it
   before: bool = False  # and comparisons one before personalisation
