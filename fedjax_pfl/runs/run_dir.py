@@ -23,7 +23,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -327,11 +327,12 @@ def load_metrics(workdir: str | os.PathLike) -> list[dict[str, Any]]:
   """Return the lines of metrics.jsonl; a torn last line is left out."""
   path = existing(workdir, METRICS)
   with may_read('run'):
-    lines = atomic_files.read_bytes(path).splitlines(keepends=True)
-  known = [line for line in lines if _round_of(line) < math.inf]
+    lines = [numbers for _, numbers in _lines(path)]
+  known = [*filter(None, lines)]
   if known not in (lines, lines[:-1] or None):
-    raise _changed('metrics', path, max(map(_round_of, known), default=0))
-  return [json_text.parse_object(line) for line in known]
+    last = max((numbers['round'] for numbers in known), default=0)
+    raise _changed('metrics', path, last)
+  return known
 
 
 def load_clients(workdir: str | os.PathLike) -> Clients:
@@ -345,21 +346,24 @@ def load_clients(workdir: str | os.PathLike) -> Clients:
 
 def _cut(path: Path, last: int) -> None:
   """Remove the lines after a round, and a torn last line."""
-  lines = atomic_files.read_bytes(path).splitlines(keepends=True)
-  earlier = [line for line in lines if _round_of(line) <= last]
-  if earlier != lines:
+  lines = [*_lines(path)]
+  earlier = [
+    line for line, numbers in lines if numbers and numbers['round'] <= last
+  ]
+  if len(earlier) < len(lines):
     with atomic_files.writing(path):
       atomic_files.write_bytes(path, b''.join(earlier))
 
 
-def _round_of(line: bytes) -> float:
-  """Return the round of a line of metrics; infinity if the line is torn."""
-  try:
-    at = json_text.parse_object(line).get('round')
-  except ValueError:
-    return math.inf
-  is_whole = line.endswith(b'\n') and isinstance(at, int | float)
-  return at if is_whole else math.inf
+def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+  """Yield the lines of metrics with their numbers; {} of a torn one."""
+  for line in atomic_files.read_bytes(path).splitlines(keepends=True):
+    numbers = {}
+    with contextlib.suppress(ValueError):
+      numbers = json_text.parse_object(line)
+    at = numbers.get('round')
+    has_round = isinstance(at, int | float) and at < math.inf
+    yield line, numbers if line.endswith(b'\n') and has_round else {}
 
 
 def _checksum(path: Path, size: Any = None) -> dict[str, Any]:
