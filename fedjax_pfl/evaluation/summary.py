@@ -141,18 +141,13 @@ def summarise(
   }
 
 
-def resampled_means(
-  values: np.ndarray,
-  *,
-  seed: int | np.random.Generator = 0,
-  number: int = NUM_RESAMPLES,
-) -> np.ndarray:
-  """Return the means of so many draws of the values with replacement."""
-  rng = np.random.default_rng(seed)
+def resampled_means(values: np.ndarray) -> np.ndarray:
+  """Return the means of NUM_RESAMPLES draws of the values with replacement."""
+  rng = np.random.default_rng(0)
   # A million indices at once are 8 MB; all at once might be gigabytes.
   rows = max(1, 1_000_000 // values.size)
   means = []
-  for first in range(0, number, rows):
-    size = (min(rows, number - first), values.size)
+  for first in range(0, NUM_RESAMPLES, rows):
+    size = (min(rows, NUM_RESAMPLES - first), values.size)
     means.append(values[rng.integers(0, values.size, size)].mean(axis=1))
   return np.concatenate(means)

@@ -140,7 +140,8 @@ class Budget(Open):
     run.write_note()
     dp = self.dp
     if dp.noise_seed is None:
-      key = chacha.key_of(bytes.fromhex(run.secret(dp.bands > 1)))
+      digits = run.secret(dp.bands > 1)
+      key = chacha.key_of(bytes.fromhex(digits))
     else:
       key = jax.random.key(dp.noise_seed, impl=chacha.IMPL)
     cohorts, rounds = jax.random.split(key)
