@@ -10,7 +10,7 @@ begun, and the counts of every client in results/attacks are those of whole
 blocks: a board that was stopped is a board of fewer seeds.
 
 --write puts what follows from the counts alone into docs/attacks.md, between
-its marks, and draws the figure again.
+the marks of each form, and draws the figures again.
 """
 
 import commandline
@@ -36,8 +36,9 @@ def main():
   if WRITE.value:
     from experiments.attacks_board import page  # matplotlib
 
-    written = page.write(folder / 'digits_counts.csv', commandline.ROOT)
-    progress.log(f'Written: {", ".join(map(str, written))}')
+    for counts in sorted(folder.glob('*_counts.csv')):
+      written = page.write(counts, commandline.ROOT)
+      progress.log(f'Written: {", ".join(map(str, written))}')
     return
   seeds = parse_seeds(SEEDS.value)
   board = cells.cells(FORM.value)

@@ -9,14 +9,20 @@ import numpy as np
 
 from configs import digits
 from configs.leaderboard import FORMS, PROTOCOL, second_budgets
+from fedjax_pfl.analysis import open_run
 from fedjax_pfl.compare.form import LAST_ROUND
 from fedjax_pfl.compare.plan import with_seeds
 from fedjax_pfl.compare.train import train_groups
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.settings import Settings, parse_config
+from fedjax_pfl.training import lies
+from fedjax_pfl.training.program import Evaluator
+from fedjax_pfl.training.state import random_streams
 
 METHODS = 'fedavg', 'fedbabu', 'fedrep', 'ditto'
+BACKDOOR = 'backdoor'
+CLEAN = 'none', 'uniform'
 ALONE = 'local_only'  # no attack reaches it but that on its own examples
 ATTACKS = 'none', 'sign_flip', 'alie', 'label_flip', 'backdoor'
 RULES = {
@@ -44,7 +50,7 @@ VIEWS = {'before': ('initial',), 'after': ('finetuned', 'personal')}
 OUT = 'share', 'precision', 'recall'
 COLUMNS = (
   *('method', 'attack', 'rule', 'seed', 'attackers', 'before', 'after'),
-  *('tests', 'classes', 'success_before', 'success_after', *OUT),
+  *('tests', 'others', 'classes', 'success_before', 'success_after', *OUT),
 )
 
 
@@ -94,27 +100,59 @@ def train(
   return [_row(cell, run) for run in runs]
 
 
+def opened(run: Run) -> dict[str, np.ndarray]:
+  """Return how many tests of each client a trigger moves to the target: [K].
+
+  By view. Of a run that nobody attacks, as of one from before clients.npz had
+  it, by its last models.
+  """
+  found, views = run.clients.scores, [*run.clients.scores]
+  if BACKDOOR not in (found[views[0]].own or {}):
+    quiet = lambda line: None
+    settings, data = open_run.read_run(run.path, quiet)
+    experiment = open_run.rebuild(settings, data, quiet)
+    states = open_run.load_states(experiment, run.path, quiet)
+    evaluator = Evaluator(experiment, random_streams(run.seed)['evaluation'])
+    attack = settings.attack._replace(name=BACKDOOR)
+    experiment = experiment.with_settings(settings._replace(attack=attack))
+    found = lies.with_success(experiment, evaluator, states, found)
+  others = of_others(run)
+  return {
+    view: np.rint(np.nan_to_num(found[view].own[BACKDOOR]) * others / 100)
+    for view in views
+  }
+
+
+def of_others(run: Run) -> np.ndarray:
+  """Return how many tests of each client are not of the target: [K]."""
+  classes = run.clients.test_classes
+  return classes.sum(1) - classes[:, run.settings.attack.target]
+
+
 def _row(cell: Cell, run: Run) -> dict[str, Any]:
   """Return a row: whole numbers of every client, and what is of all."""
-  lies, clients = run.result.get('lies', {}), run.clients
+  told, clients = run.result.get('lies', {}), run.clients
   row = {name: getattr(cell, name) for name in COLUMNS[:3]}
-  row |= {'seed': run.seed, 'attackers': _words(lies.get('attackers', ()))}
+  row |= {'seed': run.seed, 'attackers': _words(told.get('attackers', ()))}
+  has_trigger = cell.attack == BACKDOOR or cell[2:] == CLEAN
+  hits = opened(run) if has_trigger and cell.method != ALONE else {}
   for kind, views in VIEWS.items():
     for view in {*views} & {*clients.scores}:
       row[kind] = _words(clients.scores[view].correct)
-      if 'backdoor' in lies:
-        row[f'success_{kind}'] = f'{lies["backdoor"][view]["mean"]:.4f}'
+      if hits:
+        row[f'success_{kind}'] = _words(hits[view])
   for name in OUT:
-    share = lies.get('left_out', {}).get(f'left_out/{name}')
+    share = told.get('left_out', {}).get(f'left_out/{name}')
     row[name] = '' if share is None or np.isnan(share) else f'{share:.4f}'
   if cell.method == ALONE:  # the same in all rows of a seed
     row['tests'] = _words(clients.scores['personal'].count)
+    row['others'] = _words(of_others(run))
     row['classes'] = ' | '.join(map(_words, clients.train_classes))
   return row
 
 
-def _words(numbers: Iterable[int]) -> str:
-  return ' '.join(map(str, numbers))
+def _words(numbers: Iterable[float]) -> str:
+  return ' '.join(f'{number:.0f}' for number in numbers)
 
 
 def write(rows: Sequence[Mapping[str, Any]], path: Path) -> None:

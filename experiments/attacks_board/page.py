@@ -1,13 +1,21 @@
 """The page and the figure of the board of attacks, from its counts alone."""
 
 import csv
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from experiments.attacks_board.cells import ALONE, ATTACKS, METHODS, RULES
+from experiments.attacks_board.cells import (
+  ALONE,
+  ATTACKS,
+  BACKDOOR,
+  CLEAN,
+  METHODS,
+  RULES,
+)
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.charts import picture
 from fedjax_pfl.results.charts.figure_file import format_number, save
@@ -17,8 +25,8 @@ from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.statistics import differences
 from fedjax_pfl.results.statistics.differences import Difference
 
-PAGE, FIGURE = 'docs/attacks.md', 'docs/images/attacks.png'
-BEGIN, END = '<!-- board: experiments/attacks.py -->', '<!-- end -->'
+PAGE, FIGURES = 'docs/attacks.md', 'docs/images'
+BEGIN, END = '<!-- board: experiments/attacks.py --form={} -->', '<!-- end -->'
 VIEWS = 'before', 'after'
 # A method, and whether before or after personalisation.
 COLUMNS = {
@@ -28,9 +36,9 @@ COLUMNS = {
   'FedRep, own heads': ('fedrep', 'before'),
   'Ditto, personal': ('ditto', 'after'),
 }
-CLEAN = 'none', 'uniform'
+SETS = {'digits': 'the digits', 'cifar10': 'CIFAR-10', 'lite': 'CIFAR-10'}
 LOCAL = ALONE, 'after', *CLEAN
-FAR = 4  # honest clients: those whose labels are most unlike those of all
+FAR = 1 / 4  # of honest clients: those with labels most unlike those of all
 HEADER = 'column', 'attack', 'rule', 'mean', 'low', 'high'
 CHART = {'width': 470, 'margins': (140, 16), 'height': 17}
 NOTE = (
@@ -39,54 +47,73 @@ NOTE = (
 )
 
 Cell = tuple[str, str, str, str]  # method, view, attack, rule
+Numbers = dict[Cell, dict[int, np.ndarray]]  # [K] in percent; NaN: attackers
 
 
 class Board(NamedTuple):
   """What a file of counts says, by cell and seed."""
 
-  accuracy: dict[Cell, dict[int, np.ndarray]]  # [K] in percent; NaN: attackers
-  success: dict[Cell, dict[int, float]]  # of the backdoor, in percent
+  accuracy: Numbers
+  success: Numbers  # of the trigger; NaN, too, without tests of other classes
   unlike: dict[int, np.ndarray]  # [K], how far labels are from those of all
+
+  def having(self, at: int, known: Sequence[str]) -> list[str]:
+    """Return the methods, attacks or rules that it has, in this order."""
+    return [x for x in known if x in {cell[at] for cell in self.accuracy}]
+
+  @property
+  def attacks(self) -> list[str]:
+    return self.having(2, ATTACKS)
+
+  @property
+  def rules(self) -> list[str]:
+    return self.having(3, RULES)
+
+  @property
+  def columns(self) -> dict[str, tuple[str, str]]:
+    there = self.having(0, METHODS)
+    return {name: key for name, key in COLUMNS.items() if key[0] in there}
 
 
 def read(path: Path) -> Board:
   with path.open(encoding='utf-8', newline='') as file:
     rows = list(csv.DictReader(file))
   numbers = lambda text: np.array(text.split(), int)
-  board, tests, liars = Board({}, {}, {}), {}, {}
+  board, liars, tests, others = Board({}, {}, {}), {}, {}, {}
   for row in rows:
     if row['attackers']:  # the same in all cells of a seed
       known = liars.setdefault(row['seed'], row['attackers'])
       assert known == row['attackers'], row
     if row['method'] == ALONE:
       tests[row['seed']] = numbers(row['tests'])
+      others[row['seed']] = numbers(row['others'])
       held = np.stack([*map(numbers, row['classes'].split('|'))])
       share = held / held.sum(1, keepdims=True) - held.sum(0) / held.sum()
       board.unlike[int(row['seed'])] = np.abs(share).sum(1) / 2
-  for row in rows:
-    for view in filter(row.get, VIEWS):
-      cell, seed = (
-        (row['method'], view, row['attack'], row['rule']),
-        row['seed'],
-      )
-      values = 100 * numbers(row[view]) / tests[seed]
-      values[numbers(liars[seed])] = np.nan
-      board.accuracy.setdefault(cell, {})[int(seed)] = values
-      if success := row[f'success_{view}']:
-        board.success.setdefault(cell, {})[int(seed)] = float(success)
+  for row, view in itertools.product(rows, VIEWS):
+    cell, seed = (row['method'], view, row['attack'], row['rule']), row['seed']
+    for kept, name, number in (
+      (board.accuracy, view, tests),
+      (board.success, f'success_{view}', others),
+    ):
+      if row[name]:
+        known = np.where(number[seed] > 0, number[seed], np.nan)
+        values = 100 * numbers(row[name]) / known
+        values[numbers(liars[seed])] = np.nan
+        kept.setdefault(cell, {})[int(seed)] = values
   return board
 
 
 def gap(
-  board: Board, cells: list[Cell], base: Cell, used: Callable | None = None
+  known: Numbers, cells: list[Cell], base: Cell, used: Callable | None = None
 ) -> Difference | None:
   """Return the mean of cells less another; None where one lacks a seed.
 
   used: seed -> the honest clients that count, if not all of them.
   """
   gaps = []
-  for seed, before in board.accuracy[base].items():
-    after = [board.accuracy.get(cell, {}).get(seed) for cell in cells]
+  for seed, before in known[base].items():
+    after = [known.get(cell, {}).get(seed) for cell in cells]
     if any(values is None for values in after):
       return None
     values = np.mean(after, axis=0) - before
@@ -96,44 +123,50 @@ def gap(
 
 
 def gaps_of(board: Board) -> dict[tuple[str, str, str], Difference | None]:
+  cells = itertools.product(board.columns.items(), board.attacks, board.rules)
   return {
-    (name, attack, rule): gap(board, [(*key, attack, rule)], (*key, *CLEAN))
-    for name, key in COLUMNS.items()
-    for attack in ATTACKS
-    for rule in RULES
+    (name, *kind): gap(board.accuracy, [(*key, *kind)], (*key, *CLEAN))
+    for (name, key), *kind in cells
   }
 
 
 # ---- the page ----------------------------------------------------------------
 
 
-def section(board: Board) -> str:
+def section(board: Board, figure: str) -> str:
   """Return what stands between the marks of the page."""
-  cells = {name: (*key, *CLEAN) for name, key in COLUMNS.items()}
+  cells = {name: (*key, *CLEAN) for name, key in board.columns.items()}
   means = {
-    name: np.mean([np.nanmean(x) for x in board.accuracy[cell].values()])
+    name: mean(board.accuracy, cell)
     for name, cell in (cells | {'Local only': LOCAL}).items()
   }
+  methods = board.having(0, METHODS)
   lines = [
     f'Seeds {", ".join(map(str, board.unlike))}. Without an attack, and with '
     'the mean, honest clients have, in percent: '
     + ', '.join(f'{name} {mean:.1f}' for name, mean in means.items())
     + '.\n',
     *(f'{at}. {line}' for at, line in enumerate(sentences(board), 1)),
-    f'\n![By attack and rule]({FIGURE.removeprefix("docs/")})\n',
-    'Success of the backdoor on tests of honest clients, in percent, before '
-    'and after personalisation:\n',
-    f'| rule | {" | ".join(METHODS)} |\n|---|{"---:|" * len(METHODS)}',
+    f'\n![By attack and rule](images/{figure})\n',
+    'Tests of other classes of honest clients that the trigger moves to its '
+    'target, in percent, before and after personalisation:\n',
+    f'| rule | {" | ".join(methods)} |\n|---|{"---:|" * len(methods)}',
   ]
-  for rule in RULES:
-    cells = [[(m, x, 'backdoor', rule) for x in VIEWS] for m in METHODS]
-    pairs = (', '.join(f'{opened(board, x):.1f}' for x in two) for two in cells)
-    lines.append(f'| {rule} | {" | ".join(pairs)} |')
+  rows = {'mean, nobody attacks': CLEAN}
+  rows |= {rule: (BACKDOOR, rule) for rule in board.rules}
+  for name, kind in rows.items():
+    pairs = (
+      ', '.join(
+        f'{mean(board.success, (x, view, *kind)):.1f}' for view in VIEWS
+      )
+      for x in methods
+    )
+    lines.append(f'| {name} | {" | ".join(pairs)} |')
   return '\n'.join(lines)
 
 
-def opened(board: Board, cell: Cell) -> float:
-  return float(np.mean([*board.success[cell].values()]))
+def mean(known: Numbers, cell: Cell) -> float:
+  return float(np.mean([np.nanmean(x) for x in known[cell].values()]))
 
 
 def words(found: Difference | None) -> str:
@@ -152,48 +185,53 @@ def listed(gaps: dict[str, Difference | None]) -> str:
 
 def sentences(board: Board) -> Iterator[str]:
   """Yield five answers, of numbers with their intervals alone."""
-  under = lambda key, rule: [(*key, attack, rule) for attack in ATTACKS[1:]]
+  known, opened = board.accuracy, board.success
+  under = lambda key, rule: [(*key, name, rule) for name in board.attacks[1:]]
   fedavg, tuned = [*COLUMNS.values()][:2]
   base = (*fedavg, *CLEAN)
   lost, beside = (
     {
-      name: gap(board, under(key, 'uniform'), other or (*key, *CLEAN))
-      for name, key in COLUMNS.items()
+      name: gap(known, under(key, 'uniform'), other or (*key, *CLEAN))
+      for name, key in board.columns.items()
     }
     for other in ((), LOCAL)
   )
   yield (
-    '**What do attacks do?** With the mean, and over the four attacks, honest '
+    '**What do attacks do?** With the mean, and over all attacks, honest '
     f'clients change by: {listed(lost)}'
   )
   yield (
     '**Does a personal model protect?** Under the same attacks, less Local '
     f'only, which none of them reaches: {listed(beside)}'
   )
-  old, new = ((*key, 'backdoor', 'uniform') for key in (fedavg, tuned))
-  pairs = board.success[old], board.success[new]
-  change = [pairs[1][seed] - pairs[0][seed] for seed in pairs[0]]
+  old, new = ((*key, BACKDOOR, 'uniform') for key in (fedavg, tuned))
+  before, after = (np.stack([*opened[cell].values()]) for cell in (old, new))
+  is_open, calm = before > 0, (*tuned, *CLEAN)
   yield (
-    '**Does fine-tuning remove a backdoor?** With the mean its trigger fools '
-    f"FedAvg's model in {opened(board, old):.1f} % of the tests, fine-tuned "
-    f'ones in {opened(board, new):.1f} %: '
-    f'{words(differences.over_seeds(change))}.'
+    '**Does fine-tuning remove a backdoor?** With the mean its trigger moves '
+    f'{mean(opened, old):.1f} % of the tests to the target in FedAvg, and '
+    f'{mean(opened, new):.1f} % once it is fine-tuned: '
+    f'{words(gap(opened, [new], old))}. Where nobody attacks it moves '
+    f'{mean(opened, base):.1f} % and {mean(opened, calm):.1f} %. Of '
+    f'{is_open.sum()} honest clients with such a test, over all seeds, '
+    f'{(after[is_open] == 0).sum()} have none after it.'
   )
-  gaps = {rule: gap(board, under(fedavg, rule), base) for rule in RULES}
+  gaps = {x: gap(known, under(fedavg, x), base) for x in board.rules}
   yield (
-    '**Do rules help?** FedAvg under the four attacks, less itself without an '
+    '**Do rules help?** FedAvg under all attacks, less itself without an '
     f'attack and with the mean: {listed(gaps)}'
   )
 
   def is_far(seed):
-    is_honest = ~np.isnan(board.accuracy[base][seed])
+    is_honest = ~np.isnan(known[base][seed])
     unlike = np.where(is_honest, board.unlike[seed], -1)
-    far = np.argsort(-unlike, kind='stable')[:FAR]
+    number = round(FAR * is_honest.sum())
+    far = np.argsort(-unlike, kind='stable')[:number]
     return np.isin(np.arange(len(unlike)), far)
 
   costs = {
-    f'{rule}, {name}': gap(board, [(*fedavg, 'none', rule)], base, used)
-    for rule in [*RULES][1:]
+    f'{rule}, {name}': gap(known, [(*fedavg, 'none', rule)], base, used)
+    for rule in board.rules[1:]
     for name, used in (
       ('unlike', is_far),
       ('the others', lambda seed: ~is_far(seed)),
@@ -201,42 +239,50 @@ def sentences(board: Board) -> Iterator[str]:
   }
   yield (
     '**What do rules cost clients that are unlike the others?** Without an '
-    f'attack FedAvg changes for the {FAR} honest clients whose labels are most '
-    f'unlike those of all, and for the others, by: {listed(costs)}'
+    'attack FedAvg changes for the fourth of honest clients whose labels are '
+    f'most unlike those of all, and for the others, by: {listed(costs)}'
   )
 
 
-def text(board: Board, page: Path) -> str:
-  """Return the page, with the section between its marks."""
-  before, _, rest = page.read_text(encoding='utf-8').partition(BEGIN)
-  after = rest.partition(END)[2]
-  return f'{before}{BEGIN}\n\n{section(board)}\n\n{END}{after}'
+def text(board: Board, page: str, form: str) -> str:
+  """Return the page, with the section of this form between its marks."""
+  begin = BEGIN.format(form)
+  before, _, rest = page.partition(begin)
+  inside = section(board, _figure(form))
+  return f'{before}{begin}\n\n{inside}\n\n{END}{rest.partition(END)[2]}'
 
 
 def write(counts: Path, root: Path) -> list[Path]:
-  """Write page and figure below `root`; return their paths."""
+  """Write a form's part of the page, and its figure; return the paths."""
+  form = counts.name.partition('_')[0]
   board, page = read(counts), root / PAGE
-  atomic_files.write_bytes(page, text(board, page).encode())
+  content = text(board, page.read_text(encoding='utf-8'), form)
+  atomic_files.write_bytes(page, content.encode())
   found, lines = gaps_of(board), []
   for cell, one in found.items():
     lines.append((*cell, *map(format_number, (one or [None] * 3)[:3])))
   colours = {key[0]: style_of(key[0]).colour for key in COLUMNS.values()}
-  panels = [_panel(board, found, name) for name in COLUMNS]
-  title = f'Attacks on the digits, {len(board.unlike)} seeds'
+  panels = [_panel(board, found, name) for name in board.columns]
+  title = f'Attacks on {SETS[form]}, {len(board.unlike)} seeds'
   figure = picture.draw(title, panels, colours, notes=[NOTE])
-  return [page, save(figure, root / FIGURE, HEADER, lines)]
+  path = root / FIGURES / _figure(form)
+  return [page, save(figure, path, HEADER, lines)]
+
+
+def _figure(form: str) -> str:
+  return f'attacks_{form}.png'
 
 
 def _panel(board: Board, found: dict, name: str) -> Panel:
   css, rows = COLUMNS[name][0], []
-  for attack in ATTACKS:
+  for attack in board.attacks:
     rows.append(Row(attack.replace('_', ' ')))
-    for rule in RULES:
+    for rule in board.rules:
       one = found[name, attack, rule]
       if one and (attack, rule) != CLEAN:
         marks = [Mark(*one[:3], css, size=3.5)]
         rows.append(Row(rule.replace('_', ' '), marks))
-  alone = gap(board, [LOCAL], (*COLUMNS[name], *CLEAN))
+  alone = gap(board.accuracy, [LOCAL], (*COLUMNS[name], *CLEAN))
   marks = [Mark(*alone[:3], css, 'hollow', 'D', size=3.5)]
   rows += [Row('no server'), Row('Local only', marks)]
   return Panel(name, plot_intervals(rows, 'points', **CHART))
