@@ -7,9 +7,9 @@ from helpers import refused
 
 from experiments import commandline
 from fedjax_pfl.compare import forecast, protocol
+from fedjax_pfl.compare.forecast import Speed
 from fedjax_pfl.compare.form import plans_of
 from fedjax_pfl.compare.plan import check
-from fedjax_pfl.compare.speed import Speed
 from fedjax_pfl.results.tables.paper_text import title_of
 
 WORDS = (

@@ -5,10 +5,8 @@ import pytest
 import small_runs
 
 from fedjax_pfl.compare import forecast as module
-from fedjax_pfl.compare import speed
-from fedjax_pfl.compare.forecast import forecast, total
+from fedjax_pfl.compare.forecast import Speed, forecast, total
 from fedjax_pfl.compare.plan import Planned
-from fedjax_pfl.compare.speed import Speed
 from fedjax_pfl.settings import parse_config
 
 # 4 of 5 clients, each with 16 images in two batches of 8.
@@ -75,14 +73,14 @@ def test_what_is_shared_is_paid_once(of):
 def test_a_model_is_timed_once_on_this_machine(monkeypatch, tmp_path):
   monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path))
   logged = []
-  known = speed.speed_of(make(), 1, logged.append)
+  known = module.speed_of(make(), 1, logged.append)
   assert known.compilation > 0 and known.client > 0 and known.step >= 0
   assert np.isfinite(known).all() and len(logged) == 1
-  monkeypatch.setattr(speed, 'measure', None)
-  assert speed.speed_of(make(rounds=9), 1, logged.append) == known
+  monkeypatch.setattr(module, 'measure', None)
+  assert module.speed_of(make(rounds=9), 1, logged.append) == known
   (path,) = tmp_path.glob('speeds/*')
   path.write_text('{')  # damaged: it is timed again
-  monkeypatch.setattr(speed, 'measure', lambda *_: Speed(1.0, 2.0, 3.0))
-  assert speed.speed_of(make(), 1, logged.append) == (1, 2, 3)
+  monkeypatch.setattr(module, 'measure', lambda *_: Speed(1.0, 2.0, 3.0))
+  assert module.speed_of(make(), 1, logged.append) == (1, 2, 3)
   monkeypatch.setenv('FEDJAX_PFL_CACHE', str(path))  # a file: nothing is stored
-  assert speed.speed_of(make(), 1, logged.append) == (1, 2, 3)
+  assert module.speed_of(make(), 1, logged.append) == (1, 2, 3)
