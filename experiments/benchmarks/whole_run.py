@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import commandline
 
-from fedjax_pfl.core import compiling
+from fedjax_pfl.core import progress
 from fedjax_pfl.training import compile_cache, memory_estimate
 from fedjax_pfl.training.build import build_experiment
 from fedjax_pfl.training.loop import train
@@ -33,7 +33,7 @@ began = time.perf_counter()
 experiment = build_experiment(settings)
 with tempfile.TemporaryDirectory() as workdir:
   train(experiment, workdir)
-took, compiled = time.perf_counter() - began, compiling.seconds()
+took, compiled = time.perf_counter() - began, progress.compiled_seconds()
 used = (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
 forecast = max(one.peak for _, one in memory_estimate.forecasts(experiment))
 of_device = f', used {used / MIB:.0f}' if used else ''

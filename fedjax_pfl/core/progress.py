@@ -19,10 +19,33 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import TextIO
 
-from fedjax_pfl.core import compiling
+import jax.monitoring
 
 PERIOD = 1.0  # seconds between two plain lines
 PATIENCE = 5.0  # seconds that short work may take before it has lines
+COMPILING = '/jax/core/compile/'  # begins the names of what jax times there
+_spans: list[tuple[float, float]] = []  # (began, lasted), none in another
+
+
+def compiled_seconds() -> float:
+  """Return how long this process has traced and compiled so far."""
+  return sum(lasted for _, lasted in _spans)
+
+
+def add_compiled(name: str, lasted: float, **_) -> None:
+  """Count a trace, lowering or compilation that has just ended.
+
+  A trace contains those of the functions that it calls, which end before it.
+  """
+  if not name.startswith(COMPILING):
+    return
+  began = time.perf_counter() - lasted
+  while _spans and _spans[-1][0] >= began:
+    _spans.pop()
+  _spans.append((began, lasted))
+
+
+jax.monitoring.register_event_duration_secs_listener(add_compiled)
 
 
 class Screen:
@@ -33,7 +56,7 @@ class Screen:
     stream: TextIO | None = None,
     environ: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.monotonic,
-    compiled: Callable[[], float] = compiling.seconds,
+    compiled: Callable[[], float] = compiled_seconds,
   ):
     self._stream = stream  # None: what sys.stdout is at the time of writing
     self._environ = environ

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from fedjax_pfl.core import compiling, progress
+from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import (
   FINITE,
   HAS_SENT,
@@ -241,7 +241,7 @@ def cadence(settings: Settings, rounds: int) -> Cadence:
 
 def times() -> np.ndarray:
   """Return the clock, and the seconds of compilation so far."""
-  return np.array([time.perf_counter(), compiling.seconds()])
+  return np.array([time.perf_counter(), progress.compiled_seconds()])
 
 
 def after_rounds(

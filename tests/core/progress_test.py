@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fedjax_pfl.core import compiling, progress
+from fedjax_pfl.core import progress
 
 
 def play(seconds, rounds=8, start=0, **options):
@@ -114,9 +114,9 @@ def test_compilation_is_in_no_estimate_of_the_time_left():
   lines = stream.getvalue().splitlines()
   assert lines == ['compiling', 'round 1/4  9 s left', 'round 2/4  6 s left']
 
-  before, name = compiling.seconds(), f'{compiling.PREFIX}trace'
-  compiling.add(name, 1e-9)
-  compiling.add(name, 1e6)  # the function that called all before
-  compiling.add('/jax/other', 1e9)
-  assert compiling.seconds() == pytest.approx(1e6) != before
-  compiling._spans.clear()
+  before, name = progress.compiled_seconds(), f'{progress.COMPILING}trace'
+  progress.add_compiled(name, 1e-9)
+  progress.add_compiled(name, 1e6)  # the function that called all before
+  progress.add_compiled('/jax/other', 1e9)
+  assert progress.compiled_seconds() == pytest.approx(1e6) != before
+  progress._spans.clear()
