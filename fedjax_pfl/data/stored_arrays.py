@@ -60,7 +60,7 @@ def read_entry(folder: pathlib.Path) -> Dataset:
   if meta.get('clients'):
     meta['clients'] = tuple(_read_array(folder, s, 'clients') for s in SPLITS)
   # Which JSON holds as lists.
-  named = 'client_names', 'class_names', 'columns'
+  named = 'client_names', 'class_names', 'columns', 'scales'
   names = {name: tuple(meta.get(name, ())) for name in named}
   return Dataset(**meta | names)
 
