@@ -152,9 +152,8 @@ def _events(columns, names, is_test) -> Labels:
   time, event = labels.y.T
   _check_cells(columns, names[0], time >= 0, 'a time, 0 or later')
   _check_cells(columns, names[1], np.isin(event, (0, 1)), '0 or 1')
-  return labels._replace(
-    num_outputs=1, kinds=event, bare='no event, or nothing but events'
-  )
+  kinds = np.where(event, 1 + np.arange(len(event)), 0)  # events all differ
+  return labels._replace(num_outputs=1, kinds=kinds, bare='no event')
 
 
 def _without_gaps(columns: Columns, name: str) -> np.ndarray:

@@ -68,21 +68,16 @@ def test_what_columns_become(file):
 def test_what_is_odd_is_said(tmp_path):
   rows = ['1,yes,p,train', '2,no,p,train', '1,yes,q,train', '2,no,q,train']
   rows += ['3,yes,r,train', '4,yes,r,train', '1,yes,p,test', '9,no,p,test']
-  said = []
-  load(
-    write(tmp_path / 'a.csv', *rows, header='v,ill,clinic,part'),
-    log=said.append,
-  )
+  file, head, said = tmp_path / 'a.csv', 'v,ill,clinic,part', []
+  load(write(file, *rows, header=head), log=said.append)
   assert said[0].startswith('1 of 2 test rows are training rows')
   assert said[1] == 'Clients with rows of one class, 1: r.'
-  said.clear()
-  load(
-    write(
-      tmp_path / 'b.csv', *rows[:4], *rows[4:6], header='v,ill,clinic,part'
-    ),
-    log=said.append,
-  )
-  assert said[0] == 'The rows of p and q are the same.'
+  load(write(tmp_path / 'b.csv', *rows[:6], header=head), log=said.append)
+  assert said[2] == 'The rows of p and q are the same.'
+  rows = ['1,2,1,p', '2,3,1,p', '3,1,0,q', '4,2,0,q']
+  file = write(tmp_path / 'c.csv', *rows, header='v,time,seen,clinic')
+  load(file, 'cox', 'time,seen', split='', log=said.append)
+  assert said[-1] == 'Clients with no event, 1: q.'
 
 
 def test_features_of_another_file(file, tmp_path):
