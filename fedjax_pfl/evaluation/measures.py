@@ -108,10 +108,10 @@ def worst_decile(accuracy: np.ndarray, count: Any) -> float:
   >>> worst_decile(np.array([70.0, 80.0]), 50), worst_decile(np.ones(2), 49)
   (70.0, nan)
   """
-  used = np.sort(accuracy[~np.isnan(accuracy)])
+  used = accuracy[~np.isnan(accuracy)]
   if not used.size or np.min(count) < MIN_TESTS:
     return math.nan
-  return float(used[: math.ceil(used.size / 10)].mean())
+  return float(np.sort(used)[: math.ceil(used.size / 10)].mean())
 
 
 def lowest_client(accuracy: np.ndarray, count: Any = None) -> float:

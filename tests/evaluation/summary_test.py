@@ -64,16 +64,17 @@ def test_infinite_is_a_number_and_nan_is_none():
   assert counts == (1, 1, 2) and 'rmse_undefined' not in got
 
 
-def test_interval_of_the_mean():
+@pytest.mark.parametrize('number', [400, 30_000])
+def test_interval_of_the_mean(number):
   # By the central limit theorem mean ± 1.96 std / sqrt(K); the bootstrap
   # differs by about 2% of the width for its number of resamples.
   rng = np.random.default_rng(3)
-  correct = rng.binomial(1000, rng.uniform(0.3, 0.7, 400))
-  got = summarise(make_scores(correct, [1000] * 400))
-  half = 1.96 * got['std'] / math.sqrt(400)
+  correct = rng.binomial(1000, rng.uniform(0.3, 0.7, number))
+  got = summarise(make_scores(correct, [1000] * number))
+  half = 1.96 * got['std'] / math.sqrt(number)
   want = [got['mean'] - half, got['mean'] + half]
   assert got['interval'] == pytest.approx(want, abs=0.15 * half)
-  again = summarise(make_scores(correct[::-1], [1000] * 400))
+  again = summarise(make_scores(correct[::-1], [1000] * number))
   for name, number in got.items():  # it does not depend on the order
     assert again[name] == number or math.isnan(number)
 
