@@ -237,7 +237,8 @@ def by_client(clients: Clients, reading: Reading) -> dict[str, float]:
   else:
     numbers = accuracies(scores, clients.train_count)
   later = by_client(clients.unseen, reading) if clients.unseen else {}
-  return dict(zip(clients.labels, numbers.tolist(), strict=True)) | later
+  names = map(str, clients.labels)
+  return dict(zip(names, numbers.tolist(), strict=True)) | later
 
 
 def _row(

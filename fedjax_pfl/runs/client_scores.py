@@ -62,9 +62,9 @@ class Clients(NamedTuple):
     return self.train_count if is_bad is None else self.train_count * ~is_bad
 
   @property
-  def labels(self) -> list[str]:
-    """Return what clients are called: by their names, or else their ids."""
-    return [*map(str, self.ids if self.names is None else self.names)]
+  def labels(self) -> np.ndarray:
+    """Return what clients are called, [K]: their names, or else their ids."""
+    return self.ids if self.names is None else self.names
 
 
 def as_arrays(clients: Clients) -> dict[str, np.ndarray]:

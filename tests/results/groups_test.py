@@ -120,7 +120,7 @@ def test_clients_with_names_are_compared_by_name(tmp_path):
 
   paths = [write('all', every), write('some', [*'bde'], [*'ac'])]
   for run in read_comparable(paths[::-1]):
-    assert run.clients.labels == [*'bde']
+    assert [*run.clients.labels] == [*'bde']
     assert run.clients.class_names.tolist() == ['ill', 'well']
     assert run.accuracy('initial').tolist() == [20, 40, 50]
 

@@ -244,12 +244,17 @@ def test_names_are_text_and_nothing_else(tmp_path):
   assert text.count('&lt;script&gt;alert(1)') > 5
 
 
-def test_many_clients_stay_legible(tmp_path):
+def test_many_clients_stay_legible(tmp_path, monkeypatch):
+  """Their file, megabytes of a million, is read once."""
+  load, read = run_dir.load_clients, []
+  counted = lambda path: read.append(str(path)) or load(path)
+  monkeypatch.setattr(run_dir, 'load_clients', counted)
   classes = np.random.default_rng(0).integers(0, 9, (2000, 100))
   views = {view: correct * 500 for view, correct in CORRECT.items()}
   more = {'views': views, 'classes': classes}
   paths = [make_run(tmp_path / f'{seed}', seed=seed, **more) for seed in (0, 1)]
   text = page.render(paths)
+  assert read == paths
   assert 'Drawn: 120 of 2,000 clients, evenly spaced.' in text
   assert 'Too many clients for a table' in text
   assert 'class="density"' in text and len(text) < 1_000_000

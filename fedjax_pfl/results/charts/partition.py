@@ -41,44 +41,48 @@ def partition(
   width = WIDE if is_wide else NARROW
   if classes is None:
     classes = range(counts.shape[1])
-  chart = _plot(counts, ids, classes, max(int(largest), 1), width)
+  shown = np.linspace(0, len(counts) - 1, min(len(counts), MAX_CLIENTS))
+  shown = shown.astype(int)
+  names = [f'{ids[at]}' for at in shown]
+  chart = _plot(counts[shown], names, classes, max(int(largest), 1), width)
   return svg.Panel(title, chart, note, is_wide=is_wide)
 
 
 def _plot(
   counts: np.ndarray,
-  ids: Sequence[Any],
+  names: Sequence[str],
   classes: Sequence[Any],
   largest: int,
   width: float,
 ) -> Markup:
   """Draw examples as dots; a dot of full size is `largest` examples."""
   number, num_classes = counts.shape
-  shown = np.linspace(0, number - 1, min(number, MAX_CLIENTS)).astype(int)
   up = float(np.clip(300 / num_classes, 4, LARGEST))
   bottom = TOP + up * num_classes
   # Longer names make the margin wider, and labels of clients fewer.
-  longest = [max(len(f'{name}') for name in names) for names in (classes, ids)]
+  longest = [
+    max(len(f'{word}') for word in words) for words in (classes, names)
+  ]
   left = max(LEFT, 14 + LETTER * longest[0])
-  across = (width - left - RIGHT) / len(shown)
-  x = left + across * (np.arange(len(shown)) + 0.5)
+  across = (width - left - RIGHT) / number
+  x = left + across * (np.arange(number) + 0.5)
   y = bottom - up * (np.arange(num_classes) + 0.5)
   unit = max(LEAST, 0.94 * min(across, up, LARGEST)) / largest**0.5
   parts = [svg.text(0, 13, 'class', 'label')]
   for at in _numbers(num_classes):
     parts.append(svg.line(left, y[at], width - RIGHT, y[at], 'grid'))
     parts.append(svg.text(left - 8, y[at] + 4, f'{classes[at]}', 'end'))
-  ticks = _numbers(len(shown))
-  apart = across * (ticks[1] - ticks[0] if len(ticks) > 1 else len(shown))
+  ticks = _numbers(number)
+  apart = across * (ticks[1] - ticks[0] if len(ticks) > 1 else number)
   named = ticks[:: math.ceil(LETTER * (longest[1] + 1) / apart)]
   for rank, at in enumerate(named):
     kind = 'middle', *['second'] * (rank % 2)  # a phone has no room for these
-    parts.append(svg.text(x[at], bottom + 22, f'{ids[shown[at]]}', *kind))
+    parts.append(svg.text(x[at], bottom + 22, names[at], *kind))
   parts.append(svg.text(width - RIGHT, bottom + 42, 'client', 'end', 'label'))
-  for column, client in zip(x, shown, strict=True):
-    held, labels = counts[client], np.flatnonzero(counts[client])
+  for column, name, held in zip(x, names, counts, strict=True):
+    labels = np.flatnonzero(held)
     summary = f'{held.sum():,} examples of {len(labels)} classes'
-    title = f'client {ids[client]}: {summary}'
+    title = f'client {name}: {summary}'
     if not len(labels):
       parts.append(svg.marker('^', column, bottom + 6, 4, 'empty', title))
       continue

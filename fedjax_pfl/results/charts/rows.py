@@ -4,7 +4,7 @@ Accuracies are in percent. Colours come from a CSS class; see svg.py.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ MAX_DOTS = 150  # of more clients, the density or one shape is drawn
 CORNERS = 1000  # of that shape: more than a screen resolves
 MOST_DOTS = 2000  # of intervals: of more numbers, an even sample is drawn
 GAINS = 208, 60, 14  # height and margins of the chart of gains
-MEANING = 'Dot: a client. Box: the middle half. Bar: the mean.'
+MEANING = 'Dots: clients, of many their density. Box: middle half. Bar: mean.'
 
 
 class Change(NamedTuple):
@@ -62,7 +62,7 @@ def ends_of(changes: Sequence[Change]) -> tuple[float, float]:
 
 def plot_gains(
   change: Change,
-  names: Sequence[str],
+  name_of: Callable[[int], str],
   ends: tuple[float, float],
   measure: Measure = ACCURACY,
 ) -> Markup:
@@ -88,7 +88,7 @@ def plot_gains(
   for rank, at in enumerate(order):
     both = map(measure.short, (change.before[at], change.after[at]))
     gain = measure.signed(gains[at], short=True)
-    title = f'{names[at]}: {" to ".join(both)} ({gain})'
+    title = f'{name_of(at)}: {" to ".join(both)} ({gain})'
     top, height = min(y(0), y(gains[at])), max(abs(y(gains[at]) - y(0)), 0.5)
     box = {'x': x(rank), 'y': top, 'width': x(1) - x(0) - gap}
     kind = 'bar' if gains[at] >= 0 else 'bar lost'

@@ -282,7 +282,7 @@ def gains(groups: Sequence[Group]) -> Section | None:
   panels = []
   for group, change in shown:
     measure = group.first.measure
-    svg = rows.plot_gains(change, group.client_names, ends, measure)
+    svg = rows.plot_gains(change, group.client_name, ends, measure)
     values = change.gains[np.isfinite(change.gains)]
     note = 'No client has both accuracies.'
     if values.size:

@@ -364,7 +364,7 @@ def clients(groups: Sequence[Group]) -> Table | None:
     }
     for at, client in enumerate(run.clients.labels):
       row = {METHOD: group_cell(group)}
-      row[Column('Client')] = Cell(client, int(run.clients.ids[at]))
+      row[Column('Client')] = Cell(f'{client}', int(run.clients.ids[at]))
       row[Column('Seed')] = word(run.seed)
       for column, (values, form) in numbers.items():
         row[column] = number(values[at], form)

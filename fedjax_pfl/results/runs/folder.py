@@ -17,7 +17,7 @@ import numpy as np
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
-from fedjax_pfl.results.runs.run import Run, settings_in
+from fedjax_pfl.results.runs.run import Run, open_run, settings_in
 from fedjax_pfl.runs import identity, result_file, run_dir
 from fedjax_pfl.training import keys
 
@@ -111,13 +111,12 @@ class RunFolder:
       return
     if self.paths.get(key) not in self._read:
       self.paths[key] = path
-    result = run_dir.load_result(path)
-    training = Training(Run(path, record, result), key, setting, start)
+    training = Training(open_run(path), key, setting, start)
     read = list(evaluations_of(training))
     for old, new in itertools.product(self.evaluations(), read):
       check_agree(old, new)
     self._read[path] = read
-    if result['rounds']:  # else its model is that of another run
+    if training.run.result['rounds']:  # else its model is that of another run
       model = keys.model_key(key, settings)
       self._models[run_dir.model_digest(path)] = model
 
@@ -132,7 +131,7 @@ def evaluations_of(training: Training) -> Iterator[Evaluation]:
   folders = sorted((first / EVALUATIONS).glob('*'))
   for path in (first, *filter(run_dir.is_finished, folders)):
     result_file.check_clients(path)
-    run = Run(path, run_dir.load_config(path), run_dir.load_result(path))
+    run = open_run(path)
     yield Evaluation(training, run, keys.evaluation_key(run.settings))
 
 

@@ -72,15 +72,13 @@ class Group(NamedTuple):
     each = [(run, run.accuracy(view)) for run, view in pairs]
     return {(run.seed, run.data, len(own)): own for run, own in each}
 
-  @property
-  def client_names(self) -> list[str]:
-    """Return names for the clients of all seeds."""
-    several = len(self.runs) > 1
-    return [
-      f'seed {run.seed}, ' * several + f'client {client}'
-      for run in self.runs
-      for client in run.clients.labels
-    ]
+  def client_name(self, at: int) -> str:
+    """Return the name of one of the clients of all seeds."""
+    ends = np.cumsum([len(run.clients.ids) for run in self.runs])
+    seed = int(np.searchsorted(ends, at, side='right'))
+    run = self.runs[seed]
+    client = run.clients.labels[at - ends[seed]]  # counted from the last
+    return f'seed {run.seed}, ' * (len(ends) > 1) + f'client {client}'
 
   def numbers(self, views: Views, name: str, part: str = 'views') -> np.ndarray:
     """Return a number of a view's summary for every seed, [S]; NaN if absent.

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,7 @@ class Run:
   path: Path
   record: dict[str, Any]  # config.json: the config, and what it ran on
   result: dict[str, Any]  # result.json
+  stored: Callable[[], Clients]  # clients.npz, read once
   # Hyperparameters that only other runs of its method give, with a word.
   others: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   # The clients, as `in_partition` calls them, that all runs beside it have.
@@ -75,7 +76,7 @@ class Run:
 
   @functools.cached_property
   def clients(self) -> Clients:
-    clients = run_dir.load_clients(self.path)
+    clients = self.stored()
     if self.shared is None:
       return clients
     places = {
@@ -136,23 +137,37 @@ class Run:
     """Return what its accuracies are; of numbers and events another one."""
     return main_of(self.config.get('loss', CROSS_ENTROPY))
 
+  @functools.cached_property
+  def _accuracies(self) -> dict[str, np.ndarray]:
+    scores, count = self.clients.scores, self.clients.counted
+    return {view: accuracies(scores[view], count) for view in scores}
+
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
-    return accuracies(self.clients.scores[view], self.clients.counted)
+    return self._accuracies[view]
 
   def measured(self, view: str) -> dict[str, np.ndarray]:
     """Return each measure of the clients by name, [K]."""
     return values_by_name(self.clients.scores[view], self.clients.counted)
 
-  def summary(self, view: str | None, part: str = 'views') -> dict[str, Any]:
+  def summary(self, view: str | None, part: str = 'views') -> Result:
     """Return the numbers of a view; {} without it.
 
-    What is computed of accuracies is so again: a run may be older than it.
     `part` 'unseen' is that of the clients who came after training.
     """
-    known = self.result[part].get(view, {})
+    return self._summaries.get((part, view), {})
+
+  @functools.cached_property
+  def _summaries(self) -> dict[tuple[str, str], Result]:
+    parts = [part for part in ('views', 'unseen') if part in self.result]
+    pairs = [(part, view) for part in parts for view in self.result[part]]
+    return {(part, view): self._summary(view, part) for part, view in pairs}
+
+  def _summary(self, view: str, part: str) -> Result:
+    """Compute again what follows from accuracies: a run may be older."""
+    known = self.result[part][view]
     clients = self.clients if part == 'views' else self.clients.unseen
-    if not known or clients is None:
+    if clients is None:
       return known
     scores = clients.scores[view]
     if part == 'views' and self.shared is not None:
@@ -215,10 +230,16 @@ def dataset_in_words(name: str) -> str:
   return DATASETS.get(name, name)
 
 
+def open_run(path: Path) -> Run:
+  """Return a finished run, or a later evaluation in one."""
+  stored = functools.cache(lambda: run_dir.load_clients(path))
+  return Run(path, run_dir.load_config(path), run_dir.load_result(path), stored)
+
+
 def read(workdir: AnyPath) -> Run:
   """Return a finished run; refuse any other directory."""
   path = Path(workdir)
-  run = Run(path, run_dir.load_config(path), run_dir.load_result(path))
+  run = open_run(path)
   if {*run.clients.scores} != {*run.result['views']}:
     raise bad_input(
       'run',
@@ -311,7 +332,8 @@ def on_shared_clients(runs: Sequence[Run]) -> list[Run]:
   for alike in sets.values():
     if len({run.data for run in alike}) > 1:
       first, *rest = [run.in_partition(run.clients) for run in alike]
-      known = [who for who in first if all(who in others for others in rest)]
+      everywhere = {*first}.intersection(*rest)
+      known = [client for client in first if client in everywhere]
       shared |= {run.path: known for run in alike}
       if not known:
         raise bad_input(
