@@ -7,7 +7,6 @@ and for testing. They index the two splits of an image set; with test_partition
 
 import functools
 import importlib
-import inspect
 import pkgutil
 import typing
 from collections import defaultdict
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.records import HELP, Field
+from fedjax_pfl.core.records import Field
 from fedjax_pfl.core.rules import Rule, interval, one_of
 from fedjax_pfl.core.user_code import describe
 from fedjax_pfl.data import partitions
@@ -173,18 +172,18 @@ def settings_of(name: str | Callable) -> tuple[str, ...]:
 def _fields() -> dict[str, Field]:
   """Return the settings of all partitions: the keywords of their functions.
 
-  An annotation has the rule, a docstring the help.
+  Each is annotated with its rule, and a line of help.
   """
-  fields, helps, users = {}, {}, defaultdict(list)
+  fields, users = {}, defaultdict(list)
   for name, function in PARTITIONS.items():
-    helps |= dict(HELP.findall(inspect.cleandoc(function.__doc__)))
     hints = typing.get_type_hints(function, include_extras=True)
     for setting in settings_of(name):
-      default, rules = function.__kwdefaults__[setting], hints[setting]
-      fields[setting] = Field(default, *rules.__metadata__)
+      rule, text = hints[setting].__metadata__
+      default = function.__kwdefaults__[setting]
+      fields[setting] = Field(default, rule, help=text)
       users[setting].append(name)
   return {
-    name: one._replace(help=f'{", ".join(users[name])}: {helps[name]}')
+    name: one._replace(help=f'{", ".join(users[name])}: {one.help}')
     for name, one in fields.items()
   }
 

@@ -22,17 +22,13 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import count, interval
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes, legacy_rng
 
-Classes = Annotated[int, count('classes for each client')]
+Classes = Annotated[int, count('classes for each client'), '#C = k']
 
 
 def classes(
   sizes: Sizes, rng: Rng, *, classes_per_client: Classes = 2
 ) -> Deals:
-  """Return how rows are dealt: equally many classes for every client.
-
-  Args:
-    classes_per_client: #C = k
-  """
+  """Return how rows are dealt: equally many classes for every client."""
   legacy_rng(sizes.seed)  # raises for a bad seed, before any draw
   lists = class_lists(
     sizes.num_clients, sizes.num_classes, classes_per_client, sizes.seed

@@ -17,15 +17,15 @@ from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 # Sums of larger gamma variates overflow, and all p are 1 / K by then.
 EQUAL = 1e12
-Beta = Annotated[float, above(0, '0 for "one class a client": write 0.01')]
+Beta = Annotated[
+  float,
+  above(0, '0 for "one class a client": write 0.01'),
+  'concentration; the smaller, the more uneven',
+]
 
 
 def dirichlet(sizes: Sizes, rng: Rng, *, dirichlet_beta: Beta = 1.0) -> Deals:
-  """Return how rows are dealt: in random proportions of every class.
-
-  Args:
-    dirichlet_beta: concentration; the smaller, the more uneven
-  """
+  """Return how rows are dealt: in random proportions of every class."""
   alpha = concentration(dirichlet_beta, sizes.num_clients)
   shares = rng.dirichlet(alpha, size=sizes.num_classes)  # [Y, K]
   deal = functools.partial(deal_shares, shares)

@@ -45,14 +45,12 @@ def dirichlet_capped(
   *,
   dirichlet_beta: Beta = 1.0,
   dirichlet_min_size: Annotated[
-    int, count('training examples of the smallest client')
+    int,
+    count('training examples of the smallest client'),
+    'images of the smallest client',
   ] = 10,
 ) -> Deals:
-  """Return how rows are dealt: proportions with a cap, and a least size.
-
-  Args:
-    dirichlet_min_size: images of the smallest client
-  """
+  """Return how rows are dealt: proportions with a cap, and a least size."""
   plan = draw_plan(sizes, dirichlet_beta, dirichlet_min_size)
   counts = plan.counts + (plan.counts.sum(1, keepdims=True) == 0)
   shares = counts / counts.sum(1, keepdims=True)

@@ -16,18 +16,17 @@ from fedjax_pfl.core.rules import Rule, count
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 ANY_LABELS = SAME_CLIENTS = True
-Clients = Annotated[int, count('clients for each client of the data')]
+Clients = Annotated[
+  int,
+  count('clients for each client of the data'),
+  'clients that share the examples of one client of the data, as of a domain',
+]
 
 
 def natural(
   sizes: Sizes, rng: Rng, *, clients_per_domain: Clients = 1
 ) -> Deals:
-  """Return how rows are dealt: each to its owner, or to one of its clients.
-
-  Args:
-    clients_per_domain: clients that share the examples of one client of the
-      data, as of a domain
-  """
+  """Return how rows are dealt: each to its owner, or to one of its clients."""
   each = clients_per_domain
   train, test = _check_owners(sizes, each)
 

@@ -46,21 +46,22 @@ def semantic(
   sizes: Sizes,
   rng: Rng,
   *,
-  class_clusters: Annotated[int, count('clusters of classes')] = 5,
-  class_families: Annotated[Sequence[int], FAMILIES] = (),
-  min_client_size: Annotated[int, count('training examples of a client')] = 100,
+  class_clusters: Annotated[
+    int, count('clusters of classes'), 'disjoint clusters of classes'
+  ] = 5,
+  class_families: Annotated[
+    Sequence[int], FAMILIES, "sizes of families; EMNIST's are (10, 26, 26)"
+  ] = (),
+  min_client_size: Annotated[
+    int, count('training examples of a client'), 'images of a client, from this'
+  ] = 100,
   max_client_size: Annotated[
-    int, count('training examples that no client reaches', smallest=2)
+    int,
+    count('training examples that no client reaches', smallest=2),
+    'images of a client, to below this',
   ] = 800,
 ) -> Deals:
-  """Return how rows are dealt: in disjoint clusters of classes.
-
-  Args:
-    class_clusters: disjoint clusters of classes
-    class_families: sizes of families; EMNIST's are (10, 26, 26)
-    min_client_size: images of a client, from this
-    max_client_size: images of a client, to below this
-  """
+  """Return how rows are dealt: in disjoint clusters of classes."""
   families = tuple(class_families) or (sizes.num_classes,)
   Rule(
     lambda value: sum(families) == sizes.num_classes,

@@ -19,15 +19,13 @@ from fedjax_pfl.core.rules import Rule, count
 from fedjax_pfl.data.partitions import Deals, Indices, Rng, Sizes
 
 MOST = 20_000_000  # shards of all clients; these take a minute, and gigabytes
-Shards = Annotated[int, count('shards for each client')]
+Shards = Annotated[
+  int, count('shards for each client'), 'blocks of one class each'
+]
 
 
 def shards(sizes: Sizes, rng: Rng, *, shards_per_client: Shards = 10) -> Deals:
-  """Return how rows are dealt: at random.
-
-  Args:
-    shards_per_client: blocks of one class each
-  """
+  """Return how rows are dealt: at random."""
   assignment = shard_assignment(
     rng, sizes.num_clients, shards_per_client, sizes.num_classes
   )

@@ -34,15 +34,13 @@ def unbalanced(
   group_size: Annotated[
     int,
     count('clients of one size', 'groups were meant: num_clients / groups'),
+    'clients of one size',
   ] = 10,
-  size_step: Annotated[float, at_least(0)] = 50.0,  # v
+  size_step: Annotated[
+    float, at_least(0), 'images from one group to the next'
+  ] = 50.0,  # v
 ) -> Deals:
-  """Return how rows are dealt: shards, in groups of growing sizes.
-
-  Args:
-    group_size: clients of one size
-    size_step: images from one group to the next
-  """
+  """Return how rows are dealt: shards, in groups of growing sizes."""
   _check(sizes, group_size, size_step)
   number = sizes.num_clients
   half = shard_assignment(
