@@ -22,6 +22,9 @@ PAGE, FIGURE = 'docs/natural.md', 'docs/images/natural.png'
 BEGIN, END = '<!-- sets: experiments/gains.py -->', '<!-- end -->'
 OWN = 'natural'  # begins the names of forms whose clients exist
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 400, 50, 352, 34
+SHARES = {'start': 0, 'middle': 0.5, 'end': 1}  # of a text left of its spot
+LETTER = 5.5  # the width of a letter, at most in the mean
+Box = tuple[float, float, float, float]  # left, top, right, bottom
 COLOURS = {'real': '#0072B2', 'made': '#777777'}
 COLUMNS = (
   *('set', 'clients', 'unlike', 'FedAvg', 'fine-tuned', 'chosen', 'gain'),
@@ -167,7 +170,7 @@ def sentences(gains: Sequence[Gain]) -> Iterator[str]:
   tau, p = kendalltau(*pairs.T)
   yield (
     f'**Over the {len(real)} sets** whose clients exist, Kendall’s tau of '
-    f'unlikeness and gain is {tau:+.2f} (p {p:.2f}): '
+    f'unlikeness and gain is {tau:+.2f} (p {p:.3f}): '
     + (
       'where clients are more unlike, the gain is larger.'
       if p < differences.LEVEL and tau > 0
@@ -184,8 +187,8 @@ def write(root: Path) -> list[Path]:
   text = f'{before}{BEGIN}\n\n{section(gains)}\n\n{END}{after}'
   atomic_files.write_bytes(page, text.encode())
   note = (
-    'Blue: clients exist. Grey: one set was divided by a generator. Bars: 95 % '
-    'intervals over seeds. Cross: FedAvg, fine-tuned.'
+    'Blue: clients exist. Grey: divided by a generator. Bars: 95 % intervals '
+    'over seeds. Cross: FedAvg, fine-tuned.'
   )
   figure = picture.draw('', [svg.Panel('', chart(gains))], COLOURS, [note])
   rows = (
@@ -208,15 +211,35 @@ def chart(gains: Sequence[Gain]) -> svg.Markup:
   ]
   label = 'unlikeness: share of a borrowed model’s error that one’s own avoids'
   parts.append(svg.text(right, HEIGHT - 6, label, 'end'))
-  for gain in gains:
-    mean, low, high = map(y, gain.shares)
-    at, css = x(gain.unlike), 'real' if gain.is_real else 'made'
+  bars = [(x(gain.unlike), *map(y, gain.shares[1:])) for gain in gains]
+  taken = [(at - 4, high, at + 4, low) for at, low, high in bars]
+  taken.append((LEFT, y(0) - 1, right, y(0) + 1))
+  for gain, (at, low, high) in zip(gains, bars, strict=True):
+    mean, css = y(gain.shares[0]), 'real' if gain.is_real else 'made'
     drawn = [
       svg.line(at, low, at, high, 'line'),
       svg.marker('o', at, mean, 4.5, 'mark'),
       svg.marker('X', at, y(gain.tuned), 4, 'mark'),
     ]
     parts.append(svg.tag('g', *drawn, class_=css))
-    side = ('end', -9) if at > (LEFT + right) / 2 else ('', 9)
-    parts.append(svg.text(at + side[1], high + 9, gain.name, side[0]))
+    width = LETTER * len(gain.name)
+    spots = [
+      (at + way * 7, height, 'end' if way < 0 else 'start')
+      for way in (1, -1)
+      for height in (mean + 4, low + 3, high + 9)
+    ]
+    for spot in [*spots, (at, high - 6, 'middle'), (at, low + 14, 'middle')]:
+      left = spot[0] - width * SHARES[spot[2]]
+      box = left, spot[1] - 11, left + width, spot[1] + 3
+      if LEFT < left < WIDTH - width and not any(_meet(box, x) for x in taken):
+        break
+    taken.append(box)
+    parts.append(svg.text(*spot[:2], gain.name, spot[2]))
   return svg.drawing(WIDTH, HEIGHT, 'gain against unlikeness', *parts)
+
+
+def _meet(box: Box, other: Box) -> bool:
+  """Return whether two boxes overlap."""
+  return all(
+    max(box[at], other[at]) < min(box[at + 2], other[at + 2]) for at in (0, 1)
+  )
