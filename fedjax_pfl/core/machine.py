@@ -5,6 +5,7 @@ the user has not chosen: a program of one device uses all cores as before, and a
 round may run on all devices (federated/sharding.py decides).
 """
 
+import mmap
 import os
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +51,21 @@ def prepare() -> None:
   """Divide the CPU, unless the user has."""
   if jax.config.jax_num_cpu_devices in (-1, None):
     divide_cpu(num_cores())
+
+
+def read_ahead(file: np.memmap, first: np.ndarray, stop: np.ndarray) -> None:
+  """Let the system read rows first[i] to stop[i] while the program goes on.
+
+  Without it the program waits for page after page, and the system reads what
+  lies around each: for a small client anywhere in a file four times as much.
+  """
+  if not hasattr(mmap, 'MADV_WILLNEED'):  # on Windows
+    return
+  where, size = np.frombuffer(file._mmap, np.uint8).ctypes.data, file.strides[0]
+  for begin, end in zip(first.tolist(), stop.tolist(), strict=True):
+    begin, end = (file.ctypes.data - where + size * row for row in (begin, end))
+    begin -= begin % mmap.PAGESIZE
+    file._mmap.madvise(mmap.MADV_WILLNEED, begin, end - begin)
 
 
 def call_on_host(fn: Callable, result: Any, *arrays: Array) -> Any:

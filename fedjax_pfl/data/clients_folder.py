@@ -23,6 +23,7 @@ import numpy as np
 from fedjax_pfl.core import json_text
 from fedjax_pfl.core.atomic_files import made_whole
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
+from fedjax_pfl.core.machine import read_ahead
 from fedjax_pfl.core.user_code import describe
 from fedjax_pfl.data.client_data import check_images
 from fedjax_pfl.data.images import IMAGE, Dataset, Images, Shape, Where
@@ -212,7 +213,9 @@ def _digest_of_rows(folder: pathlib.Path, names: Iterable[str]) -> str:
   for name in sorted(names):
     array = np.load(folder / f'{name}.npy', mmap_mode='r', allow_pickle=False)
     rows = np.linspace(0, len(array) - 1, min(len(array), NUM_COMPARED))
-    content.update(np.ascontiguousarray(array[rows.astype(int)]).data)
+    rows = rows.astype(int)
+    read_ahead(array, rows, rows + 1)
+    content.update(np.ascontiguousarray(array[rows]).data)
   return content.hexdigest()
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.algorithm import Client
 from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.machine import read_ahead
 from fedjax_pfl.runs.model_file import as_bits
 
 MODE = 0o700  # of the folder: states hold what clients learned from their data
@@ -91,6 +92,8 @@ class StateFiles:
     """Return rows [n, ...] of a leaf at the last checkpoint."""
     touched, leaf = self._arrays[0][ids], self._leaves[number]
     rows = np.empty((len(ids), *leaf.shape[1:]), leaf.dtype)
+    for array in self._arrays[1:] if not number else ():  # which come next
+      read_ahead(array, ids[touched], ids[touched] + 1)
     rows[touched] = self._arrays[1 + number][ids[touched]].view(leaf.dtype)
     if not touched.all():
       if self._last_read[0] != ids.tobytes():  # the leaves are read in turn

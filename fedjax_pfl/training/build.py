@@ -9,6 +9,8 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Stage, unchanged
 from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.machine import read_ahead
+from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import ClientData, Task
 from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
@@ -48,6 +50,21 @@ class Experiment(NamedTuple):
     """Return the images of these clients as the data set has them."""
     is_train = clients.x is self.train.x
     return (self.dataset.train if is_train else self.dataset.test).x
+
+  def read_ahead(self, clients: ClientData, ids: np.ndarray) -> None:
+    """Let the system read the examples of clients, if a CPU has them in a file.
+
+    Only of those whose rows lie side by side: each is asked for by itself.
+    """
+    images = self.images_of(clients)
+    if target() != 'cpu' or not isinstance(images, np.memmap):
+      return
+    rows, count = (np.asarray(part)[ids] for part in clients[2:4])
+    is_row = np.arange(rows.shape[-1]) < count[..., None]
+    first = np.min(rows, -1, where=is_row, initial=len(images))
+    stop = np.max(rows, -1, where=is_row, initial=-1) + 1
+    near = (first < stop) & (stop - first <= 2 * count)
+    read_ahead(images, first[near], stop[near])
 
   def stages_of(self, settings: Settings) -> tuple[Stage, ...]:
     """Return the stages of settings that differ in traced numbers alone."""

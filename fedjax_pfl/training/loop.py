@@ -1,10 +1,13 @@
 """The loop of a run: stages x rounds, from one stop to the next."""
 
 import contextlib
+import itertools
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +46,7 @@ from fedjax_pfl.training.signals import Stopped, catch_signals
 from fedjax_pfl.training.state import (
   Phase,
   Training,
-  cohorts_of,
+  cohorts_fn,
   phases,
   save_state,
   start_stage,
@@ -143,12 +146,14 @@ def run_rounds(training: Training) -> Training:
   with (
     catch_signals() as signal_fn,
     progress.progress('training', rounds, **shown) as bar,
+    futures.ThreadPoolExecutor(1) as thread,
   ):
     for phase in phases(experiment.stages):
       training = begin_stage(training, phase)
-      while training.done < phase.last:
-        stop = every.next_stop(training.done, phase.last)
-        began, cohorts = times(), cohorts_of(training, phase, stop)
+      draw_fn = partial(thread.submit, cohorts_fn(training, phase))
+      stops = every.stops(training.done, phase.last)
+      for stop, cohorts in calls(draw_fn, training.done, stops):
+        began = times()
         rounds_fn = program.rounds(phase.number, training.state.server)
         *states, metrics = rounds_fn(
           training.evaluator.numbers,
@@ -167,6 +172,20 @@ def run_rounds(training: Training) -> Training:
         training = record(training, numbers, phase, every)
         stop_if_asked(training, signal_fn())
   return training
+
+
+def calls(
+  draw_fn: Callable[[int, int], futures.Future], done: int, stops: Sequence[int]
+) -> Iterator[tuple[int, Array]]:
+  """Yield the last round and the cohorts [T, C] of each compiled call.
+
+  While a call runs, those of the next are drawn.
+  """
+  drawn = itertools.starmap(draw_fn, itertools.pairwise([done, *stops]))
+  following = next(drawn, None)
+  for stop in stops:
+    cohorts, following = following.result(), next(drawn, None)
+    yield stop, cohorts
 
 
 def begin_stage(training: Training, phase: Phase) -> Training:
@@ -222,9 +241,11 @@ class Cadence(NamedTuple):
   evaluate: int
   save: int
 
-  def next_stop(self, done: int, last: int) -> int:
-    """Return the round up to which the next compiled call may run."""
-    return min(last, *((done // every + 1) * every for every in self))
+  def stops(self, done: int, last: int) -> list[int]:
+    """Return the rounds up to which the compiled calls after `done` run."""
+    rounds = range(done + 1, last + 1)
+    is_stop = lambda n: n == last or not all(n % every for every in self)
+    return [*filter(is_stop, rounds)]
 
 
 def cadence(settings: Settings, rounds: int) -> Cadence:

@@ -277,10 +277,16 @@ class Evaluator:
       keep_models=on_models is not None,
       **edit,
     )
+
+    def evaluate(server, clients, block, *args):
+      for examples in data:
+        self.experiment.read_ahead(examples, np.asarray(block))
+      return evaluate_fn(server, clients, block, *args)
+
     shown = {'unit': f'{label}, client', 'is_short': True}
     with progress.progress(label, len(ids), **shown) as bar:
       return evaluate_clients(
-        evaluate_fn,
+        evaluate,
         views,
         (server, self.numbers),
         clients,

@@ -4,7 +4,7 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round. Everything else follows from the experiment and the seed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -132,13 +132,23 @@ def start_stage(training: Training, phase: Phase) -> Training:
   return training._replace(data=data, state=state._replace(clients=clients))
 
 
-def cohorts_of(training: Training, phase: Phase, stop: int) -> Array:
-  """Return who takes part in the rounds after `done` up to `stop`: [T, C]."""
-  sampler, first = training.experiment.sampler_of(phase.stage), training.done
-  key, rounds = training.keys['cohorts'], stop - first
+def cohorts_fn(training: Training, phase: Phase) -> Callable[[int, int], Array]:
+  """Return (first, stop) -> who takes part after `first` up to `stop`: [T, C].
+
+  Their examples are read ahead.
+  """
+  experiment, key, ahead = training.experiment, training.keys['cohorts'], 0
+  sampler = experiment.sampler_of(phase.stage)
   if sampler.by_rounds:
-    key, first = training.rounds_key(phase), training.state.server.round
-  return sampler.draw(key, first, rounds)
+    key = training.rounds_key(phase)
+    ahead = training.state.server.round - training.done
+
+  def draw(first, stop):
+    cohorts = sampler.draw(key, first + ahead, stop - first)
+    experiment.read_ahead(experiment.train, np.asarray(cohorts))
+    return cohorts
+
+  return draw
 
 
 def _state_of(

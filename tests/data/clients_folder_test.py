@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 from helpers import assert_same_bits, refused
-from small_runs import make_experiment
+from small_runs import assert_same_run, make_experiment
 
 import fedjax_pfl as pfl
 from configs import million
@@ -16,7 +16,10 @@ from fedjax_pfl.data.clients_folder import by_client, write_clients
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.data.preparation.prepare import prepare_clients
 from fedjax_pfl.federated.sampling import cohort_size
+from fedjax_pfl.training import build
+from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.outline import outline
+from fedjax_pfl.training.state import random_streams
 
 RNG = np.random.default_rng(0)
 SIZES = 3, 1, 5
@@ -81,6 +84,43 @@ def test_a_prepared_folder_has_the_examples_of_the_file(tmp_path):
     rows = [row[:n] for row, n in zip(index, count, strict=True)]
     held.append([(x[own], y[own]) for own in rows])
   assert_same_bits(*held)
+
+
+@pytest.mark.usefixtures('quick_compiler')
+def test_a_run_reads_ahead_what_its_cohorts_need(folder, monkeypatch):
+  """And wherever states and examples are it has the same bits."""
+  asked, runs, mapped = [], folder.parent, clients_folder._mapped
+
+  def note(file, first, stop):
+    spans = {*zip(first.tolist(), stop.tolist(), strict=True)}
+    asked.append((os.path.basename(file.filename), spans))
+
+  def run(place, memory=False):
+    asked.clear()
+    path = runs / f'{place}{memory}'
+    experiment = make_experiment(
+      **{'dataset': 'clients', 'data_dir': str(folder), 'num_clients': 0},
+      **{'partition': 'natural', 'algorithm': 'ditto', 'save_clients': (0,)},
+      **{'client_fraction': 0.7, 'rounds': 2, 'views': ('personal',)},
+      **{'eval_views': (), 'log_every': 1, 'clients_placement': place},
+    )
+    train(experiment, path)
+    assert_same_run(path, runs / 'deviceFalse')
+    return experiment
+
+  monkeypatch.setattr(build, 'read_ahead', note)
+  for place in ('device', 'host', 'disk'):
+    experiment, key = run(place), random_streams(0)['cohorts']
+    cohorts = experiment.sampler.draw(key, 0, 2).tolist()
+    spans = (0, 3), (3, 4), (4, 9)
+    own = [('x.npy', {spans[k] for k in cohort}) for cohort in cohorts]
+    assert len(cohorts[0]) == 2 and asked[:2] == own
+    # A block of all; client 1 has no tests.
+    assert asked[2:] == [('x.npy', {*spans}), ('test_x.npy', {(0, 2), (2, 6)})]
+  copied = lambda *args: np.array(mapped(*args))
+  monkeypatch.setattr(clients_folder, '_mapped', copied)
+  run('device', memory=True)
+  assert not asked
 
 
 # ---- sentences
