@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -121,6 +122,11 @@ def test_a_run_reads_ahead_what_its_cohorts_need(folder, monkeypatch):
   monkeypatch.setattr(clients_folder, '_mapped', copied)
   run('device', memory=True)
   assert not asked
+  # Other clients in the place of these, after the run began.
+  shutil.rmtree(folder)
+  write_clients(folder, CLIENTS[::-1], client_names=['a', 'b', 'c'])
+  (runs / 'diskFalse' / 'result.json').unlink()
+  assert refused(run, 'disk').startswith('data: got ')
 
 
 # ---- sentences
@@ -166,6 +172,16 @@ def test_offsets_that_do_not_rise(folder, monkeypatch):
   monkeypatch.setattr(clients_folder, '_digest_of_rows', lambda *_: 'same')
   about(folder, compared='same')
   assert 'offsets.npy that do not rise to 9' in refused(load, folder)
+
+
+def test_a_folder_without_rights(folder, monkeypatch):
+  def denied(path, **how):
+    raise PermissionError(errno.EACCES, 'Permission denied', str(path))
+
+  monkeypatch.setattr(np, 'load', denied)
+  message = refused(load, folder)
+  assert message.startswith(f"data_dir: got '{folder}/x.npy")
+  assert 'which this account may not read' in message
 
 
 def full_disk(handle):
