@@ -204,7 +204,22 @@ def _mapped(
   known = about['files'][name]
   if [*array.shape] != known['shape'] or array.dtype.name != known['dtype']:
     raise _changed(folder, f'{name}.npy of {describe(array)}')
+  array.stamp = _stamp(array)
   return array
+
+
+def check_unchanged(array: np.memmap) -> None:
+  """Refuse an array of a folder whose file was written after it was opened."""
+  if getattr(array, 'stamp', '') not in ('', _stamp(array)):
+    path = pathlib.Path(array.filename)
+    raise _changed(path.parent, f'{path.name} written after the run began')
+
+
+def _stamp(array: np.memmap) -> tuple[int, int] | None:
+  """Return size and time of the file; None if it is gone."""
+  with contextlib.suppress(OSError):
+    about = os.stat(array.filename)
+    return about.st_size, about.st_mtime_ns
 
 
 def _digest_of_rows(folder: pathlib.Path, names: Iterable[str]) -> str:

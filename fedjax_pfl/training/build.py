@@ -12,6 +12,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.machine import read_ahead
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.data.clients_folder import check_unchanged
 from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
 from fedjax_pfl.data.images import Dataset
@@ -59,6 +60,7 @@ class Experiment(NamedTuple):
     images = self.images_of(clients)
     if target() != 'cpu' or not isinstance(images, np.memmap):
       return
+    check_unchanged(images)
     rows, count = (np.asarray(part)[ids] for part in clients[2:4])
     is_row = np.arange(rows.shape[-1]) < count[..., None]
     first = np.min(rows, -1, where=is_row, initial=len(images))

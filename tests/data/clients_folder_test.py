@@ -122,7 +122,12 @@ def test_a_run_reads_ahead_what_its_cohorts_need(folder, monkeypatch):
   monkeypatch.setattr(clients_folder, '_mapped', copied)
   run('device', memory=True)
   assert not asked
-  # Other clients in the place of these, after the run began.
+  # A file written while the run goes on; then other clients.
+  monkeypatch.setattr(clients_folder, '_mapped', mapped)
+  touch = lambda file, *rows: os.utime(file.filename)
+  monkeypatch.setattr(build, 'read_ahead', touch)
+  message = refused(run, 'host', 'changed')
+  assert 'x.npy written after the run began' in message
   shutil.rmtree(folder)
   write_clients(folder, CLIENTS[::-1], client_names=['a', 'b', 'c'])
   (runs / 'diskFalse' / 'result.json').unlink()
