@@ -45,13 +45,13 @@ def main():
   if DRY_RUN.value:
     from fedjax_pfl.compare.forecast import forecast, total
     from fedjax_pfl.compare.plan import with_seeds
-    from fedjax_pfl.results.tables.text_table import duration
+    from fedjax_pfl.results.tables.table import time_in_words
 
     plan = [x for c in board for x in with_seeds(c.settings, {}, seeds)]
     whole = total(forecast(plan, progress.log))
     progress.log(
       f'{whole.trainings:,} runs, {whole.images:,.0f} images of local '
-      f'training, {duration(whole.seconds)} on this machine.'
+      f'training, {time_in_words(whole.seconds)} on this machine.'
     )
     return
   compile_cache.cache_programs(progress.log)

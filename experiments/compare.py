@@ -97,7 +97,7 @@ def price_of(form, plans):
   """Return what the form takes on this machine, as text."""
   from fedjax_pfl.compare.forecast import forecast, total
   from fedjax_pfl.core import progress
-  from fedjax_pfl.results.tables.text_table import align, duration
+  from fedjax_pfl.results.tables.table import align, time_in_words
 
   plan = [planned for plan in plans for planned in plan]
   costs = forecast(plan, progress.log)
@@ -109,13 +109,13 @@ def price_of(form, plans):
       if planned.labels['partition'] == partition
     )
     numbers = f'{part.trainings:,}', f'{part.images:,.0f}'
-    rows.append((partition, *numbers, duration(part.seconds)))
+    rows.append((partition, *numbers, time_in_words(part.seconds)))
   whole = total(costs)
   return (
     f'{align(rows)}\n{len(form.methods)} methods, each tuned and trained in '
     f'{form.trainings} trainings: {whole.images:,.0f} images of local '
-    f'training, {duration(whole.seconds)} on this machine with compilation and '
-    'evaluations, estimated from a timed round.'
+    f'training, {time_in_words(whole.seconds)} on this machine with '
+    'compilation and evaluations, estimated from a timed round.'
   )
 
 
@@ -126,7 +126,7 @@ def run(form, folder, which=1, number=1):
   ends it. One of several jobs writes its counts alone.
   """
   from fedjax_pfl.compare import protocol, train
-  from fedjax_pfl.results.page import board_files
+  from fedjax_pfl.results.page import board_page
   from fedjax_pfl.results.runs.stored_counts import MARK
 
   about, found = protocol.about(form), {}
@@ -137,13 +137,13 @@ def run(form, folder, which=1, number=1):
     for partition, entry in train.entries(form, folder / RUNS, which, number):
       found.setdefault(partition, []).append(entry)
   finally:
-    board_files.write(found, about, path)
+    board_page.write(found, about, path)
   return path
 
 
 def compute_again():
   from fedjax_pfl.core.rules import one_of
-  from fedjax_pfl.results.page import board_files
+  from fedjax_pfl.results.page import board_page
   from fedjax_pfl.results.runs import stored_counts
 
   files = stored_counts.files_of(AGAIN.value)
@@ -153,7 +153,7 @@ def compute_again():
   if BASELINE.value:
     about = about._replace(baselines=tuple(BASELINE.value))
   name = stored_counts.about_path(files[0]).with_suffix('.html').name
-  board_files.write(found, about, Path(WORKDIR.value) / name)
+  board_page.write(found, about, Path(WORKDIR.value) / name)
 
 
 def read_form(overrides):

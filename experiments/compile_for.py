@@ -38,7 +38,7 @@ def main(overrides):
 
   from experiments.accelerators import compilation, programs
   from fedjax_pfl.core.target import compiling_for
-  from fedjax_pfl.results.tables.text_table import align
+  from fedjax_pfl.results.tables.table import align
 
   device, number = compilation.find_device(DEVICE.value)
   config = commandline.read_settings(CONFIG.value, overrides)

@@ -118,7 +118,7 @@ def train_clean(config, lies):
 
 def log_memory(experiment, log):
   """Log the memory of a run; refuse a run that does not fit."""
-  from fedjax_pfl.results.tables.text_table import align
+  from fedjax_pfl.results.tables.table import align
   from fedjax_pfl.training import memory_estimate
 
   forecasts = memory_estimate.forecasts(experiment)

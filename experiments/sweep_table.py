@@ -14,7 +14,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.choice import Choice, best_setting
-from fedjax_pfl.results.tables.text_table import align
+from fedjax_pfl.results.tables.table import align
 
 Groups = Sequence[Sequence[Run]]  # [setting][seed]; () where a seed diverged
 

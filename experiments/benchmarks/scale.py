@@ -3,7 +3,8 @@
   python experiments/benchmarks/scale.py --clients=1000,10000 --out=docs/images
 
 Rounds of configs/million.py with other numbers of clients, each in a process of
-its own: the fastest of ROUNDS after the first two, and the peak of its memory.
+its own, with the states of clients in memory and on disk: the fastest of ROUNDS
+after the first two, and the peak of its memory.
 """
 
 import json
@@ -19,32 +20,41 @@ from absl import app, flags
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 NAMES = {'fedavg': 'FedAvg', 'scaffold': 'SCAFFOLD', 'ditto': 'Ditto'}
+COLOURS = {'fedavg': 'C0', 'scaffold': 'C1', 'ditto': 'C2'}
+# FedAvg's clients keep nothing.
+CURVES = [('fedavg', 'device')]
+CURVES += [(x, y) for x in ('scaffold', 'ditto') for y in ('device', 'disk')]
 ROUNDS = 200
 MEGABYTE = 1e6
 CLIENTS = flags.DEFINE_list('clients', '1000', 'numbers of clients')
 OUT = flags.DEFINE_string('out', 'docs/images', 'the folder of both files')
-ONE = flags.DEFINE_string('one', '', 'METHOD,CLIENTS of this process alone')
+ONE = flags.DEFINE_string('one', '', 'METHOD,PLACE,CLIENTS of this process')
 
 
-def measure(method: str, number: int, run: str) -> dict[str, float]:
-  """Return seconds and bytes of so many clients, whose states are in `run`."""
+def measure(
+  method: str, place: str, number: int, run: pathlib.Path
+) -> dict[str, float]:
+  """Return seconds and bytes of so many clients; `run` has states on disk."""
   import jax
   import numpy as np
 
   from configs import million
+  from fedjax_pfl.federated.placement import unshared
   from fedjax_pfl.training.build import build_experiment
   from fedjax_pfl.training.program import Program
   from fedjax_pfl.training.state import random_streams
 
   million.NUM_CLIENTS = number
   config = million.get_config(method)
+  config.clients_placement = place
   folder, began = pathlib.Path(config.data_dir), time.perf_counter()
   experiment = build_experiment(config.to_dict())
   build = time.perf_counter() - began
   stage, keys = experiment.stages[0], random_streams(0)
-  placement = experiment.placement.of_run(pathlib.Path(run))
+  placement = experiment.placement.of_run(run)
   experiment = experiment._replace(placement=placement)
   server, clients = placement.begin(stage, experiment.train, keys['states'])
+  clients = unshared(clients, (server, experiment.train))
   rounds = Program(experiment).rounds(0, server)
   sampler, took = experiment.sampler_of(stage), []
   for number in range(ROUNDS + 2):
@@ -58,8 +68,11 @@ def measure(method: str, number: int, run: str) -> dict[str, float]:
   began = time.perf_counter()
   placement.save(len(took), clients, 0, lambda clients: None)
   save = time.perf_counter() - began
-  files = [*pathlib.Path(run, 'states').iterdir()]
-  held = sum(512 * file.stat().st_blocks for file in files)
+  if place == 'disk':  # less the holes of the files
+    files = (run / 'states').iterdir()
+    held = sum(512 * file.stat().st_blocks for file in files)
+  else:
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(clients))
   size = sum(file.stat().st_size for file in folder.iterdir())
   peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   sizes = {'disk': size, 'states': held, 'peak': peak}
@@ -67,7 +80,7 @@ def measure(method: str, number: int, run: str) -> dict[str, float]:
   seconds = min(took[2:])
   return {
     'round': round(1000 * seconds, 2),
-    'checkpoint': round(1000 * save, 1),
+    'checkpoint': round(1000 * save, 1) if place == 'disk' else '',
     'load': round(build, 1),
     **megabytes,
   }
@@ -84,10 +97,17 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
     ('ms a round', 'MB of memory, at its peak'),
     strict=True,
   ):
-    for method in NAMES:
-      own = [row for row in rows if row['method'] == method]
-      x = [row['clients'] for row in own]
-      axis.plot(x, [row[name] for row in own], marker='o', label=NAMES[method])
+    for method, place in CURVES:
+      curve = [row for row in rows if row['method'] == method]
+      curve = [row for row in curve if row['placement'] == place]
+      axis.plot(
+        [row['clients'] for row in curve],
+        [row[name] for row in curve],
+        color=COLOURS[method],
+        linestyle='--' if place == 'disk' else '-',
+        marker='o',
+        label=NAMES[method] + ', on disk' * (place == 'disk'),
+      )
     axis.set(xscale='log', xlabel='registered clients')
     axis.set_title(label)
     axis.grid(alpha=0.3)
@@ -100,17 +120,19 @@ def main(argv: list[str]) -> None:
   from fedjax_pfl.core.atomic_files import write_csv
 
   if ONE.value:
-    method, number = ONE.value.split(',')
+    method, place, number = ONE.value.split(',')
     with tempfile.TemporaryDirectory() as run:
-      print(json.dumps(measure(method, int(number), run)))
+      row = measure(method, place, int(number), pathlib.Path(run))
+    print(json.dumps(row))
     return
   rows, out = [], pathlib.Path(OUT.value)
   for number in CLIENTS.value:
-    for method in NAMES:
-      words = [sys.executable, __file__, f'--one={method},{number}']
+    for method, place in CURVES:
+      words = [sys.executable, __file__, f'--one={method},{place},{number}']
       done = subprocess.run(words, capture_output=True, text=True, check=True)
       row = json.loads(done.stdout.splitlines()[-1])
-      rows.append({'method': method, 'clients': int(number), **row})
+      given = {'method': method, 'placement': place, 'clients': int(number)}
+      rows.append({**given, **row})
       print(rows[-1], flush=True)
   draw(rows, out / 'scale.png')
   write_csv(out / 'scale.csv', [*rows[0]], rows)

@@ -18,7 +18,7 @@ from experiments.method_pages.table import (
   title_of,
 )
 from fedjax_pfl.algorithms import available, load, own_defaults
-from fedjax_pfl.results.tables.text_table import markdown
+from fedjax_pfl.results.tables.table import markdown
 
 DIFFERS, NEW_CLIENT = 'Differs from the paper', 'New client'  # paragraphs
 FIELD = re.compile(r'^  (\w+): .*?(?:  # (.*))?$', re.M)

@@ -20,7 +20,7 @@ from fedjax_pfl.data.images import Shape
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.models.registry import make_task, outline
-from fedjax_pfl.results.tables.text_table import markdown
+from fedjax_pfl.results.tables.table import markdown
 
 MODEL, IMAGE, NUM_CLASSES, NUM_CLIENTS = 'convnet4', (32, 32, 3), 10, 100
 FAMILIES = ('global', 'shared parts', 'regularised', 'mixtures', 'clusters')

@@ -13,7 +13,7 @@ from experiments.reproduction.results import Results
 from fedjax_pfl.compare.forecast import forecast
 from fedjax_pfl.compare.plan import Planned
 from fedjax_pfl.core import progress
-from fedjax_pfl.results.tables.text_table import align, duration
+from fedjax_pfl.results.tables.table import align, time_in_words
 
 COLUMNS = ('state', 'time')
 
@@ -49,14 +49,14 @@ def list_costs(
     left = 1 - done / max(cost.rounds, 1)
     seconds[labels['cell']] += cost.seconds * left
   head = (*(name.replace('_', ' ') for name in names), *COLUMNS)
-  times = (duration(value) if value else '-' for value in seconds)
+  times = (time_in_words(value) if value else '-' for value in seconds)
   lines = [(*row, time) for row, time in zip(rows, times, strict=True)]
   progress.log(align([head, *lines]))
   data = sorted({one.settings.data.dataset for one in plan})
   progress.log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
-    f'{duration(sum(seconds))} of training on this machine, estimated from a '
-    f'timed round. Data: {", ".join(data) or "none"}.'
+    f'{time_in_words(sum(seconds))} of training on this machine, estimated '
+    f'from a timed round. Data: {", ".join(data) or "none"}.'
   )
 
 

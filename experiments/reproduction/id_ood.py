@@ -37,7 +37,7 @@ from fedjax_pfl.results.charts.rows import MEANING, Change, plot_clients
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.runs.run import each_once, first_and_after
-from fedjax_pfl.results.tables.text_table import align, mean_and_std
+from fedjax_pfl.results.tables.table import align, mean_and_std
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training.build import Experiment

@@ -11,7 +11,7 @@ from experiments.reproduction.results import Results
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.charts.figure_file import format_number
-from fedjax_pfl.results.tables.text_table import align, markdown
+from fedjax_pfl.results.tables.table import align, markdown
 
 FOLDER = 'tables'
 COLUMNS = ('ours', 'published', 'difference', '2 s.e.', 'within')

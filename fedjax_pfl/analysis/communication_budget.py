@@ -16,7 +16,7 @@ from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.federated import communication
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.results.tables.text_table import align
+from fedjax_pfl.results.tables.table import align
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method
 from fedjax_pfl.training.outline import outline

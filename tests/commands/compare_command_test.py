@@ -10,7 +10,7 @@ from fedjax_pfl.compare import forecast, protocol
 from fedjax_pfl.compare.forecast import Speed
 from fedjax_pfl.compare.form import plans_of
 from fedjax_pfl.compare.plan import check
-from fedjax_pfl.results.tables.paper_text import title_of
+from fedjax_pfl.results.tables.board_tables import title_of
 
 WORDS = (
   '--config=configs/digits.py:ditto,quick',

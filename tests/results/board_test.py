@@ -9,7 +9,6 @@ from helpers import read_rows, refused
 
 from configs.leaderboard import load_form
 from fedjax_pfl.compare import protocol
-from fedjax_pfl.results.page import board_files
 from fedjax_pfl.results.page import board_page as page
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import (
@@ -147,7 +146,7 @@ def written(about, tmp_path):
   place = about.methods.index
   entries = sorted(make_entries(), key=lambda one: place(one.method))
   found = dict.fromkeys(('s=2', 's=5'), entries)
-  board_files.write(found, about, path)
+  page.write(found, about, path)
   return path
 
 
@@ -182,9 +181,9 @@ def test_all_files_come_again_from_the_counts_alone(written, tmp_path):
   (counts_file,) = stored_counts.files_of(written.parent)
   again = tmp_path / 'b' / written.name
   about, found = stored_counts.read([counts_file])
-  board_files.write(found, about, again)
+  page.write(found, about, again)
   names = {path.name for path in written.parent.iterdir()}
-  assert {f'{written.stem}{one}' for one in board_files.FORMATS} < names
+  assert {f'{written.stem}{one}' for one in page.FORMATS} < names
   for name in names - {f'{written.stem}.png'}:
     one, other = (path.parent / name for path in (written, again))
     assert one.read_bytes() == other.read_bytes(), name
@@ -195,7 +194,7 @@ def test_shards_together_are_the_whole(about, written, tmp_path):
   for at in (0, 1):
     found = dict.fromkeys(('s=2', 's=5'), entries[at::2])
     name = f'{written.stem}_counts_{at + 1}_of_2.csv'
-    board_files.write(found, about, tmp_path / 'b' / name)
+    page.write(found, about, tmp_path / 'b' / name)
   files = stored_counts.files_of(tmp_path / 'b')
   _, found = stored_counts.read(files)
   _, whole = stored_counts.read(stored_counts.files_of(written.parent))
@@ -264,7 +263,7 @@ def test_a_stopped_repetition_replaces_no_longer_table(about, tmp_path):
 
   def write(*names, of=('s=2', 's=5')):
     own = about._replace(methods=methods, partitions=of)
-    board_files.write(dict.fromkeys(names, entries), own, path)
+    page.write(dict.fromkeys(names, entries), own, path)
     return len(read_rows(path.with_suffix('.csv')))
 
   assert write('s=2') == 8 and write('s=2', 's=5') == 16
@@ -315,7 +314,7 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   values = {'fedavg': 0.4, 'local_only': 0.3, 'ditto': 0.2}
   found = {'s=2': [metric(name, mean) for name, mean in values.items()]}
   path = tmp_path / 'a' / 'own.html'
-  board_files.write(found, own, path)
+  page.write(found, own, path)
   board = make_board(own, 's=2', found['s=2'])
   (name,) = (name for name, mean in values.items() if mean == best)
   assert board.best(own.measured[1]) == {name}
@@ -342,7 +341,7 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   assert sentences(turned)[1].startswith('Accuracy. Highest: FedAvg')
   counts = path.with_name('own_counts.csv')
   again = tmp_path / 'b' / 'own.html'
-  board_files.write(*stored_counts.read([counts])[::-1], again)
+  page.write(*stored_counts.read([counts])[::-1], again)
   for file in path.parent.iterdir():
     assert file.read_bytes() == (again.parent / file.name).read_bytes()
 
@@ -361,7 +360,7 @@ def test_labels_that_are_numbers_have_lowest_clients_of_their_measure(
     )
     entries.append(entry._replace(before=None, after=after))
   path = tmp_path / 'own.html'
-  board_files.write({'s=2': entries}, own, path)
+  page.write({'s=2': entries}, own, path)
   counts = stored_counts.files_of(tmp_path)
   again, found = stored_counts.read(counts)
   row = make_board(again, 's=2', found['s=2']).rows[0]

@@ -7,7 +7,7 @@ from pages import ROOT
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.statistics.board import BELOW, OPEN, WITHIN, make_board
-from fedjax_pfl.results.tables.text_table import decimal
+from fedjax_pfl.results.tables.table import decimal
 
 VIEWS = 'before', 'after'
 RESULTS = ROOT / 'results' / 'leaderboard'

@@ -10,7 +10,7 @@ from experiments.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
 from experiments.reproduction.published import load
 from experiments.reproduction.table_files import DIVERGED, FOLDER
 from fedjax_pfl.results.statistics.differences import LEVEL
-from fedjax_pfl.results.tables.text_table import align, markdown
+from fedjax_pfl.results.tables.table import align, markdown
 
 BRIEF = '', 'claim', 'verdicts', 'its first comparison', 'ours', 'published'
 COMPARED = 'comparison', 'difference', 'verdict', 'published'

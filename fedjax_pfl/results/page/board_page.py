@@ -1,55 +1,133 @@
-"""The page of a comparison: verdicts, tables and intervals in one HTML file.
+"""The files of a comparison: page, tables, figure and counts.
 
-Its style, its tables and its script are those of the report's page.
+The page has verdicts, tables and intervals; its style and its script are those
+of the report's page.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from markupsafe import Markup
 
 from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.core import atomic_files, progress
+from fedjax_pfl.results.charts import picture
 from fedjax_pfl.results.charts import rows as charts
 from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page.render import load_template
 from fedjax_pfl.results.page.styles import style_of
-from fedjax_pfl.results.runs.stored_counts import About
+from fedjax_pfl.results.runs import stored_counts
+from fedjax_pfl.results.runs.stored_counts import MARK, About, Found
 from fedjax_pfl.results.statistics.board import (
   Board,
   compared_with,
+  make_board,
   not_finished,
   sentences,
 )
 from fedjax_pfl.results.statistics.differences import ABOVE, BELOW
-from fedjax_pfl.results.tables.board_tables import tables_of
-from fedjax_pfl.results.tables.paper_text import RULE, title_of
+from fedjax_pfl.results.tables import board_tables
 
 TEMPLATE = 'board.html.jinja'
+FORMATS = '.html', '.csv', '.md', '.tex', '.png', f'{MARK}.csv'
+
+
+def write(found: Found, about: About, path: Path) -> None:
+  """Write page, tables, figure and counts of what has all baselines.
+
+  Files with more rows are kept, unless these are all rows of the form. Of a
+  shard, whose path is that of counts, these alone.
+  """
+  if path.suffix != '.html':
+    stored_counts.write(found, about, path)
+    progress.log(
+      f'Counts: {path}; without --shard the command writes the table'
+    )
+    return
+  boards = [
+    shown
+    for partition, entries in found.items()
+    if (shown := make_board(about, partition, entries))
+  ]
+  if not boards:
+    progress.log('Nothing is written yet: no partition has all baselines.')
+    return
+  for shown in boards:
+    table = board_tables.tables_of(shown)[0].as_text()
+    lines = [f'{shown.partition}:', *sentences(shown), table]
+    progress.log('\n'.join(lines))
+  missing = not_finished(about, boards)
+  for sentence in missing:
+    progress.log(sentence)
+  rows = [row for shown in boards for row in shown.rows]
+  table = path.with_suffix('.csv')
+  stored = table.read_bytes().count(b'\n') - 1 if table.exists() else 0
+  # A finished comparison may be repeated, and stopped.
+  if len(rows) < min(stored, len(about.partitions) * len(about.methods)):
+    progress.log(f'{table} has {stored} rows, more than now: it is kept.')
+    return
+  stored_counts.write(found, about, path.with_name(f'{path.stem}{MARK}.csv'))
+  board_tables.write_csv(rows, table)
+  texts = {
+    '.html': render(about, boards),
+    '.md': board_tables.as_markdown(boards, (*missing, *about.protocol)),
+    '.tex': board_tables.as_latex(boards, (*missing, *about.protocol)),
+  }
+  for suffix, text in texts.items():
+    atomic_files.write_bytes(path.with_suffix(suffix), text.encode())
+  with path.with_suffix('.png').open('wb') as stream:
+    draw(about, boards).savefig(stream, format='png', dpi=160)
+  names = ', '.join(f'{path.stem}{suffix}' for suffix in FORMATS)
+  progress.log(f'In {path.parent}: {names}')
 
 
 def render(about: About, boards: Sequence[Board]) -> str:
   """Return the page."""
-  css = {method: f'c{number}' for number, method in enumerate(about.methods)}
+  css = css_of(about)
   firsts = [f'{board.partition}: {sentences(board)[0]}' for board in boards]
   shown = [
     {
       'title': board.partition,
       'sentences': sentences(board),
-      'tables': tables_of(board, css),
-      'charts': [
-        Panel(f'Minus {paper_name(base)}', plot(base, board, css))
-        for base in about.baselines
-      ],
+      'tables': board_tables.tables_of(board, css),
+      'charts': panels_of(board, css),
     }
     for board in boards
   ]
   return load_template(TEMPLATE).render(
-    title=title_of(about),
+    title=board_tables.title_of(about),
     lead=' '.join([*firsts, *not_finished(about, boards)]),
     facts=about.facts,
     methods={css[method]: style_of(method) for method in about.methods},
     boards=shown,
-    protocol=[*about.protocol, RULE],
+    protocol=[*about.protocol, board_tables.RULE],
   )
+
+
+def draw(about: About, boards: Sequence[Board]):
+  """Return a Figure of the differences to the baselines of each partition."""
+  css = css_of(about)
+  panels = []
+  for board in boards:
+    panels += panels_of(board, css, f'{board.partition}: minus')
+  colours = {css[method]: style_of(method).colour for method in css}
+  notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']
+  return picture.draw('', panels, colours, notes)
+
+
+def css_of(about: About) -> dict[str, str]:
+  """Return the class of the colour of each method."""
+  return {method: f'c{at}' for at, method in enumerate(about.methods)}
+
+
+def panels_of(
+  board: Board, css: Mapping[str, str], title: str = 'Minus'
+) -> list[Panel]:
+  """Return a chart of the differences to each baseline."""
+  return [
+    Panel(f'{title} {paper_name(base)}', plot(base, board, css))
+    for base in board.about.baselines
+  ]
 
 
 def plot(baseline: str, board: Board, css: Mapping[str, str]) -> Markup:

@@ -22,12 +22,14 @@ from fedjax_pfl.results.tables.table import (
   Cell,
   Column,
   Table,
+  align,
+  decimal,
+  mean_and_std,
   number,
   number_of,
   table_of,
   word,
 )
-from fedjax_pfl.results.tables.text_table import align, decimal, mean_and_std
 from fedjax_pfl.runs.result_file import value_of_choice
 
 CHOICES = (

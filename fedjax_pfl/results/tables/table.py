@@ -7,13 +7,12 @@ A cell is plain text; each renderer escapes it. Bold is what the rule of
 import html
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.evaluation.measures import Measure
-from fedjax_pfl.results.tables import text_table
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 
 NONE = '–'
 BOLD = r'\textbf{{{}}}'
@@ -70,13 +69,13 @@ class Table(NamedTuple):
       ]
       for row in self.rows
     ]
-    return text_table.align([self.head, *rows]) + STAR * any(starred)
+    return align([self.head, *rows]) + STAR * any(starred)
 
   def as_markdown(self) -> str:
     rows = self._lines(of_markdown, '**{}**')
     numbers = [at for at, column in enumerate(self.columns) if column.is_number]
     head = [*map(of_markdown, self.head)]
-    return text_table.markdown(head, rows, numbers)
+    return markdown(head, rows, numbers)
 
   def as_latex(self) -> str:
     """Return a tabular of the package booktabs."""
@@ -161,4 +160,52 @@ def size(value: float | None) -> Cell:
 def duration(seconds: float | None) -> Cell:
   if seconds is None:
     return Cell(NONE)
-  return Cell(text_table.duration(seconds), float(seconds))
+  return Cell(time_in_words(seconds), float(seconds))
+
+
+# ---- plain text
+
+
+def align(rows: Sequence[tuple[str, ...]]) -> str:
+  """Return rows of cells in columns, the first row as their heads."""
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  rule = tuple('-' * width for width in widths)
+  lines = []
+  for first, *rest in (rows[0], rule, *rows[1:]):
+    cells = [first.ljust(widths[0])]
+    cells += [c.rjust(w) for c, w in zip(rest, widths[1:], strict=True)]
+    lines.append('  '.join(cells))
+  return '\n'.join(lines)
+
+
+def markdown(
+  head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection = ()
+) -> str:
+  """Return a Markdown table; columns of `numbers` are aligned right."""
+  marks = ['---:' if at in numbers else '---' for at in range(len(head))]
+  lines = [head, marks, *rows]
+  return '\n'.join(f'| {" | ".join(cells)} |' for cells in lines)
+
+
+def time_in_words(seconds: float) -> str:
+  """Return a time in fitting units: '80 s', '12 min', '1 h 09 min'."""
+  minutes = round(seconds / 60)
+  if seconds < 120:
+    return f'{seconds:.0f} s'
+  if minutes < 120:
+    return f'{minutes} min'
+  return f'{minutes // 60} h {minutes % 60:02d} min'
+
+
+def mean_and_std(
+  summary: Mapping[str, Any] | None, measure: Measure = ACCURACY
+) -> str:
+  """Return 'mean ± std'; '-' where there is no such view or no number."""
+  mean = measure.short(summary and summary['mean'])
+  if measure != ACCURACY and mean != '-':
+    return f'{mean} ± {measure.short(summary["std"])}'
+  return mean if mean == '-' else f'{mean} ± {summary["std"]:4.1f}'
+
+
+def decimal(value: float | None, form: str = '.1f') -> str:
+  return '-' if value is None or math.isnan(value) else format(value, form)
