@@ -119,8 +119,8 @@ def share_programs(
   groups: dict[tuple, list[int]] = {}
   for number, experiment in enumerate(experiments):
     alone = number if experiment.holds_seed else None
-    devices = experiment.placement.num_devices
-    shared = program_key(experiment.settings), devices, alone
+    place = type(experiment.placement), experiment.placement.num_devices
+    shared = program_key(experiment.settings), place, alone
     groups.setdefault(shared, []).append(number)
   programs = []
   for members in groups.values():
