@@ -143,8 +143,11 @@ def cohorts_fn(training: Training, phase: Phase) -> Callable[[int, int], Array]:
     key = training.rounds_key(phase)
     ahead = training.state.server.round - training.done
 
+  double = jax.config.jax_enable_x64  # as here, in each thread
+
   def draw(first, stop):
-    cohorts = sampler.draw(key, first + ahead, stop - first)
+    with jax.enable_x64(double):
+      cohorts = sampler.draw(key, first + ahead, stop - first)
     experiment.read_ahead(experiment.train, np.asarray(cohorts))
     return cohorts
 

@@ -42,8 +42,9 @@ def fedbabu(tmp_path_factory, program):
 
 
 @pytest.mark.parametrize('sampling', ['fixed', 'poisson'])
-def test_cohorts_follow_from_the_seed(tmp_path, sampling):
-  """Others with another seed, and the same ones with the same."""
+@pytest.mark.parametrize('double', [False, True])
+def test_cohorts_follow_from_the_seed(tmp_path, sampling, double):
+  """Others with another seed, the same with the same; whatever thread draws."""
 
   class Drawn(Exception):
     """The cohorts of the first call; the run ends before it compiles rounds."""
@@ -53,10 +54,11 @@ def test_cohorts_follow_from_the_seed(tmp_path, sampling):
     experiment = make_experiment(seed=seed, sampling=sampling, **changes)
 
     def draw(key, first, rounds):
+      assert jax.config.jax_enable_x64 == double
       raise Drawn(experiment.sampler.draw(key, 0, 20).tolist())
 
     sampler = experiment.sampler._replace(draw=draw)
-    with pytest.raises(Drawn) as found:
+    with pytest.raises(Drawn) as found, jax.enable_x64(double):
       train(experiment._replace(sampler=sampler), tmp_path / name)
     return found.value.args[0]
 
