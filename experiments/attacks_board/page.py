@@ -43,7 +43,7 @@ HEADER = 'column', 'attack', 'rule', 'mean', 'low', 'high'
 CHART = {'width': 470, 'margins': (140, 16), 'height': 17}
 NOTE = (
   'Accuracy of honest clients less that of the same column without an attack '
-  'and with the mean; 95 % intervals over seeds. Hollow: Local only.'
+  'and with the mean; 95 % intervals over several seeds. Hollow: Local only.'
 )
 
 Cell = tuple[str, str, str, str]  # method, view, attack, rule
@@ -142,7 +142,7 @@ def section(board: Board, figure: str) -> str:
   }
   methods = board.having(0, METHODS)
   lines = [
-    f'Seeds {", ".join(map(str, board.unlike))}. Without an attack, and with '
+    f'Seeds: {", ".join(map(str, board.unlike))}. Without an attack, and with '
     'the mean, honest clients have, in percent: '
     + ', '.join(f'{name} {mean:.1f}' for name, mean in means.items())
     + '.\n',
@@ -180,6 +180,8 @@ def listed(gaps: dict[str, Difference | None]) -> str:
   """Return all gaps, and of which of them the interval is on one side of 0."""
   told = [name for name, found in gaps.items() if found and found.sign]
   every = '; '.join(f'{name} {words(found)}' for name, found in gaps.items())
+  if not any(found and found.has_interval for found in gaps.values()):
+    return f'{every}.'
   return f'{every}. Told from 0: {"; ".join(told) or "none"}.'
 
 
@@ -263,7 +265,8 @@ def write(counts: Path, root: Path) -> list[Path]:
     lines.append((*cell, *map(format_number, (one or [None] * 3)[:3])))
   colours = {key[0]: style_of(key[0]).colour for key in COLUMNS.values()}
   panels = [_panel(board, found, name) for name in board.columns]
-  title = f'Attacks on {SETS[form]}, {len(board.unlike)} seeds'
+  number = len(board.unlike)
+  title = f'Attacks on {SETS[form]}, {number} seed{"s" * (number > 1)}'
   figure = picture.draw(title, panels, colours, notes=[NOTE])
   path = root / FIGURES / _figure(form)
   return [page, save(figure, path, HEADER, lines)]
