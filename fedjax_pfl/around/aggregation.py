@@ -14,6 +14,7 @@ device has them all.
 A client is left out of a round where its part of d is less than half of 1 / n.
 """
 
+from functools import partial
 from math import ceil
 from typing import NamedTuple
 
@@ -21,12 +22,12 @@ import jax
 import jax.numpy as jnp
 
 from fedjax_pfl.around.attacks import BAD_PFL, Attack, forged, poisoned
-from fedjax_pfl.around.exchange import as_one, exchanging
+from fedjax_pfl.around.exchange import AS_IT_IS, as_one, exchanging, refusal
 from fedjax_pfl.around.fair import STRENGTH
-from fedjax_pfl.around.lifted import AS_IT_IS, Up, in_field, lifted
+from fedjax_pfl.around.lifted import AS_IT_IS as UNCHANGED
+from fedjax_pfl.around.lifted import in_field, lifted
 from fedjax_pfl.around.robust import BEFORE, RULES, Known, robust_mean
 from fedjax_pfl.core.algorithm import Senders, Stage
-from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.records import field, or_code, record
 from fedjax_pfl.core.rules import at_least, interval, one_of, tuple_of
 from fedjax_pfl.core.types import Array, PyTree
@@ -102,17 +103,6 @@ class Aggregation:
     known = Known(None, there, liars, senders.ids == TRUSTED, self.radius)
     return robust_mean(self.rule, changes, known, self.before, senders.rng)
 
-  def refused(self, stage: Stage, why: str) -> BadInput:
-    name, given, off = 'attack', self.attack.name, 'none'
-    if self.is_robust:
-      name, given, off = 'aggregation', self.rule, 'uniform or examples'
-    return bad_input(
-      name,
-      got=f'{given} with {stage.name}',
-      expected=f'{off} with this method: {why}',
-      choices=['fedavg', 'fedbabu', 'ditto', 'apfl'],
-    )
-
 
 class State(NamedTuple):
   """What the server keeps of who lies, and of whom it left out."""
@@ -130,7 +120,10 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
   than take a mean.
   """
   attack, is_robust = aggregation.attack, aggregation.is_robust
-  refused = lambda why: aggregation.refused(stage, why)
+  given = (
+    ('aggregation', aggregation.rule) if is_robust else ('attack', attack.name)
+  )
+  refused = partial(refusal, stage, *given)
 
   def begin(server, rng, previous):
     if previous is not None:
@@ -167,13 +160,12 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
     return up, senders, state
 
   if not (attack.is_of_uploads or is_robust):
-    up = Up(AS_IT_IS[1].send, receive_any)
+    up = UNCHANGED[1]._replace(receive=receive_any)
     stage = lifted(stage, server=in_field(FIELD, begin), up=up)
   elif stage.algorithm.respond is not None:
     raise refused('its server answers each client from single uploads')
   else:
-    send = lambda change, memory, rng: (change, memory, {})
-    stage = exchanging(stage, FIELD, send, receive, begin)
+    stage = exchanging(stage, FIELD, AS_IT_IS, receive, begin)
   if not attack.is_of_data:
     return stage
   method = stage.algorithm

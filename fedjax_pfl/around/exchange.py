@@ -22,9 +22,15 @@ from flax import struct
 from fedjax_pfl.around.lifted import NOTHING, Down, Part, Up, in_field, lifted
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Senders, Server, Stage
+from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import Mask, PyTree
 
 STREAM = 2**31 - 2  # of a client's key; methods use small numbers
+AS_IT_IS = lambda change, memory, rng: (
+  change,
+  memory,
+  {},
+)  # `send` of a change
 MODEL = 'params/'
 
 
@@ -130,7 +136,7 @@ def exchanging(
 
 
 def as_one(
-  change: PyTree, senders: Senders, refused: Callable[[str], Exception]
+  change: PyTree, senders: Senders, refused: Callable[[str], BadInput]
 ) -> tuple[PyTree, Senders]:
   """Return the change of all as that of one client [1, ...], and its sender.
 
@@ -148,6 +154,17 @@ def as_one(
   counts, has_sent = jnp.ones_like(senders.counts[:1]), jnp.ones(1, bool)
   row = jax.tree.map(lambda leaf: leaf[None], change)
   return row, Alone(None, counts, has_sent, *senders[3:])
+
+
+def refusal(stage: Stage, name: str, given: str, why: str) -> BadInput:
+  """Return that an attack, or a rule, does not go with the method."""
+  off = 'none' if name == 'attack' else 'uniform or examples'
+  return bad_input(
+    name,
+    got=f'{given} with {stage.name}',
+    expected=f'{off} with this method: {why}',
+    choices=['fedavg', 'fedbabu', 'ditto'],
+  )
 
 
 def known_leaves(

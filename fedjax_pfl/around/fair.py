@@ -15,19 +15,19 @@ is `server_learning_rate` of server_optimizer=sgd. From the code of TERM: it
 divides by a mean over rounds, not that of this one, and by n once more.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from fedjax_pfl.around.exchange import as_one, exchanging
+from fedjax_pfl.around.exchange import AS_IT_IS, as_one, exchanging, refusal
 from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.around.robust import TINY, Known
 from fedjax_pfl.client.own_examples import mean_losses
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, Params, Task, matmul
 
 STEPS = 200  # of the descent to l of fedmgda
@@ -59,14 +59,7 @@ def fairly_aggregated(stage: Stage, fair: Fair) -> Stage:
   """
   method, key = stage.algorithm, jax.eval_shape(jax.random.key, 0)
   model = trees.kinds(jax.eval_shape(fair.task.init, key))
-
-  def refused(why):
-    return bad_input(
-      'aggregation',
-      got=f'{fair.rule} with {stage.name}',
-      expected=f'uniform or examples with this method: {why}',
-      choices=['fedavg', 'fedbabu', 'ditto', 'fedprox'],
-    )
+  refused = partial(refusal, stage, 'aggregation', fair.rule)
 
   def local_update(down, client, data, rng):
     params = getattr(down, 'params', ())
@@ -95,9 +88,8 @@ def fairly_aggregated(stage: Stage, fair: Fair) -> Stage:
 
   if method.respond is not None:
     raise refused('its server answers each client from single uploads')
-  send = lambda change, memory, rng: (change, memory, {})
   stage = replaced(stage, local_update=local_update, aggregate=aggregate)
-  return exchanging(stage, 'fair', send, receive, begin)
+  return exchanging(stage, 'fair', AS_IT_IS, receive, begin)
 
 
 def on_simplex(values: Array, low: Array | float, high: Array | float) -> Array:

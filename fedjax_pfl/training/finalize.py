@@ -63,7 +63,7 @@ def finalize(training: Training) -> None:
   if not multihost.is_first():
     return
   summary = _summary(training, evaluated, finished, of_server)
-  clients = _clients(training, result, validation)
+  clients = _clients(experiment, result, validation)
   run = training.run
   result.models.save(training, result.about['round'])
   run.write_clients(result.scores, **clients)
@@ -171,15 +171,15 @@ class Models:
 
 
 def _clients(
-  training: Training, result: Evaluated, validation: Scores | None
+  experiment: Experiment, result: Evaluated, validation: Scores | None
 ) -> dict[str, Any]:
   """Return what clients.npz says beside the scores."""
-  experiment = training.experiment
   data, classes = experiment.settings.data, experiment.dataset.num_classes
   ids, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
   counts = _counts(classes, experiment.train, experiment.eval_data[1])
   fields = {'ids': ids, **counts, 'validation': validation}
-  fields['attackers'] = lies.attackers(experiment, training.state.server)
+  if attackers := lies.attackers(result.states[0]):
+    fields['attackers'] = np.isin(ids, attackers)
   if result.unseen:
     of_unseen = experiment.data.splits['unseen_train']
     counts = _counts(classes, of_unseen, experiment.unseen_eval_data[1])
@@ -204,28 +204,28 @@ def _summary(
   `finished` are the scores of the best models, by view, where clients keep
   them; `of_server` is the evaluation of the global model, {} without one.
   """
-  experiment, server, more = training.experiment, training.state.server, {}
-  count = lies.counted(experiment, server)
+  experiment, more = training.experiment, {}
   settings = experiment.settings
   select = settings.evaluation.select
   result = evaluated[select]
   if len(evaluated) > 1:
     more['select'] = select
     for name, other in evaluated.items():
-      more[name] = {**other.about, **_summaries(experiment, other, count)}
+      more[name] = {**other.about, **_summaries(experiment, other)}
   if of_server:
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
   if experiment.timing:
     more['sim_seconds'] = float(training.state.sim_seconds)
+  count = lies.counted(experiment, result.states[0])
   if families := best_views(result.scores, count, experiment.measure.sign):
     more['test_best_view'] = families
-  if told := lies.told(experiment, server):
+  if told := lies.told(result.states[0]):
     more['lies'] = told
   more |= experiment.privacy.summary()
   if experiment.tests_by_batch:
     more['batch_statistics'] = True
   if experiment.task.others:
-    more['models'] = _by_model(experiment, result, count)
+    more['models'] = _by_model(experiment, result)
   if experiment.measure != ACCURACY:
     more['measure'] = experiment.measure.name
   num_labels = next(iter(result.scores.values())).count  # of tokens, too
@@ -234,20 +234,18 @@ def _summary(
     'hp': effective(settings),
     'dataset': experiment.dataset.name,
     'rounds': experiment.rounds,
-    **_summaries(experiment, result, count),
-    'test_best': _best_rounds(training, num_labels, finished, count),
+    **_summaries(experiment, result),
+    'test_best': _best_rounds(training, num_labels, finished),
     **more,
   }
 
 
 def _best_rounds(
-  training: Training,
-  num_labels: np.ndarray,
-  finished: dict[str, Scores],
-  count: np.ndarray,
+  training: Training, num_labels: np.ndarray, finished: dict[str, Scores]
 ) -> dict[str, dict[str, Any]]:
   """Return the best rounds of the last stage, and finished models, by view."""
   experiment, sign = training.experiment, training.experiment.measure.sign
+  count = lies.counted(experiment, training.state.server)
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
   folder = training.run.path / client_scores.FOLDER
@@ -262,9 +260,7 @@ def _best_rounds(
   return best
 
 
-def _summaries(
-  experiment: Experiment, evaluated: Evaluated, count: np.ndarray
-) -> dict[str, Any]:
+def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
   """Return the summaries of all views, and of clients who came later if any."""
 
   def of(count, scores):
@@ -273,6 +269,7 @@ def _summaries(
       for view, score in scores.items()
     }
 
+  count = lies.counted(experiment, evaluated.states[0])
   summaries = {'views': of(count, evaluated.scores)}
   if evaluated.unseen:
     of_unseen = experiment.data.splits['unseen_train']
@@ -289,10 +286,11 @@ def _models_of_clients(settings: Settings) -> list[str]:
 
 
 def _by_model(
-  experiment: Experiment, evaluated: Evaluated, count: np.ndarray
+  experiment: Experiment, evaluated: Evaluated
 ) -> dict[str, dict[str, Any]]:
   """Return {model: {view: summary}} over the clients with this model."""
   names = np.array(_models_of_clients(experiment.settings))
+  count = lies.counted(experiment, evaluated.states[0])
   return {
     name: {
       view: summarise(

@@ -36,25 +36,23 @@ def left_out(server: Any) -> dict[str, float]:
   }
 
 
-def attackers(experiment: Experiment, server: Any) -> np.ndarray | None:
-  """Return who attacks: [K] bool; None without an attack."""
-  has_attack = bool(experiment.settings.attack)
-  return np.asarray(getattr(server, FIELD).is_bad) if has_attack else None
+def attackers(server: Any) -> list[int]:
+  """Return the ids of those who attack."""
+  state = getattr(server, FIELD, None)
+  return [] if state is None else np.flatnonzero(state.is_bad).tolist()
 
 
 def counted(experiment: Experiment, server: Any) -> np.ndarray:
   """Return the training examples [K]; 0 of attackers, who are in no mean."""
-  count, is_bad = experiment.train.count, attackers(experiment, server)
-  return np.asarray(count) if is_bad is None else np.asarray(count) * ~is_bad
+  count = np.array(experiment.train.count)
+  count[attackers(server)] = 0
+  return count
 
 
-def told(experiment: Experiment, server: Any) -> dict[str, Any]:
+def told(server: Any) -> dict[str, Any]:
   """Return what result.json says of lies; {} without an attack and a rule."""
-  out, is_bad = left_out(server), attackers(experiment, server)
-  numbers = {'left_out': out} if out else {}
-  if is_bad is not None:
-    numbers['attackers'] = np.flatnonzero(is_bad).tolist()
-  return numbers
+  numbers = {'attackers': attackers(server), 'left_out': left_out(server)}
+  return {name: known for name, known in numbers.items() if known}
 
 
 def with_success(
@@ -70,9 +68,8 @@ def with_success(
   made, (train, test) = None, experiment.eval_data
   if attack.name == BAD_PFL:
     of_server = experiment.stages[last].algorithm, states[0], experiment.train
-    ids = np.flatnonzero(attackers(experiment, states[0]))
     attack = attack._replace(task=experiment.task)
-    made = bad_pfl.trigger(*of_server, ids, attack)
+    made = bad_pfl.trigger(*of_server, np.array(attackers(states[0])), attack)
   data = train, opened(test, attack, made)
   label = 'evaluation of the backdoor'
   success = evaluator.clients(last, states, tuple(scores), data, label=label)
