@@ -67,6 +67,11 @@ def header(
   stored, result = run_dir.load_config(run), run_dir.load_result(run)
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
+  columns, scale = (
+    experiment.dataset.columns,
+    scale_of_model(experiment, choice),
+  )
+  of_rows = {'columns': [*columns], 'scale': scale and scale._asdict()}
   names, client_name = experiment.data.names, {}
   if names and choice.client is not None:
     client_name = {'client_name': names[choice.client]}
@@ -74,7 +79,7 @@ def header(
     **about_model(experiment, model),
     'class_names': class_names(experiment),
     'dtype': f'{experiment.dataset.train.x.dtype}',
-    **columns_of(experiment, choice),
+    **(of_rows if columns else {}),
     'task': {name: flat_config(settings)[name] for name in TASK},
     'algorithm': settings.algorithm,
     'run': run.resolve().name,
@@ -91,15 +96,6 @@ def header(
     'version': stored.get('version'),
     'commit': stored.get('commit'),
   }
-
-
-def columns_of(experiment: Experiment, choice: Choice) -> dict[str, Any]:
-  """Return how a row of a table becomes an input; {} of other examples."""
-  scale = scale_of_model(experiment, choice)
-  rule = 'x = (row - mean) / std by scale, 0 where std is null; a gap is the '
-  known = {'input': f'{rule}median', 'scale': scale and scale._asdict()}
-  columns = [*experiment.dataset.columns]
-  return {'columns': columns, **known} if columns else {}
 
 
 def scale_of_model(experiment: Experiment, choice: Choice) -> Scale | None:
@@ -163,6 +159,9 @@ def input_of(experiment: Experiment) -> dict[str, Any]:
   model = experiment.settings.model
   if model.frozen_features:
     return {'input': f'x = the features by {experiment.settings.init_from}'}
+  if experiment.dataset.columns:
+    rule = 'x = (row - mean) / std, 0 where std is null'
+    return {'input': f'{rule}; a gap is the median of its column before'}
   if dtype != IMAGE:
     return {'input': f'x = the example as it is, {dtype}'}
   recipe = find_recipe(data.dataset, data.preprocessing)

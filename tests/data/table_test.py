@@ -90,12 +90,7 @@ def test_features_of_another_file(file, tmp_path):
 
 
 def test_a_patient_on_both_sides_is_said(tmp_path):
-  rows = [
-    '1,yes,ann,train',
-    '2,no,bob,train',
-    '3,yes,ann,test',
-    '4,no,eve,test',
-  ]
+  rows = ['1,a,ann,train', '2,b,bob,train', '3,a,ann,test', '4,b,eve,test']
   file = write(tmp_path / 'a.csv', *rows, header='v,ill,who,part')
   said = []
   table = table_of('ill', '', 'part', 'cross_entropy', 'who')
