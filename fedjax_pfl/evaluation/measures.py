@@ -60,6 +60,10 @@ class Measure(NamedTuple):
     # Two digits that count, where those behind the point are not known.
     return f'{words} ± {self.text(spread) if self.digits else f"{spread:.2g}"}'
 
+  def label(self, words: str) -> str:
+    """Return the words with the unit: 'accuracy, %'."""
+    return f'{words}, {self.unit}' if self.unit else words
+
   @property
   def direction(self) -> str:
     return f'{"higher" if self.sign > 0 else "lower"} is better'

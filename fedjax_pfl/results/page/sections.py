@@ -68,8 +68,7 @@ def _words(group: Group, before: str, after: str = '') -> str:
   """Return 'mean accuracy of the clients, %', or of another measure."""
   measure = group.first.measure
   name = 'accuracy' if measure == ACCURACY else measure.head
-  unit = f', {measure.unit}' * bool(measure.unit)
-  return f'{before}{name}{after}{unit}'
+  return measure.label(f'{before}{name}{after}')
 
 
 def _axis(groups: Sequence[Group], values: Iterable) -> Sequence[float]:
@@ -84,7 +83,7 @@ def _axis(groups: Sequence[Group], values: Iterable) -> Sequence[float]:
 def _evaluated(group: Group) -> list[str]:
   """Return the accuracies in the metrics: that of the first view first."""
   names = [f'{view}{ending(group)}' for view in [*group.first.views, 'global']]
-  logged = sorted(group.first.logged())
+  logged = sorted({*itertools.chain(*group.first.metrics)})
   names += [name for name in logged if name.endswith(ending(group))]
   is_finite = lambda name: np.isfinite(group.curve(name)[1]).any()
   return [*filter(is_finite, dict.fromkeys(names))]

@@ -94,8 +94,8 @@ def _on_tests(group: Group, measure: Measure) -> Tried:
 
 def make_section(sweep: Sweep) -> Section:
   where = 'validation examples' if sweep.choice else 'the tests'
-  of = f'{sweep.measure.head} on {where}, {sweep.measure.unit}'
-  text = f'{of.rstrip(", ")}, mean over clients and seeds.'
+  words = sweep.measure.label(f'{sweep.measure.head} on {where}')
+  text = f'{words}, mean over clients and seeds.'
   if not sweep.choice:
     text += ' To choose a setting by it would be to choose by the tests.'
   if len({len(group.runs) for group in sweep.groups}) > 1:
@@ -208,5 +208,5 @@ def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
     'height': max(22, STEP * (most + 1)),
     'axis': svg.ticks(min(every), max(every)),
   }
-  label = f'{sweep.measure.head} against {field}, {sweep.measure.unit}'
-  return plot_intervals(rows, label.rstrip(', '), **form)
+  label = sweep.measure.label(f'{sweep.measure.head} against {field}')
+  return plot_intervals(rows, label, **form)

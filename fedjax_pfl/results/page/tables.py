@@ -197,17 +197,16 @@ def all_views(groups: Sequence[Group]) -> Table:
   """Return a row for every view of every group, with all metrics."""
   pairs = [(group, view) for group in groups for view in group.first.views]
   scores = [run.clients.scores[view] for g, view in pairs for run in g.runs]
-  users = dict.fromkeys(name for score in scores for name in score.own or ())
-  known = {measure.name: measure for measure in MEASURES}
-  users = [name for name in users if name not in known]
+  own = dict.fromkeys(name for score in scores for name in score.own or ())
+  users = [measure_of(x) for x in own if measure_of(x) not in MEASURES]
   hidden = ['top5'] * has_few_classes(groups)
-  shown = [measure for measure in MEASURES if measure.name not in hidden]
   measures = [
     measure
-    for measure in (*shown, *map(measure_of, users))
+    for measure in MEASURES
     if any(np.isfinite(g.numbers(v, measure.name)).any() for g, v in pairs)
-    or measure.name in users
+    and measure.name not in hidden
   ]
+  measures += users
   rows = []
   for group, view in pairs:
     row = {METHOD: group_cell(group)}

@@ -167,27 +167,30 @@ def machine_of(record: dict[str, Any]) -> str:
 
 def check_agree(old: Evaluation, new: Evaluation) -> None:
   """Refuse results of one training, or of one evaluation, that differ."""
-  pair = old.training, new.training
-  if pair[0].setting != pair[1].setting or _are_two_sets(old, new):
+  runs = old.training.run, new.training.run
+  images = {run.data.partition('-')[0] for run in runs}
+  of_users = old.run.settings.data.dataset in OWN
+  if old.training.setting != new.training.setting:
     return
-  _check_data(old, new, *(evaluation.run.data for evaluation in pair))
+  if of_users and len(images) > 1:
+    return  # two sets of one name
+  _check_data(old, new, *runs)
   if old.key != new.key:
     return
-  _check_data(old, new, old.run.data, new.run.data)
+  _check_data(old, new, old.run, new.run)
   known, given = _numbers(old), _numbers(new)
   for name in filter(given.__contains__, known):  # versions differ in some
     pair = known[name], given[name]
-    if np.isclose(*pair, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
-      continue
-    raise bad_input(
-      'results',
-      got=f'{name}={given[name]:.7g}, of {new.origin}',
-      expected=f'{known[name]:.7g}, as {old.origin} gave for the same config, '
-      'data and seed',
-      choices=['leave one out', 'if both are from this machine, delete one'],
-      cause='another version of the code or of jax, or another kind of '
-      'machine: training amplifies differences in the last digit',
-    )
+    if not np.isclose(*pair, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+      raise bad_input(
+        'results',
+        got=f'{name}={given[name]:.7g}, of {new.origin}',
+        expected=f'{known[name]:.7g}, as {old.origin} gave for the same '
+        'config, data and seed',
+        choices=['leave one out', 'if both are from this machine, delete one'],
+        cause='another version of the code or of jax, or another kind of '
+        'machine: training amplifies differences in the last digit',
+      )
 
 
 def _numbers(evaluation: Evaluation) -> dict[str, float]:
@@ -200,20 +203,15 @@ def _numbers(evaluation: Evaluation) -> dict[str, float]:
   }
 
 
-def _are_two_sets(old: Evaluation, new: Evaluation) -> bool:
-  """Return whether these are of other images of the user's own."""
-  images = [each.training.run.data.partition('-')[0] for each in (old, new)]
-  return old.run.settings.data.dataset in OWN and images[0] != images[1]
-
-
 def _check_data(
-  old: Evaluation, new: Evaluation, known: str, given: str
+  old: Evaluation, new: Evaluation, known: Run, given: Run
 ) -> None:
-  if known != given:
+  if known.data != given.data:
     raise bad_input(
       'data',
-      got=f'{given} in {new.origin}',
-      expected=f'{known}, on which {old.origin} has the same settings and seed',
+      got=f'{given.data} in {new.origin}',
+      expected=f'{known.data}, on which {old.origin} has the same settings '
+      'and seed',
       choices=['leave one of the two out', 'another --workdir for it'],
       cause='other image files, synthetic images in their place, or a '
       'partition that has changed',

@@ -158,6 +158,6 @@ def _costs(one: Evaluation) -> dict[str, float | None]:
   run = one.training.run
   costs = {'seconds': run.result.get('seconds')}
   for name, reduce in COSTS.items():
-    values = [line[name] for line in run.metrics if line.get(name) is not None]
-    costs[name] = reduce(values) if values else None
+    _, values = run.curve(name)
+    costs[name] = reduce(values) if values.size else None
   return costs

@@ -32,9 +32,6 @@ DIVISION = {name for name, field in FIELDS.items() if field.section == 'data'}
 DIVISION -= {'preprocessing', 'unseen_clients', 'data_dir', 'loss'}
 MOST_NAMED = 6  # clients that a run ends with, one by one
 DEFAULT = 'default'  # of a hyperparameter that a config does not give
-# The round that is chosen; the last is a choice by the tests, and no table's
-# main number.
-KINDS = ('last', 'validation', 'test_best')
 
 DATASETS = {  # as papers write them
   'cifar10': 'CIFAR-10',
@@ -218,10 +215,6 @@ class Run:
     points = [(line['round'], line[name]) for line in known]
     rounds, values = np.array(points, float).reshape(-1, 2).T
     return rounds, values
-
-  def logged(self) -> set[str]:
-    """Return the names of the numbers in the metrics."""
-    return {name for line in self.metrics for name in line}
 
 
 def dataset_in_words(name: str) -> str:
@@ -430,15 +423,3 @@ def notes_on_batches(
 def either(views) -> str:
   """Return 'mix_0.4 or mix_0.5', each once."""
   return ' or '.join(dict.fromkeys(views))
-
-
-def summaries_by_choice(result: Result) -> dict[str, Result | None]:
-  """Return {kind: summary} of the view after personalisation.
-
-  Of 'validation' it is that of the chosen view. None for 'test_best' where
-  that view was not evaluated on the tests during the rounds (`eval_views`).
-  """
-  last, validation = (result[kind] for kind in ('last', 'validation'))
-  best = result['test_best'].get(last['view'], {})
-  found = [one['views'][one['view']] for one in (last, validation)]
-  return dict(zip(KINDS, [*found, best.get('together')], strict=True))

@@ -90,9 +90,8 @@ def tables_of(
       mark = Column('Mark', is_number=False)
       accuracy[-1][mark] = Cell(marks[row['method']])
   main = board.about.main
-  title = f'{main.head}, {main.unit}'.rstrip(', ')
   return [
-    table_of(title, accuracy, notes),
+    table_of(main.label(main.head), accuracy, notes),
     table_of('Choice and cost', costs, [OF_COSTS]),
   ]
 

@@ -11,10 +11,8 @@ from fedjax_pfl.evaluation.measures import ACCURACY, measure_of
 from fedjax_pfl.evaluation.own_metrics import TAKEN
 from fedjax_pfl.evaluation.summary import NOT_FINITE, UNDEFINED
 from fedjax_pfl.results.runs.run import (
-  KINDS,
   Result,
   notes_on_batches,
-  summaries_by_choice,
 )
 from fedjax_pfl.results.tables.table import (
   METHOD,
@@ -36,6 +34,10 @@ CHOICES = (
   'On the tests after personalisation, mean ± deviation over clients. Test '
   'best has its round by the tests, which is optimistic, and needs eval_views.'
 )
+
+# Which round is chosen; the last is a choice by the tests.
+ROUNDS = {'last': Column('Last'), 'validation': Column('Validation')}
+ROUNDS |= {'test_best': Column('Test best', 'no main number')}
 
 
 def table(results: Sequence[Result]) -> str:
@@ -116,15 +118,13 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
   for name, results in named:
     chosen = [result['validation'] for result in results]
     words = dict.fromkeys(f'{row["round"]}, {row["view"]}' for row in chosen)
-    last, validation, best = (_by_choice(results, kind) for kind in KINDS)
     (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
     there = number_of(measure_of(by), np.mean(np.array(values, float)))
     there = there._replace(text=f'{there.text} {by}'.removesuffix(' accuracy'))
     round_and_view = Cell('; '.join(words), chosen[0]['round'])
     row = {METHOD: name}
-    row[Column('Last')] = last
-    row[Column('Validation')] = validation
-    row[Column('Test best', 'no main number')] = best
+    for kind, column in ROUNDS.items():
+      row[column] = _by_choice([_summary(x, kind) for x in results])
     row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
     row[Column('On validation', 'examples')] = there
     result = Column('Result', 'select', is_number=False)
@@ -133,9 +133,19 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
   return table_of('The round by validation', rows, [CHOICES])
 
 
-def _by_choice(results: Sequence[Result], kind: str) -> Cell:
+def _summary(result: Result, kind: str) -> Result | None:
+  """Return that of the view after personalisation, or of the one chosen.
+
+  None for 'test_best' without an evaluation of it in the rounds (`eval_views`).
+  """
+  if kind == 'test_best':
+    best = result[kind].get(result['last']['view'], {})
+    return best.get('together')
+  return result[kind]['views'][result[kind]['view']]
+
+
+def _by_choice(found: Sequence[Result | None]) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
-  found = [summaries_by_choice(result)[kind] for result in results]
   if any(summary is None or summary['mean'] is None for summary in found):
     return Cell(NONE)
   means = np.array([summary['mean'] for summary in found])
