@@ -14,7 +14,7 @@ import optax
 from jax import lax
 
 from fedjax_pfl.client import optimisers
-from fedjax_pfl.core import rules, trees
+from fedjax_pfl.core import norm_stats, rules, trees
 from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.rules import Rule, equals, one_of
 from fedjax_pfl.core.types import (
@@ -149,6 +149,7 @@ class LocalTraining:
       tx=tx if part is None else optimisers.freeze_except(tx, part),
       batching=batching or self.batching(task),
       opt_state=opt_state,
+      part=part,
     )
 
   def weights(self, counts: Array) -> Array:
@@ -185,6 +186,7 @@ def fit(
   batching: Batching,
   opt_state: optax.OptState | None = None,
   stops: tuple[int, ...] = (),
+  part: Mask | None = None,
 ) -> tuple[PyTree, FitInfo]:
   """Return the tree after the client's epochs of gradient steps.
 
@@ -207,6 +209,8 @@ def fit(
     opt_state: the state of tx; None: a new one.
     stops: numbers of epochs after which the tree is kept, in the place of the
       batching's one; the fit ends with the largest.
+    part: the leaves that tx moves, if not all. The others are no state of the
+      loops, so that clients side by side read the same array.
 
   Returns:
     The tree after the last step, and a `FitInfo` with the number of steps [],
@@ -229,10 +233,19 @@ def fit(
   steps = steps_of_epoch(data, batching)  # [] this client's own
   loss, tx = _with_reports(loss), optimisers.moving(tx, tree)
   num_steps = steps_in_time(data, batching, num_epochs * steps)
-  run_epoch = _make_epoch(loss, data, rng, tx, batching, steps, num_steps)
+  moved = whole = lambda tree: tree
+  if part is not None:
+    part = norm_stats.with_all(part)  # which move in any case
+    frozen = trees.select(tree, trees.invert(part))
+    moved = lambda tree: trees.select(tree, part)
+    whole = lambda moved: trees.combine(moved, frozen)
+  run_epoch = _make_epoch(
+    loss, data, rng, tx, batching, steps, num_steps, moved, whole
+  )
 
   values = _rows_of_values(loss, tree, data, rng, batching, num_epochs)
-  state = tree, tx.init(tree) if opt_state is None else opt_state, values
+  opt_state = tx.init(tree) if opt_state is None else opt_state
+  state = moved(tree), opt_state, values
   if len(stops) == 1:
     state = lax.fori_loop(0, num_epochs, run_epoch, state)
     kept = [state[0]]
@@ -247,13 +260,15 @@ def fit(
     state, rows = lax.scan(advance, state, spans)
     kept = [trees.gather(rows, np.searchsorted(ends, n)) for n in stops]
   last, opt_state, (losses, reports) = state
-  return last, FitInfo(num_steps, losses, reports, opt_state, tuple(kept))
+  kept = tuple(map(whole, kept))
+  return whole(last), FitInfo(num_steps, losses, reports, opt_state, kept)
 
 
-def _make_epoch(loss, data, rng, tx, batching, steps, limit):
+def _make_epoch(loss, data, rng, tx, batching, steps, limit, moved, whole):
   """Return (number, state) -> state, the steps of one epoch within the limit.
 
-  The state is (tree, state of tx, values of the loss in all steps).
+  The state is (the part of the tree that is moved, state of tx, values of the
+  loss in all steps); `whole` gives the tree of such a part.
   """
   value_and_grad = jax.value_and_grad(loss, has_aux=True)
 
@@ -262,14 +277,15 @@ def _make_epoch(loss, data, rng, tx, batching, steps, limit):
     batch_at = batches_of_epoch(data, order_rng, batching)
 
     def step(position, state):
-      tree, opt_state, values = state
+      part, opt_state, values = state
       batch, rng = batch_at(position, steps_rng)
+      tree = whole(part)
       value, grads = value_and_grad(tree, batch, rng)
       updates, opt_state = tx.update(grads, opt_state, tree)
       tree = optax.apply_updates(tree, updates)
       _check_step(number, position, value[0], grads, tree)
       values = trees.scatter(values, number * steps + position, value)
-      return tree, opt_state, values
+      return moved(tree), opt_state, values
 
     in_time = steps
     if data.work is not None:  # a deadline

@@ -3,10 +3,13 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import optax
 import pytest
 from helpers import (
+  CLASSES,
   KEY,
+  SHAPE,
   TRAIN,
   assert_close,
   build,
@@ -21,7 +24,10 @@ from helpers import (
 from configs import digits
 from fedjax_pfl.core import trees
 from fedjax_pfl.federated import communication
-from fedjax_pfl.federated.rounds import stage_shapes
+from fedjax_pfl.federated.rounds import begin, make_round, stage_shapes
+from fedjax_pfl.models.lora import with_lora
+from fedjax_pfl.models.module_task import task_from_module
+from fedjax_pfl.models.perceptrons import MLP
 from fedjax_pfl.training.build import build_experiment
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
@@ -111,6 +117,21 @@ def test_uploads_are_adapters_alone(how, sent, kept):
   sizes = communication.sizes_of(found)
   assert sizes.up == sizes.down - 4 < sizes.initial / 10  # and the clock
   assert sizes.initial == trees.num_bytes(server.params) - sum(sizes[:2])
+
+
+def test_clients_side_by_side_have_one_frozen_kernel():
+  """No loop of the round has one for each of the five: [5, 4, 64]."""
+  task = task_from_module(
+    with_lora(MLP(CLASSES), rank=2), image_shape=SHAPE, num_classes=CLASSES
+  )
+  (stage,) = build('partial', task, shared='*/lora_*')
+  states = jax.eval_shape(lambda: begin(stage, DATA, KEY(1)))
+  round_fn = make_round(stage.algorithm, clients_per_chunk=5, mesh=None)
+  args = *states, jnp.arange(5), DATA, KEY(2)
+  text = jax.jit(lambda *args: round_fn(*args)).lower(*args).as_text()
+  loops = [line for line in text.splitlines() if 'stablehlo.while' in line]
+  assert any('tensor<4x64xf' in line for line in loops)
+  assert not any('tensor<5x4x64xf' in line for line in loops)
 
 
 @pytest.mark.parametrize(
