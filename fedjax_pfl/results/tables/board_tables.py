@@ -130,7 +130,8 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
       cells[Column(measure.head, what)] = number_of(shown, row[name])
   for name in [name for name in row if name.startswith(LEFT_OUT)]:
     measure = measure_of(name)
-    cells[Column(measure.head, measure.help)] = number_of(measure, row[name])
+    note = f'{measure.head}: {measure.help}.'
+    cells[Column(measure.head, help=note)] = number_of(measure, row[name])
   if any(one['worse_than_alone'] is not None for one in board.rows):
     cell = number(row['worse_than_alone'], '{:.0f} %')
     cells[Column('Worse than alone', 'of the clients')] = cell
