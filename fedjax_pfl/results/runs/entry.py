@@ -121,15 +121,15 @@ def _counts(runs: Sequence[Run], view: str, measures: Sequence[str]) -> Counts:
   """Return the counts of a view; 0 of attackers, and without training data."""
   scores = [run.clients.scores[view] for run in runs]
   has_data = np.stack([run.clients.counted for run in runs]) > 0
-  total = np.where(has_data, np.stack([one.count for one in scores]), 0)
-  correct = np.where(has_data, np.stack([one.correct for one in scores]), 0)
+  total = np.where(has_data, np.stack([score.count for score in scores]), 0)
+  correct = np.where(has_data, np.stack([score.correct for score in scores]), 0)
   if runs[0].measure != ACCURACY:  # no answer is right or wrong
     correct = np.zeros_like(total)
   values = [run.measured(view) for run in runs]
   others = {
-    name: np.stack([own[name] for own in values])
+    name: np.stack([named[name] for named in values])
     for name in measures
-    if name != 'accuracy' and all(name in own for own in values)
+    if name != 'accuracy' and all(name in named for named in values)
   }
   return Counts(correct.astype(int), total.astype(int), others)
 

@@ -77,14 +77,14 @@ class RunFolder:
     The folder may be a run itself. What begins with a dot is passed over: a
     copy that was not finished.
     """
-    found = []
+    runs = []
     for parent, folders, names in os.walk(folder):
       folders[:] = [name for name in folders if not name.startswith('.')]
       if identity.CONFIG in names:
         folders.clear()
-        found.append(Path(parent))
-    begun = {path: '+' in run_dir.load_config(path)['data'] for path in found}
-    for path in sorted(found, key=lambda path: (begun[path], path)):
+        runs.append(Path(parent))
+    begun = {path: '+' in run_dir.load_config(path)['data'] for path in runs}
+    for path in sorted(runs, key=lambda path: (begun[path], path)):
       self.add_run(path)
 
   def add_run(self, path: Path) -> None:
@@ -141,12 +141,12 @@ def read_folder(folder: AnyPath) -> RunFolder:
   if not results.paths:
     results.add_folder(folder)
   if not any(True for _ in results.evaluations()):
-    place = results.folder.parent.glob(f'*/{RUNS}')
+    others = results.folder.parent.glob(f'*/{RUNS}')
     raise bad_input(
       'results',
       got=str(folder),
       expected='a folder of results, or of runs, with finished runs in it',
-      choices=sorted(str(path.parent) for path in place),
+      choices=sorted(str(path.parent) for path in others),
       cause='a mistyped path, or no run is finished yet',
     )
   return results

@@ -9,6 +9,7 @@ from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.types import AnyPath, Scores
 from fedjax_pfl.evaluation.summary import values_by_name
 from fedjax_pfl.results.runs.folder import Evaluation, read_folder
+from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.settings import flat_config
 from fedjax_pfl.training import keys
@@ -75,25 +76,28 @@ def load_results(
 
   rows, known = [], set()
   evaluations = [*read_folder(results).evaluations()]
-  for one, setting in zip(evaluations, _settings(evaluations), strict=True):
-    for view, scores in one.run.clients.scores.items():
-      place = one.training.key, one.key, view
-      if place in known:  # of two directories of one training, the first
+  pairs = zip(evaluations, _settings(evaluations), strict=True)
+  for evaluation, setting in pairs:
+    run = evaluation.run
+    for view, scores in run.clients.scores.items():
+      key = evaluation.training.key, evaluation.key, view
+      if key in known:  # of two directories of one training, the first
         continue
-      known.add(place)
+      known.add(key)
       if per_client:
-        numbers = _clients(one.run.clients, scores)
+        numbers = _clients(run.clients, scores)
       else:
-        summary = dict(one.run.result['views'].get(view, {}))
+        summary = dict(run.result['views'].get(view, {}))
         ends = summary.pop('interval', None) or (None, None)
         numbers = dict.fromkeys(SUMMARY) | summary
-        numbers |= dict(zip(('low', 'high'), ends, strict=True)) | _costs(one)
+        numbers |= dict(zip(('low', 'high'), ends, strict=True))
+        numbers |= _costs(evaluation.training.run)
         # None would make a column one of objects.
         numbers = {
-          name: np.nan if one is None else float(one)
-          for name, one in numbers.items()
+          name: np.nan if value is None else float(value)
+          for name, value in numbers.items()
         }
-      rows.append({**setting, 'view': view, **numbers, **_origin(one)})
+      rows.append({**setting, 'view': view, **numbers, **_origin(evaluation)})
   if per_client:
     return pandas.concat(map(pandas.DataFrame, rows), ignore_index=True)
   return pandas.DataFrame(rows)
@@ -101,40 +105,42 @@ def load_results(
 
 def _settings(evaluations: Sequence[Evaluation]) -> list[dict[str, Any]]:
   """Return the fields of each, with those in which any two of them differ."""
-  flat = [flat_config(one.run.settings) for one in evaluations]
+  flat = [flat_config(x.run.settings) for x in evaluations]
   others = (keys.TRAINED | keys.EVALUATED).difference(SETTING, GIVEN)
-  values = {name: {repr(own[name]) for own in flat} for name in sorted(others)}
-  varied = [name for name, own in values.items() if len(own) > 1]
-  found = []
-  for one, fields in zip(evaluations, flat, strict=True):
+  varied = [
+    name for name in sorted(others) if len({repr(x[name]) for x in flat}) > 1
+  ]
+  settings = []
+  for evaluation, fields in zip(evaluations, flat, strict=True):
+    training = evaluation.training.run
     hp = sorted(fields['hp'].items())
     setting = {name: _cell(fields[name]) for name in SETTING}
     setting['hp'] = ' '.join(f'{name}={value}' for name, value in hp)
     setting['finetune_epochs'] = ','.join(map(str, fields['finetune.epochs']))
     setting['finetune_trainable'] = fields['finetune.trainable']
-    setting['rounds'] = one.training.run.result['rounds']
-    setting['seed'] = one.training.run.settings.seed
+    setting['rounds'] = training.result['rounds']
+    setting['seed'] = training.settings.seed
     for name in varied:
       setting[RENAMED.get(name, name)] = _cell(fields[name])
-    found.append(setting)
-  return found
+    settings.append(setting)
+  return settings
 
 
 def _cell(value: Any) -> str | int | float:
   return value if isinstance(value, str | int | float) else str(value)
 
 
-def _origin(one: Evaluation) -> dict[str, str]:
-  record = one.training.run.record
+def _origin(evaluation: Evaluation) -> dict[str, str]:
+  training, record = evaluation.training, evaluation.training.run.record
   return {
-    'key': one.training.key,
-    'evaluation': one.key,
-    'data': one.run.record['data'],
-    'start': one.training.start,
+    'key': training.key,
+    'evaluation': evaluation.key,
+    'data': evaluation.run.record['data'],
+    'start': training.start,
     **{name: record.get(name) or '' for name in ('version', 'commit')},
     'devices': ', '.join(record.get('devices') or ()),
     'processor': record.get('processor') or '',
-    'path': str(one.training.run.path.absolute()),
+    'path': str(training.run.path.absolute()),
   }
 
 
@@ -153,9 +159,8 @@ def _clients(clients: Clients, scores: Scores) -> dict[str, np.ndarray]:
   }
 
 
-def _costs(one: Evaluation) -> dict[str, float | None]:
+def _costs(run: Run) -> dict[str, float | None]:
   """Return what the training took and sent; None where it is not recorded."""
-  run = one.training.run
   costs = {'seconds': run.result.get('seconds')}
   for name, reduce in COSTS.items():
     _, values = run.curve(name)

@@ -70,7 +70,7 @@ class Group(NamedTuple):
     """Return {(seed, its data, K): accuracies [K] after personalisation}."""
     pairs = self._each(self.after)
     each = [(run, run.accuracy(view)) for run, view in pairs]
-    return {(run.seed, run.data, len(own)): own for run, own in each}
+    return {(run.seed, run.data, len(x)): x for run, x in each}
 
   def client_name(self, at: int) -> str:
     """Return the name of one of the clients of all seeds."""
@@ -142,22 +142,22 @@ def has_worst_tenth(groups: Sequence[Group]) -> bool:
 
 def make_groups(runs: Sequence[Run]) -> list[Group]:
   """Return the runs in groups, in the order in which they were given."""
-  found = collections.defaultdict(list)
+  alike = collections.defaultdict(list)
   for run in runs:
     key = frozenset((k, repr(v)) for k, v in trained(run.config).items())
     copies = 0
     # A run with the same seed starts another group.
-    while any(run.seed == other.seed for other in found[key, copies]):
+    while any(run.seed == other.seed for other in alike[key, copies]):
       copies += 1
-    found[key, copies].append(run)
-  sets = list(found.values())
+    alike[key, copies].append(run)
+  sets = list(alike.values())
   met = collections.Counter()  # groups of each method
   groups = []
-  for own, label in zip(sets, _labels(sets), strict=True):
-    method = own[0].method
+  for seeds, label in zip(sets, _labels(sets), strict=True):
+    method = seeds[0].method
     met[method] += 1
     numbers = list(met).index(method), met[method] - 1
-    groups.append(Group(label, tuple(own), *numbers))
+    groups.append(Group(label, tuple(seeds), *numbers))
   return groups
 
 
@@ -173,15 +173,15 @@ def trained(
   flat = {k: v for k, v in flatten(config).items() if k not in UNTRAINED}
   if not flat.get('init_from'):
     return flat
-  place = str(flat['init_from'])
+  start = str(flat['init_from'])
   try:
-    began = run_dir.load_config(place)['config']
+    began = run_dir.load_config(start)['config']
   except (BadInput, OSError, ValueError):  # a file, or moved; a null byte
     return flat
-  place = os.path.realpath(place)
-  if place in later:
+  start = os.path.realpath(start)
+  if start in later:
     return flat
-  fields = trained(with_defaults(began), later | {place})
+  fields = trained(with_defaults(began), later | {start})
   flat['init_from'] = fields.pop('algorithm')
   return flat | {f'init_from.{k}': v for k, v in fields.items()}
 
@@ -213,11 +213,11 @@ def views_in_words(groups: Sequence[Group]) -> str:
   """Return 'initial and finetuned', or the views of each group."""
   labels = collections.defaultdict(list)
   for group in groups:
-    words = [*filter(None, [group.before]), either(group.after)]
-    labels[' and '.join(words)].append(group.label)
+    views = [*filter(None, [group.before]), either(group.after)]
+    labels[' and '.join(views)].append(group.label)
   if len(labels) == 1:
     return next(iter(labels))
-  parts = [f'{words} ({", ".join(own)})' for words, own in labels.items()]
+  parts = [f'{views} ({", ".join(of)})' for views, of in labels.items()]
   return '; '.join(parts)
 
 

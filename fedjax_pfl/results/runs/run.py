@@ -117,8 +117,8 @@ class Run:
     if name not in OWN:
       return name
     digest = str(self.record.get('data', '')).partition('-')[0]
-    place = Path(self.config.get('data_dir', '')).name
-    return f'{place or name} ({digest})'
+    file = Path(self.config.get('data_dir', '')).name
+    return f'{file or name} ({digest})'
 
   @property
   def data(self) -> str:
@@ -190,14 +190,14 @@ class Run:
     round; where the run has chosen a round and a view, of these, under ''. {}
     without such examples.
     """
-    count, own = self.clients.counted, self.clients.validation
-    if own is None:
+    count, chosen = self.clients.counted, self.clients.validation
+    if chosen is None:
       return {}
-    scores = {'': own}
+    scores = {'': chosen}
     if self.result.get('select') != 'validation':
       known = client_scores.last(self.path, VALIDATION)
-      scores = known or {self.compared[1]: own}
-    found = {}
+      scores = known or {self.compared[1]: chosen}
+    measured = {}
     for view, of_view in scores.items():
       values = values_by_name(of_view, count)
       one_of(
@@ -205,8 +205,8 @@ class Run:
         f'a measure that {self.path} has on validation examples',
         'a run of before, or without this metric',
       ).check('tune_by', measure)
-      found[view] = values[measure]
-    return found
+      measured[view] = values[measure]
+    return measured
 
   def curve(self, name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the rounds and values [T] of a number in the metrics."""
@@ -288,8 +288,8 @@ def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
   later = json.loads(json.dumps(defaults()))  # as those of config.json
   whole = dict(config)
   for name, value in later.items():
-    own = config.get(name, value)
-    whole[name] = {**value, **own} if isinstance(own, Mapping) else own
+    given = config.get(name, value)
+    whole[name] = {**value, **given} if isinstance(given, Mapping) else given
   return whole
 
 

@@ -91,26 +91,26 @@ def _rows(partition: str, entry: Entry):
   if not entry.seeds:
     yield row
   for at, seed in enumerate(entry.seeds):
-    own = {**row, 'seed': seed}
+    of_seed = {**row, 'seed': seed}
     for view, counts in zip(VIEWS, (entry.before, entry.after), strict=True):
       if counts:
-        own[f'{view}_correct'] = ' '.join(map(str, counts.correct[at]))
-        own[f'{view}_total'] = ' '.join(map(str, counts.total[at]))
+        of_seed[f'{view}_correct'] = ' '.join(map(str, counts.correct[at]))
+        of_seed[f'{view}_total'] = ' '.join(map(str, counts.total[at]))
         for name, values in counts.others.items():
-          own[f'{view}/{name}'] = ' '.join(map(str, values[at].tolist()))
+          of_seed[f'{view}/{name}'] = ' '.join(map(str, values[at].tolist()))
     numbers = entry.costs[at]._asdict()
     numbers |= {name: values[at] for name, values in entry.left_out.items()}
-    yield own | {name: str(value) for name, value in numbers.items()}
+    yield of_seed | {name: str(value) for name, value in numbers.items()}
 
 
-def files_of(place: AnyPath) -> list[Path]:
+def files_of(named: AnyPath) -> list[Path]:
   """Return the files of counts in a folder, or the one that is named."""
-  path = Path(place)
-  found = sorted(path.glob(f'*{MARK}*.csv')) if path.is_dir() else [path]
-  if not found or not all(MARK in one.name for one in found):
-    raise _unfit(place, 'the table instead of the counts, or another folder')
+  path = Path(named)
+  files = sorted(path.glob(f'*{MARK}*.csv')) if path.is_dir() else [path]
+  if not files or not all(MARK in file.name for file in files):
+    raise _unfit(named, 'the table instead of the counts, or another folder')
   # The whole, where the shards of it are there, too.
-  return [one for one in found if one.stem.endswith(MARK)] or found
+  return [file for file in files if file.stem.endswith(MARK)] or files
 
 
 def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
@@ -132,16 +132,15 @@ def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
   if unknown or not groups:
     cause = f'no row, or methods that the JSON has not: {sorted(unknown)}'
     raise _unfit(paths[0], cause)
-  found: dict[str, list[Entry]] = {}
+  partitions: dict[str, list[Entry]] = {}
   for (partition, method), rows in groups.items():
     try:
-      found.setdefault(partition, []).append(_entry(rows))
+      partitions.setdefault(partition, []).append(_entry(rows))
     except (ValueError, TypeError, KeyError, IndexError) as error:
       raise _unfit(f'{partition}, {method}', f'{error}') from error
-  place = {name: at for at, name in enumerate(abouts[0].methods)}
-  for entries in found.values():
-    entries.sort(key=lambda entry: place.get(entry.method, len(place)))
-  return abouts[0], found
+  for entries in partitions.values():
+    entries.sort(key=lambda entry: abouts[0].methods.index(entry.method))
+  return abouts[0], partitions
 
 
 def _tuple(value: Any) -> Any:

@@ -81,18 +81,18 @@ def make_board(
   about: About, partition: str, entries: Sequence[Entry]
 ) -> Board | None:
   """Return the board; None without the numbers of the baselines."""
-  family = {one.method: one.after for one in entries if one.kind == METHOD}
+  family = {x.method: x.after for x in entries if x.kind == METHOD}
   if not all(family.get(name) for name in about.baselines):
     return None
   alike, main = partition in about.same_clients, about.main
   standings = {
-    one.name: _standing(about.baselines, family, alike, one)
-    for one in about.measured
+    measure.name: _standing(about.baselines, family, alike, measure)
+    for measure in about.measured
   }
-  names = dict.fromkeys(itertools.chain(*(one.left_out for one in entries)))
+  names = dict.fromkeys(itertools.chain(*(entry.left_out for entry in entries)))
   rows = [
-    _row(about, partition, one, standings) | _left_out(one, names)
-    for one in entries
+    _row(about, partition, entry, standings) | _left_out(entry, names)
+    for entry in entries
   ]
 
   def order(row):  # the best first, then those that are not compared
@@ -180,7 +180,7 @@ def _left_out(entry: Entry, names: Iterable[str]) -> Row:
 
 def compared() -> list[Measure]:
   """Return the measures of all clients of which a board has columns."""
-  return [one for one in MEASURES if one.compared and one.of_clients]
+  return [x for x in MEASURES if x.compared and x.of_clients]
 
 
 def _difference(prefix: str, verdict: Verdict | None) -> Row:
@@ -209,7 +209,7 @@ def _numbers(prefix: str, counts: Counts | None, measure: Measure) -> Row:
 
 def _of_clients(view: str, counts: Counts | None, main: Measure) -> Row:
   """Return what follows from the main numbers of all clients."""
-  numbers = dict.fromkeys(f'{view}_{one.column}' for one in compared())
+  numbers = dict.fromkeys(f'{view}_{x.column}' for x in compared())
   if counts is not None:
     pairs = zip(counts.of(main.name), counts.total, strict=True)
     seeds = [over_clients(*pair, main.sign) for pair in pairs]
@@ -228,7 +228,10 @@ def compared_with(baseline: str, rows: Sequence[Row]) -> list[Row]:
 
 def not_finished(about: About, boards: Sequence[Board]) -> list[str]:
   """Return a sentence for each partition that misses methods."""
-  done, whole = {one.partition: len(one.rows) for one in boards}, about.methods
+  done, whole = (
+    {board.partition: len(board.rows) for board in boards},
+    about.methods,
+  )
   return [
     f'Not finished: {name} has {done.get(name, 0)} of {len(whole)} methods.'
     for name in about.partitions
@@ -241,7 +244,7 @@ def sentences(board: Board) -> list[str]:
   found = []
   for measure in board.about.measured:
     standing = board.standings[measure.name]
-    named = [one._replace(name=paper_name(one.name)) for one in standing.places]
+    named = [x._replace(name=paper_name(x.name)) for x in standing.places]
     is_plain = measure == ACCURACY == board.about.main
     head = '' if is_plain else f'{measure.head}. '
     rest = f' Clients for whom it is not defined: {standing.undefined}.'
@@ -274,8 +277,8 @@ def _against(baseline: str, rows: Sequence[Row], measure: Measure) -> str:
 
 def _ends(rows: Sequence[Row]) -> list[str]:
   """Return a sentence on choices at an end of what was tried."""
-  if not (own := [row for row in rows if row['ends']]):
+  if not (bound := [row for row in rows if row['ends']]):
     return []
-  named = ', '.join(f'{paper_name(r["method"])} ({r["ends"]})' for r in own)
+  named = ', '.join(f'{paper_name(r["method"])} ({r["ends"]})' for r in bound)
   words = 'The choice is the lowest or the highest value that was tried for'
-  return [f'{words} {len(own)} of {len(rows)} methods: {named}.']
+  return [f'{words} {len(bound)} of {len(rows)} methods: {named}.']

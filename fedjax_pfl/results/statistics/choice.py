@@ -73,9 +73,9 @@ def views_tried(runs: Runs, measure: Measure = ACCURACY) -> list[Tried]:
   by_seed = {run.seed: run.on_validation(measure.name) for run in runs}
   views = next(iter(by_seed.values()), {})
   return [
-    Tried(view, {seed: own[view] for seed, own in by_seed.items()}, measure)
+    Tried(view, {seed: of[view] for seed, of in by_seed.items()}, measure)
     for view in views
-    if all(view in own for own in by_seed.values())
+    if all(view in of for of in by_seed.values())
   ]
 
 
@@ -149,7 +149,7 @@ def choose(
   means = [trial.merit if trial else math.nan for trial in choice.tried]
   ends = []
   for name in chosen:
-    values = [own[name] for own in fields]
+    values = [setting[name] for setting in fields]
     if all(map(is_number, values)) and binds(values, means, choice.best):
       ends.append(name)
   ends += _ends_of_views(views_tried(groups[choice.best], measure), tried.view)
@@ -158,7 +158,7 @@ def choose(
 
 def _ends_of_views(views: Sequence[Tried], chosen: str) -> list[str]:
   """Return where other epochs, or another rate, may fine-tune better."""
-  merits = {one.view: one.merit for one in views if one.view != INITIAL}
+  merits = {x.view: x.merit for x in views if x.view != INITIAL}
   if FINETUNED not in merits or chosen not in merits:
     return []
   epochs, *rate = chosen.partition('_x')

@@ -117,13 +117,13 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
     if measure.before:
       column = Column(f'{measure.head} before', direction)
       cells[column] = _over_seeds(row, f'before{tag}', measure)
-    if any(one[f'after{tag}'] is not None for one in board.rows):
+    if any(x[f'after{tag}'] is not None for x in board.rows):
       column = Column(measure.head, f'after, {direction}')
       cells[column] = _bold(row, f'after{tag}', measure, board)
   for measure in compared():
     name = f'after_{measure.column}'
     # A client of few tests leaves no worst tenth.
-    if any(one[name] is not None for one in board.rows):
+    if any(x[name] is not None for x in board.rows):
       is_other = main != ACCURACY
       what = 'after' + f', {main.head}' * is_other
       shown = main if is_other else measure
@@ -132,7 +132,7 @@ def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
     measure = measure_of(name)
     note = f'{measure.head}: {measure.help}.'
     cells[Column(measure.head, help=note)] = number_of(measure, row[name])
-  if any(one['worse_than_alone'] is not None for one in board.rows):
+  if any(x['worse_than_alone'] is not None for x in board.rows):
     cell = number(row['worse_than_alone'], '{:.0f} %')
     cells[Column('Worse than alone', 'of the clients')] = cell
   return cells
@@ -182,7 +182,7 @@ def as_markdown(
   parts = [*map(of_markdown, sentences)]
   for board in boards:
     parts.append(f'## {of_markdown(board.partition)}')
-    parts += [one.as_markdown() for one in tables_of(board, marks=marks)]
+    parts += [table.as_markdown() for table in tables_of(board, marks=marks)]
   papers = references(boards[0].about).values()
   parts += ['## References', '```bibtex', *papers, '```'] * bool(papers)
   return '\n\n'.join(parts) + '\n'
@@ -194,7 +194,7 @@ def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
   The sentences that are not in it are comments, as is the papers' BibTeX.
   """
   about = boards[0].about
-  others = [one for one in sentences if one not in about.protocol]
+  others = [text for text in sentences if text not in about.protocol]
   comments = ['needs \\usepackage{booktabs}', *others]
   papers = '\n'.join(references(about).values()).splitlines()
   parts = [f'% {" ".join(line.split())}' for line in comments]
@@ -251,5 +251,7 @@ def methods_text(about: About, escape: Callable[[str], str] = str) -> str:
 
 def references(about: About) -> dict[str, str]:
   """Return {method: its BibTeX entry}, of the methods that have a paper."""
-  found = {one[1]: one[0] for one in ENTRY.finditer(BIB.read_text('utf-8'))}
-  return {name: found[name] for name in about.methods if name in found}
+  papers = {
+    entry[1]: entry[0] for entry in ENTRY.finditer(BIB.read_text('utf-8'))
+  }
+  return {name: papers[name] for name in about.methods if name in papers}
