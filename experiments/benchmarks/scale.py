@@ -65,13 +65,14 @@ def measure(
     )
     jax.tree.map(np.asarray, metrics)
     took.append(time.perf_counter() - began)
-  began = time.perf_counter()
-  placement.save(len(took), clients, 0, lambda clients: None)
-  save = time.perf_counter() - began
-  if place == 'disk':  # less the holes of the files
-    files = (run / 'states').iterdir()
+  if place == 'disk':
+    began = time.perf_counter()
+    placement.save(len(took), clients, 0, lambda clients: None)
+    save = round(1000 * (time.perf_counter() - began), 1)
+    files = (run / 'states').iterdir()  # less their holes
     held = sum(512 * file.stat().st_blocks for file in files)
   else:
+    save = ''
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(clients))
   size = sum(file.stat().st_size for file in folder.iterdir())
   peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -80,7 +81,7 @@ def measure(
   seconds = min(took[2:])
   return {
     'round': round(1000 * seconds, 2),
-    'checkpoint': round(1000 * save, 1) if place == 'disk' else '',
+    'checkpoint': save,
     'load': round(build, 1),
     **megabytes,
   }
