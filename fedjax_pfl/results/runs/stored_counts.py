@@ -122,6 +122,8 @@ def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
       content = json_text.parse_object(content)
       abouts.append(About(**{name: _tuple(x) for name, x in content.items()}))
       text = atomic_files.read_bytes(path).decode()
+      # A field has all clients: by default 65,536 of them are too many.
+      csv.field_size_limit(max(len(text), csv.field_size_limit()))
       for row in csv.DictReader(io.StringIO(text, newline='')):
         groups.setdefault((row['partition'], row['method']), []).append(row)
     except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
