@@ -15,11 +15,13 @@ from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.rules import Rule
-from fedjax_pfl.core.types import PyTree
+from fedjax_pfl.core.types import PyTree, Task
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.federated import chunking, rounds
+from fedjax_pfl.federated.model_axis import Division, model_mesh
+from fedjax_pfl.federated.placement import OnModelAxis
 from fedjax_pfl.federated.sharding import AXIS, num_places
-from fedjax_pfl.settings import parse_config
+from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import program
 from fedjax_pfl.training.build import Experiment, completed
 from fedjax_pfl.training.build_data import build_data, images_of
@@ -48,7 +50,13 @@ def make_plan(config: Mapping[str, Any]) -> Experiment:
     expected = f'{only!r}, the only one whose rounds are compiled here'
     choices = [f'--config.{name}={only}']
     Rule(only.__eq__, expected, choices=choices).check(name, got)
-  return load_blank(outline(settings))
+  plan = load_blank(outline(with_whole_models(settings)))
+  return plan._replace(outline=plan.outline._replace(settings=settings))
+
+
+def with_whole_models(settings: Settings) -> Settings:
+  """Return the settings without `model_devices`: there are none here."""
+  return settings._replace(system=settings.system._replace(model_devices=1))
 
 
 def load_blank(outline: Outline) -> Experiment:
@@ -90,10 +98,33 @@ def _round(
   limit = chunking.chunk_limit(chunk, counts, size, batch)
   own = stage.algorithm, *_on(devices[:1], given, number).values()
   chunk = chunking.chunk_size(chunk, *own, limit=limit)
+  if (model_devices := plan.settings.system.model_devices) > 1:
+    mesh = model_mesh(devices, model_devices)
+    return _of_divided(plan.task, stage, given, chunk, mesh)
   mesh = Mesh(np.array(devices), (AXIS,)) if number > 1 else None
   how = {'clients_per_chunk': chunk, 'mesh': mesh}
   function, placed = rounds.make_round(*own[:1], **how), _on(devices, given)
   chunk = min(chunk, -(-size // number))
+  return Program(f'{stage.name} round', function, placed, chunk)
+
+
+def _of_divided(
+  task: Task, stage: Stage, given: Arguments, chunk: int, mesh: Mesh
+) -> Program:
+  """Return the round of a model that is divided over each row of the mesh."""
+  division = Division(mesh, task.divided)
+  where = OnModelAxis(division)
+  compiled = rounds.compile_rounds(lambda _: stage.algorithm, chunk, where)
+  function = where.compile(partial(compiled, {}), divided=1)
+
+  def put(name, tree):
+    at = division.shardings(tree, rows=name == 'clients')
+    shape_on = lambda leaf, sharding: jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=sharding
+    )
+    return jax.tree.map(shape_on, tree, at)
+
+  placed = {name: put(name, tree) for name, tree in given.items()}
   return Program(f'{stage.name} round', function, placed, chunk)
 
 

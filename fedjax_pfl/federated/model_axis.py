@@ -12,7 +12,7 @@ Elsewhere they are the identity, and 1.
 
 import contextlib
 import contextvars
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from jax.sharding import PartitionSpec as Spec
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree, Task
-from fedjax_pfl.federated.sharding import AXIS, number_of
+from fedjax_pfl.federated.sharding import AXIS
 
 MODEL = 'model'
 
@@ -74,17 +74,16 @@ def divided_axis(
   return axis
 
 
-def model_mesh(devices: int, model_devices: int) -> Mesh:
-  """Return the mesh of so many devices, 0 all, `model_devices` in a group."""
-  number = number_of(devices)
+def model_mesh(devices: Sequence[jax.Device], model_devices: int) -> Mesh:
+  """Return the mesh of these devices, `model_devices` in each group."""
+  number = len(devices)
   Rule(
     lambda value: number % value == 0,
     f'a number that divides the {number} devices of the run',
     'more devices than there are, or `devices`, which says how many it has',
     [value for value in range(1, number + 1) if number % value == 0],
   ).check('model_devices', model_devices)
-  used = np.array(jax.local_devices()[:number])
-  return Mesh(used.reshape(-1, model_devices), (AXIS, MODEL))
+  return Mesh(np.reshape(devices, (-1, model_devices)), (AXIS, MODEL))
 
 
 def check_table(task: Task, model_devices: int) -> None:

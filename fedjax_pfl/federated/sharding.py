@@ -60,8 +60,8 @@ def num_places(size: int, num_devices: int) -> int:
   return -(-size // num_devices) * num_devices
 
 
-def number_of(devices: int) -> int:
-  """Return how many devices of a process are meant; refuse more; 0: all."""
+def local_devices(number: int) -> list[jax.Device]:
+  """Return so many devices of this process, 0: all; refuse more."""
   available = jax.local_device_count()
   Rule(
     lambda value: value <= available,
@@ -69,8 +69,8 @@ def number_of(devices: int) -> int:
     'another machine, devices that CUDA_VISIBLE_DEVICES hides, or on a CPU '
     'more than it has cores (in a notebook: set jax_num_cpu_devices)',
     range(available + 1),
-  ).check('devices', devices)
-  return devices or available
+  ).check('devices', number)
+  return jax.local_devices()[: number or None]
 
 
 def make_mesh(devices: int = 0) -> Mesh | None:
@@ -78,7 +78,7 @@ def make_mesh(devices: int = 0) -> Mesh | None:
 
   None if that is a single device.
   """
-  number = number_of(devices)
+  number = len(local_devices(devices))
   used = [
     device
     for process in range(jax.process_count())

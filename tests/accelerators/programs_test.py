@@ -52,6 +52,12 @@ def test_what_has_no_programs_is_refused():
     assert f'--config.{name}={only}' in refused(programs.make_plan, own)
 
 
+def test_a_model_over_more_devices_than_there_are():
+  own = programs.make_plan(config('digits:fedbabu', model_devices=2))
+  assert own.settings.system.model_devices == 2
+  assert 'that divides the 1 devices' in refused(programs_of, own)
+
+
 def test_the_last_evaluation_is_that_of_a_run():
   settings = config('digits:fedbabu', validation_fraction=0.2)
   settings['finetune']['epochs'] = (1, 2)

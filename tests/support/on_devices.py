@@ -144,7 +144,7 @@ def play(stages, cohort, where, chunk, data):
 def placed(devices):
   if type(devices) is not tuple:
     return OnMesh(make_mesh(devices))
-  return OnModelAxis(Division(model_mesh(*devices), TABLE))
+  return OnModelAxis(Division(model_mesh(jax.devices(), devices[1]), TABLE))
 
 
 def check_parts(server, mesh):
