@@ -53,6 +53,15 @@ class Division(NamedTuple):
 
     return jax.tree.map_with_path(sharding_of, tree)
 
+  def bytes_of(self, tree: PyTree) -> int:
+    """Return the bytes of a tree, or of one of shapes, on each device."""
+    _, of_each = self.mesh.devices.shape
+    total = 0
+    for name, leaf in trees.named(tree).items():
+      axis = divided_axis(self.table, name, leaf.shape, of_each)
+      total += trees.num_bytes(leaf) // (1 if axis is None else of_each)
+    return total
+
   def divide(self, tree: PyTree, *, rows: bool = False) -> PyTree:
     """Return the tree, which is traced, with its arrays where they belong."""
     shardings = self.shardings(tree, rows=rows)

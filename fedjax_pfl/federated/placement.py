@@ -152,13 +152,22 @@ class OneDevice:
     """Return what `make_evaluate` made, compiled for these devices."""
     return fn  # its mesh says for which
 
+  @property
+  def num_groups(self) -> int:
+    """Return over how many devices, or groups of them, clients are divided."""
+    return self.num_devices
+
+  def bytes_of(self, tree: PyTree) -> int:
+    """Return the bytes of a whole tree, or of one of shapes, on each device."""
+    return trees.num_bytes(tree)
+
   def describe(self) -> str:
     """Return the line that a run logs about its devices, if any."""
     return describe(self.mesh)
 
   def round_up(self, size: int) -> int:
     """Return a number of clients that leaves no device without one."""
-    return num_places(size, self.num_devices)
+    return num_places(size, self.num_groups)
 
 
 ONE_DEVICE = OneDevice()
@@ -235,7 +244,13 @@ class OnModelAxis(OneDevice):
 
   def __init__(self, division: Division):
     self.division, self.num_devices = division, division.mesh.size
-    self._groups, _ = division.mesh.devices.shape
+
+  @property
+  def num_groups(self):
+    return self.division.mesh.devices.shape[0]
+
+  def bytes_of(self, tree):
+    return self.division.bytes_of(tree)
 
   def begin(self, stage, data, key):
     def begin(data, key):
@@ -302,9 +317,6 @@ class OnModelAxis(OneDevice):
       f'{groups} x {of_each} devices ({kind}): a model is divided over '
       f'{of_each}, and {groups} of the clients train at the same time.'
     )
-
-  def round_up(self, size):
-    return num_places(size, self._groups)
 
 
 class OnHost(OneDevice):

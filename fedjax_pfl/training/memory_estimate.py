@@ -179,7 +179,7 @@ def _known(
   files = sum(x.nbytes for x in files.values() if isinstance(x, np.memmap))
   images -= files * (target() == 'cpu')
   for stage, *states in stage_shapes(experiment.stages, train):
-    server, clients = map(trees.num_bytes, states)
+    server, clients = map(placement.bytes_of, states)
     kept, choice = best_models.nothing_yet(experiment, stage, states)
     best = best_models.COPIES_KEPT * trees.num_bytes(kept)
     best += best_models.COPIES * trees.num_bytes(choice)
@@ -189,7 +189,7 @@ def _known(
       here, sent = int(share * clients), int(share * rows)
       host = clients - stored + rows
     else:
-      share = -(-num_clients // placement.num_devices)
+      share = -(-num_clients // placement.num_groups)
       here, host, sent = share * (clients // num_clients), 0, rows
     disk = files + stored
     known = Memory(images, sent, server, here, server, host, disk, best)

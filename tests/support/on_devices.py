@@ -137,7 +137,7 @@ def play(stages, cohort, where, chunk, data):
   if where.mesh is not None:
     check_shares(clients, len(data.count), where.num_devices)
   elif where.num_devices > 1:
-    check_parts(server, where.division.mesh)
+    check_parts(server, where)
   return server, where.to_host(clients, len(data.count)), metrics
 
 
@@ -147,14 +147,18 @@ def placed(devices):
   return OnModelAxis(Division(model_mesh(jax.devices(), devices[1]), TABLE))
 
 
-def check_parts(server, mesh):
+def check_parts(server, where):
   """Check that each device has its part of the first kernels, [4, F]."""
   is_first = lambda leaf: leaf.shape in ((4, 8), (4, 64))
   kernels = [*filter(is_first, jax.tree.leaves(server))]
   for leaf in kernels:
     shapes = {shard.data.shape for shard in leaf.addressable_shards}
-    assert shapes == {(4, leaf.shape[1] // mesh.devices.shape[1])}, shapes
+    assert shapes == {
+      (4, leaf.shape[1] // where.division.mesh.devices.shape[1])
+    }, shapes
   assert kernels or not hasattr(server, 'params')
+  held = [leaf.addressable_shards[0].data for leaf in jax.tree.leaves(server)]
+  assert where.bytes_of(server) == sum(part.nbytes for part in held)
 
 
 def check_shares(clients, num_clients, devices):
