@@ -132,6 +132,7 @@ class Task(NamedTuple):
   sibling: Callable[[str], 'Task'] | None = None
   # As `logits`, with the layers as they were written: to read them.
   plain_logits: Callable[[Params, Array, Array], Array] | None = None
+  # {pattern of a path: the axis that `model_devices` divide}.
   divided: Mapping[str, int] = DIVIDED
 
   @property
