@@ -62,7 +62,7 @@ class Aggregation:
   )
   before: tuple[str, ...] = field(
     (),
-    tuple_of(BEFORE.__contains__, f'some of {", ".join(BEFORE)}'),
+    tuple_of((*BEFORE,).__contains__, f'some of {", ".join(BEFORE)}'),
     needs=('aggregation', 'median'),
   )
   bears: float = field(

@@ -46,6 +46,7 @@ def refused(settings):
 
 # What breaks the rule of a field, beside -1.
 BAD = {
+  'aggregation_before': ([0.5],),
   'class_families': (10, 0),
   'client_fraction': 10,
   'data_dir': 'a\0b',
