@@ -18,8 +18,8 @@ from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree, Task
 from fedjax_pfl.data.images import Images
 from fedjax_pfl.federated import chunking, rounds
+from fedjax_pfl.federated.divided_models import OnModelAxis
 from fedjax_pfl.federated.model_axis import Division, model_mesh
-from fedjax_pfl.federated.placement import OnModelAxis
 from fedjax_pfl.federated.sharding import AXIS, num_places
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import program

@@ -23,8 +23,7 @@ from fedjax_pfl.settings import (
 )
 from fedjax_pfl.training import build
 from fedjax_pfl.training.best_models import chosen_states
-from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.loop import placed_as_started
+from fedjax_pfl.training.build import Experiment, placed_as_started
 from fedjax_pfl.training.state import random_streams, state_shapes
 
 Log = Callable[[str], None]
@@ -97,7 +96,7 @@ def load_states(
   After the last round, or with select=validation after the chosen one. Only
   these two are read: other parts may differ between versions.
   """
-  experiment = placed_as_started(experiment, workdir)
+  experiment = placed_as_started(experiment, workdir, log)
   is_chosen = experiment.settings.evaluation.select == 'validation'
   parts = ('chosen',) if is_chosen else ('server', 'clients')
 

@@ -1,6 +1,7 @@
 """From the outline of a run to everything that it needs: data, task, stages."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from fedjax_pfl.core.algorithm import Stage, unchanged
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.machine import read_ahead
 from fedjax_pfl.core.target import target
-from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.types import AnyPath, ClientData, Task
 from fedjax_pfl.data.clients_folder import check_unchanged
 from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
@@ -19,15 +20,16 @@ from fedjax_pfl.data.images import Dataset
 from fedjax_pfl.evaluation.measures import Measure, main_of
 from fedjax_pfl.evaluation.own_metrics import Metrics, accuracy_by_shots
 from fedjax_pfl.federated import sampling
+from fedjax_pfl.federated.divided_models import OnModelAxis
 from fedjax_pfl.federated.model_axis import Division, model_mesh
 from fedjax_pfl.federated.placement import (
   OnDisk,
   OneDevice,
   OnHost,
-  OnModelAxis,
   on_devices,
 )
 from fedjax_pfl.federated.sharding import choose_devices, local_devices
+from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method, frozen_features
 from fedjax_pfl.training.build_data import ExperimentData, build_data
@@ -304,6 +306,29 @@ def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
       **{name: move(rows) for name, rows in splits}
     )
   return experiment._replace(placement=placement)
+
+
+def placed_as_started(
+  experiment: Experiment, workdir: AnyPath, log: Log
+) -> Experiment:
+  """Return the experiment where the run was started: on disk with `auto`.
+
+  On a CPU, where `devices` is 0, on as many: sums over clients have their bits.
+  """
+  system, devices = experiment.settings.system, devices_of(workdir)
+  if system.clients_placement == 'auto' and devices is not None:
+    now, on_disk = experiment.placement, (Path(workdir) / 'states').exists()
+    if (on_disk, devices) != (now.on_disk, now.num_devices):
+      place = 'disk' if on_disk else 'device'
+      log(f'clients_placement=auto: {place}, where the run began.')
+      experiment = placed(experiment, log, place)
+  is_chosen = system.devices or system.debug or experiment.placement.on_host
+  is_chosen |= system.model_devices > 1
+  is_one_cpu = target() == 'cpu' and jax.process_count() == 1
+  if devices is None or is_chosen or not is_one_cpu:
+    return experiment
+  devices = min(devices, jax.local_device_count())
+  return experiment._replace(placement=on_devices(devices))
 
 
 def needing_all(stages: Sequence[Stage]) -> list[Stage]:

@@ -1,15 +1,12 @@
 """The loop of a run: stages x rounds, from one stop to the next."""
 
 import contextlib
-import itertools
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent import futures
 from functools import partial
-from os import PathLike
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -27,9 +24,7 @@ from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.federated.placement import on_devices
 from fedjax_pfl.runs.client_scores import name_of
-from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import (
   best_models,
@@ -39,13 +34,14 @@ from fedjax_pfl.training import (
   memory_estimate,
   multihost,
 )
-from fedjax_pfl.training.build import Experiment, placed
+from fedjax_pfl.training.build import Experiment, placed_as_started
 from fedjax_pfl.training.finalize import finalize
 from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.signals import Stopped, catch_signals
 from fedjax_pfl.training.state import (
   Phase,
   Training,
+  calls,
   cohorts_fn,
   phases,
   save_state,
@@ -87,7 +83,7 @@ def train(
   workdir = os.path.expanduser(workdir)
   if program is None:
     compile_cache.cache_unless_set()
-    experiment = placed_as_started(experiment, workdir)
+    experiment = placed_as_started(experiment, workdir, progress.log)
     memory_estimate.check_room(experiment)
     program = Program(experiment)
   config = to_config(experiment.settings)
@@ -110,27 +106,6 @@ def train(
       finalize(run_rounds(start_training(experiment, run, program)))
     run.erase_secret()
     return run.result()
-
-
-def placed_as_started(experiment: Experiment, workdir: PathLike) -> Experiment:
-  """Return the experiment where the run was started: on disk with `auto`.
-
-  On a CPU, where `devices` is 0, on as many: sums over clients have their bits.
-  """
-  system, devices = experiment.settings.system, devices_of(workdir)
-  if system.clients_placement == 'auto' and devices is not None:
-    now, on_disk = experiment.placement, (Path(workdir) / 'states').exists()
-    if (on_disk, devices) != (now.on_disk, now.num_devices):
-      place = 'disk' if on_disk else 'device'
-      progress.log(f'clients_placement=auto: {place}, where the run began.')
-      experiment = placed(experiment, progress.log, place)
-  is_chosen = system.devices or system.debug or experiment.placement.on_host
-  is_chosen |= system.model_devices > 1
-  is_one_cpu = target() == 'cpu' and jax.process_count() == 1
-  if devices is None or is_chosen or not is_one_cpu:
-    return experiment
-  devices = min(devices, jax.local_device_count())
-  return experiment._replace(placement=on_devices(devices))
 
 
 def run_rounds(training: Training) -> Training:
@@ -172,20 +147,6 @@ def run_rounds(training: Training) -> Training:
         training = record(training, numbers, phase, every)
         stop_if_asked(training, signal_fn())
   return training
-
-
-def calls(
-  draw_fn: Callable[[int, int], futures.Future], done: int, stops: Sequence[int]
-) -> Iterator[tuple[int, Array]]:
-  """Yield the last round and the cohorts [T, C] of each compiled call.
-
-  While a call runs, those of the next are drawn.
-  """
-  drawn = itertools.starmap(draw_fn, itertools.pairwise([done, *stops]))
-  following = next(drawn, None)
-  for stop in stops:
-    cohorts, following = following.result(), next(drawn, None)
-    yield stop, cohorts
 
 
 def begin_stage(training: Training, phase: Phase) -> Training:

@@ -22,7 +22,7 @@ from fedjax_pfl.settings.validate import (
   traced_names,
 )
 from fedjax_pfl.training import divergence, loop, memory_estimate
-from fedjax_pfl.training.build import Experiment
+from fedjax_pfl.training.build import Experiment, placed_as_started
 from fedjax_pfl.training.program import Program
 
 
@@ -49,7 +49,10 @@ def train_many(
     f'{len(experiments)} directories, one for each run',
     'a name without the seed in it',
   ).check('workdirs', paths)
-  experiments = list(map(loop.placed_as_started, experiments, paths))
+  experiments = [
+    placed_as_started(experiment, path, progress.log)
+    for experiment, path in zip(experiments, paths, strict=True)
+  ]
   programs = share_programs(experiments)
   for _, members in programs:
     memory_estimate.check_room(experiments[members[0]])

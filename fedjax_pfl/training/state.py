@@ -4,7 +4,9 @@ Every stage has states of its own structure; which one a checkpoint has follows
 from its round. Everything else follows from the experiment and the seed.
 """
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
 from functools import partial
 from typing import NamedTuple
 
@@ -152,6 +154,20 @@ def cohorts_fn(training: Training, phase: Phase) -> Callable[[int, int], Array]:
     return cohorts
 
   return draw
+
+
+def calls(
+  draw_fn: Callable[[int, int], futures.Future], done: int, stops: Sequence[int]
+) -> Iterator[tuple[int, Array]]:
+  """Yield the last round and the cohorts [T, C] of each compiled call.
+
+  While a call runs, those of the next are drawn.
+  """
+  drawn = itertools.starmap(draw_fn, itertools.pairwise([done, *stops]))
+  following = next(drawn, None)
+  for stop in stops:
+    cohorts, following = following.result(), next(drawn, None)
+    yield stop, cohorts
 
 
 def _state_of(

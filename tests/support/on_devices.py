@@ -19,8 +19,9 @@ from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated.divided_models import OnModelAxis
 from fedjax_pfl.federated.model_axis import Division, model_mesh
-from fedjax_pfl.federated.placement import OneDevice, OnMesh, OnModelAxis
+from fedjax_pfl.federated.placement import OneDevice, OnMesh
 from fedjax_pfl.federated.rounds import compile_rounds, make_round
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 from fedjax_pfl.models.lora import with_lora

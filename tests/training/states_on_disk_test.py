@@ -12,7 +12,8 @@ from small_runs import assert_same_run, make_experiment, with_algorithm
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training import memory_estimate
-from fedjax_pfl.training.loop import placed_as_started, train
+from fedjax_pfl.training.build import placed_as_started
+from fedjax_pfl.training.loop import train
 from fedjax_pfl.training.program import Program
 
 PLACES = 'device', 'host', 'disk'
@@ -158,11 +159,13 @@ def test_a_run_of_auto_stays_where_it_began(monkeypatch, tmp_path):
     with_rooms(monkeypatch, rooms[other], rooms[other])
     experiment = placed('auto')
     assert place_of(experiment) == other
-    assert place_of(placed_as_started(experiment, tmp_path / began)) == began
+    assert (
+      place_of(placed_as_started(experiment, tmp_path / began, print)) == began
+    )
     monkeypatch.setattr(memory_estimate, 'check_room', lambda experiment: None)
     train(experiment, tmp_path / began)
     assert_same_run(tmp_path / began, tmp_path / 'disk')
-    assert len(load_states(experiment, tmp_path / began, pytest.fail)) == 2
+    assert len(load_states(experiment, tmp_path / began, print)) == 2
 
 
 def test_what_needs_all_states_at_once_is_refused():

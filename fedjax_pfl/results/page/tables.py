@@ -187,8 +187,8 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
     for head, part in parts.items():
       numbers = group.numbers(group.after, 'worst_decile', part)
       row[Column('Worst tenth', head.lower())] = mean(numbers)
-    number_of = group.numbers(group.after, 'num_clients', 'unseen')
-    row[Column('Unseen', 'clients')] = mean(number_of, '{:,.0f}')
+    counts = group.numbers(group.after, 'num_clients', 'unseen')
+    row[Column('Unseen', 'clients')] = mean(counts, '{:,.0f}')
     rows.append(row)
   return table_of('Clients who came after training', rows)
 
