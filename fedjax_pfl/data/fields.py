@@ -64,8 +64,8 @@ class DataSettings:
     label: table: the column of labels; a,b: several
     client: table: the column of who holds a row
     split: table: the column with train and test
-    group: table: a column such as the patient, and no feature: said is who has
-      rows for training and for testing
+    group: table: a column such as the patient, which is no feature; the log
+      names who has rows for training and for testing
     standardise: columns of a table, by training rows: of all clients, or of
       each its own; gaps become the median in any case
     image_size: images are scaled to so many pixels a side, whatever their shape

@@ -237,8 +237,8 @@ class SystemSettings:
     clients_per_chunk: clients that vmap runs side by side
     devices: devices of each process that share the clients; 0: all, of a CPU as
       many cores as are fastest
-    model_devices: devices over which each model is divided; `devices` over it
-      are then so many clients at the same time
+    model_devices: devices over which each model is divided; devices /
+      model_devices clients then train at the same time
     clients_placement: where states and indices of clients are; host: a round is
       sent those of its cohort; disk: states are files of the run; auto: the
       first of these three with room
