@@ -32,7 +32,7 @@ PACKAGES = {  # that compile for a kind of device
 MIB, GIB = 2**20, 2**30
 HEADS = (
   *('program', 'side by side', 'seconds', 'arguments', 'results', 'temporary'),
-  *('of device', 'fits', 'kernels', 'GFLOP', 'MB', 'moved'),
+  *('of device', 'fits', 'kernels', 'GFLOP', 'MB', 'collectives'),
 )
 INSTRUCTION = re.compile(r'\s+(?:ROOT )?%?[\w.\-]+ = .*? ([a-z][\w\-]*)\(')
 # Of instructions, what runs inside of their own kernel.
@@ -40,7 +40,15 @@ INSIDE = re.compile(r'(?:calls|to_apply|select|scatter)=%?([\w.\-]+)')
 MOVED = re.compile(
   r' = (.*?) (?:all-\w+|reduce-scatter|collective-permute)(-start)?\('
 )
+# Equal in all kernels beside which a TPU has the same collective run.
+CHAIN = re.compile(r'channel_id=\d+.*[{ ]chain_id="\d+')
 ARRAY = re.compile(r'([a-z]+)(\d*)\[([\d,]*)\]')
+# What runs each time that an instruction does, and how often a loop runs.
+CALLED = re.compile(r'(?:calls|to_apply|body|_computations)=(\{.*?\}|[^,]+)')
+LOOP = re.compile(r' while\(.* condition=%?([\w.\-]+)')
+TURNS = re.compile(r'known_trip_count":\{"n":"(\d+)')
+CONSTANT = re.compile(r'[su]\d+\[\]\S* constant\((\d+)\)')
+NAME = re.compile(r'[\w.\-]+')
 # They launch nothing themselves.
 FREE = {
   *('parameter', 'constant', 'tuple', 'get-tuple-element', 'bitcast'),
@@ -116,8 +124,11 @@ def compile_program(
       error = f'needs {used / GIB:.2f} of {device.memory / GIB:.2f} GiB'
     text = compiled.as_text() or ''
     cells['kernels'] = f'{count_kernels(text):,}'
-    if moved := collectives(text):
-      cells['moved'] = f'{sum(moved) / 1e6:.2f} MB in {len(moved)}'
+    if any(moved := collectives(text)):
+      cells['collectives'] = ', '.join(
+        f'{len(arrays):,} a {part} ({sum(arrays) / 1e6:,.2f} MB)'
+        for part, arrays in zip(('step', 'round'), moved, strict=True)
+      )
     counted = compiled.cost_analysis() or {}
     if 'flops' in counted:  # bytes: a TPU's fast memory included
       cells['GFLOP'] = number(counted['flops'] / 1e9)
@@ -126,27 +137,69 @@ def compile_program(
   return cells | {'fits': 'no' if error else 'yes'}, error
 
 
+def computations(text: str) -> dict[str, list[str]]:
+  """Return the lines of each computation of a program; '' is the whole one."""
+  lines_of, lines = {}, []
+  for line in text.splitlines():
+    if line.endswith('{'):
+      name = '' if line.startswith('ENTRY ') else NAME.search(line)[0]
+      lines = lines_of[name] = []
+    else:
+      lines.append(line)
+  return lines_of
+
+
 def count_kernels(text: str) -> int:
   """Return how many kernels a compiled program has; each loop counts once."""
-  found, inside, name = collections.Counter(), set(), ''
-  for line in text.splitlines():
-    if match := INSTRUCTION.match(line):
+  found, inside = collections.Counter(), set()
+  for name, lines in computations(text).items():
+    for match in filter(None, map(INSTRUCTION.match, lines)):
       found[name] += match[1] not in FREE
-      inside |= {*INSIDE.findall(line)} if match[1] != 'call' else set()
-    elif line.endswith('{'):
-      name = line.removeprefix('ENTRY ').split()[0].removeprefix('%')
+      called = INSIDE.findall(match.string)
+      inside |= {*called} if match[1] != 'call' else set()
   return sum(n for name, n in found.items() if name not in inside)
 
 
-def collectives(text: str) -> list[int]:
-  """Return the bytes that arrive by each collective; each loop counts once."""
-  moved = []
-  for match in MOVED.finditer(text):
-    arrays = [
-      int(bits or 8) // 8 * math.prod(map(int, filter(None, sides.split(','))))
-      for _, bits, sides in ARRAY.findall(match[1])
-    ]
-    # What starts an all-gather has its arguments beside its results.
-    is_pair = 'all-gather-start' in match[0] or 'permute-start' in match[0]
-    moved.append(sum(arrays[len(arrays) // 2 :] if is_pair else arrays))
-  return moved
+def collectives(text: str) -> tuple[list[int], list[int]]:
+  """Return the bytes of each collective of a step, and of a round besides.
+
+  A step is a turn of a loop whose number of turns depends on the data. Of the
+  others each counts as often as its loops run.
+  """
+  lines_of = computations(text)
+  of_step, of_round = {}, {}
+
+  def turns(line):
+    if not (loop := LOOP.search(line)):
+      return 1
+    condition = '\n'.join(lines_of[loop[1]])
+    count = TURNS.search(line) or CONSTANT.search(condition)
+    return int(count[1]) if count else None
+
+  def visit(name, moved, times):
+    for line in lines_of[name]:
+      if match := MOVED.search(line):
+        chain = CHAIN.search(line)
+        moved[chain[0] if chain else line] = [whole_bytes(match)] * times
+      count = turns(line)
+      inside = (moved, times * count) if count else (of_step, 1)
+      for called in NAME.findall(' '.join(CALLED.findall(line))):
+        visit(called, *inside)
+
+  visit('', of_round, 1)
+  return tuple(
+    [size for sizes in moved.values() for size in sizes]
+    for moved in (of_step, of_round)
+  )
+
+
+def whole_bytes(collective: re.Match) -> int:
+  """Return the bytes of the arrays that it joins, sums or deals out."""
+  sizes = [
+    int(bits or 8) // 8 * math.prod(map(int, filter(None, sides.split(','))))
+    for _, bits, sides in ARRAY.findall(collective[1])
+  ]
+  if 'all-reduce' in collective[0] or not collective[2]:
+    return sum(sizes)
+  half = len(sizes) // 2  # what starts one has arguments, then results
+  return max(sum(sizes[:half]), sum(sizes[half:]))

@@ -2,7 +2,8 @@
 
 import jax
 import pytest
-from helpers import refused
+import simulated_devices
+from helpers import BATCH, CLASSES, COHORT, refused
 from user_commands import run
 
 from experiments.accelerators import compilation
@@ -90,12 +91,40 @@ def test_kernels_are_what_runs_outside_of_fusions():
 def test_what_devices_send_each_other():
   """What starts an all-gather has its arguments and its results."""
   text = """
-  %a = (f32[2]{0}, (f32[], s32[3]{0})) all-reduce(%x, %y), to_apply=%add
+ENTRY %main (x: f32[2]) -> pred[8] {
+  %a = (f32[2]{0}, (f32[], s32[3]{0})) all-reduce(%x, %y)
   %b = (bf16[2,4]{1,0}, bf16[16,4]{1,0}) all-gather-start(%z), dimensions={0}
   %c = bf16[16,4]{1,0} all-gather-done(%b)
-  %d = pred[8]{0} reduce-scatter(%w), to_apply=%or
+  %d = pred[8]{0} reduce-scatter(%w)
+  %e = ((s8[16]{0}), s8[4]{0}) reduce-scatter-start(%u)
+}"""
+  assert compilation.collectives(text) == ([], [8 + 4 + 12, 2 * 64, 8, 16])
+
+
+def test_a_collective_beside_several_kernels_counts_once():
+  """As a TPU's compiler writes it."""
+  gather = 'f32[8]{0} all-gather(%p), channel_id=2, frontend_attributes='
+  parts = [
+    f'%part{number} (p: f32[2]) -> f32[8] {{\n'
+    f'  %a{number} = {gather}{{chain_id="{number // 2}"}}\n}}\n'
+    for number in range(4)
+  ]
+  calls = [f'  %c = fusion(%x), calls=%part{number}\n' for number in range(4)]
+  text = ''.join([*parts, 'ENTRY %main (x: f32[2]) -> f32[8] {\n', *calls])
+  assert compilation.collectives(text) == ([], [32, 32])
+
+
+def test_collectives_of_a_step_and_of_a_round():
+  """Of loops in loops: three clients, the sums of a step, an all-gather.
+
+  In a step of FedAvg one sum of the logits, as the last kernel has its rows on
+  four devices; in a round the update of each client.
   """
-  assert compilation.collectives(text) == [8 + 4 + 12, 2 * 64, 8]
+  found = simulated_devices.call(4, 'on_devices.collectives_of')
+  assert found['loops'] == [[4] * 3, [4] * 3 + [4 * 4]]
+  in_step, in_round = found['fedavg']
+  assert in_step == [4 * BATCH * CLASSES]
+  assert [in_round.count(8 * 4)] == [len(COHORT)]
 
 
 def test_an_error_of_the_compiler_is_shown():

@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from counting_method import counting, start
+from jax import lax
 
+from experiments.accelerators.compilation import collectives
 from fedjax_pfl.around.aggregation import Aggregation
 from fedjax_pfl.around.attacks import Attack
 from fedjax_pfl.around.chain import Around, around
@@ -19,6 +21,7 @@ from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
+from fedjax_pfl.federated import sharding
 from fedjax_pfl.federated.divided_models import OnModelAxis
 from fedjax_pfl.federated.model_axis import Division, model_mesh
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
@@ -145,18 +148,19 @@ def play(stages, cohort, where, chunk, data):
 def placed(devices):
   if type(devices) is not tuple:
     return OnMesh(make_mesh(devices))
-  return OnModelAxis(Division(model_mesh(jax.devices(), devices[1]), TABLE))
+  number, of_each = devices
+  mesh = model_mesh(jax.devices()[:number], of_each)
+  return OnModelAxis(Division(mesh, TABLE))
 
 
 def check_parts(server, where):
-  """Check that each device has its part of the first kernels, [4, F]."""
-  is_first = lambda leaf: leaf.shape in ((4, 8), (4, 64))
+  """Check that each device has its part of the first kernels, [.., 4, F]."""
+  is_first = lambda leaf: leaf.shape[-2:] in ((4, 8), (4, 64))
   kernels = [*filter(is_first, jax.tree.leaves(server))]
   for leaf in kernels:
     shapes = {shard.data.shape for shard in leaf.addressable_shards}
-    assert shapes == {
-      (4, leaf.shape[1] // where.division.mesh.devices.shape[1])
-    }, shapes
+    columns = leaf.shape[-1] // where.division.mesh.devices.shape[1]
+    assert shapes == {(*leaf.shape[:-1], columns)}, shapes
   assert kernels or not hasattr(server, 'params')
   held = [leaf.addressable_shards[0].data for leaf in jax.tree.leaves(server)]
   assert where.bytes_of(server) == sum(part.nbytes for part in held)
@@ -186,6 +190,42 @@ def evaluate(stages, server, clients, where):
   states = server, where.from_host(jax.tree.map(np.asarray, clients))
   evaluate = where.compile(evaluate, divided=1)
   return evaluate(*states, ids, data, test, helpers.KEY(5))[0]
+
+
+# ---- Collectives
+
+
+def collectives_of() -> dict[str, tuple[list[int], list[int]]]:
+  """Return the bytes of those of a step, and of a round, on four devices.
+
+  Of loops in loops, and of FedAvg whose model is divided over all.
+  """
+  name, mesh = sharding.AXIS, make_mesh(4)
+
+  def loops(x, turns):
+    vary = lambda x: x * lax.axis_index(name)
+    pair = lambda _, x: lax.psum(vary(x), name)
+    step = lambda _, x: lax.fori_loop(0, 2, pair, lax.pmax(vary(x), name))
+
+    def client(x, _):
+      return lax.psum(vary(lax.fori_loop(0, turns, step, x)), name), None
+
+    x, _ = lax.scan(client, x, length=3)
+    return lax.all_gather(vary(x), name)
+
+  nowhere = sharding.Spec()
+  loops = sharding.on_mesh(loops, mesh, (nowhere, nowhere), nowhere)
+  where, data = placed(CASES['5 on 1 x 4'][0]), helpers.make_data()
+  (stage,) = build('fedavg', hidden=8)
+  states = where.begin(stage, data, helpers.KEY(1))
+  round_fn = compile_rounds(lambda numbers: stage.algorithm, 1, where)
+  fedavg = where.compile(partial(round_fn, {}), divided=1)
+  args = *states, jnp.array(helpers.COHORT), data, helpers.KEY(2)
+  programs = {'loops': (loops, (jnp.float32(1), 5)), 'fedavg': (fedavg, args)}
+  return {
+    name: collectives(jax.jit(fn).lower(*args).compile().as_text())
+    for name, (fn, args) in programs.items()
+  }
 
 
 # ---- Calls of the host
