@@ -14,7 +14,7 @@ from fedjax_pfl.core.types import Params
 from fedjax_pfl.data.images import IMAGE
 from fedjax_pfl.data.transforms import find_recipe
 from fedjax_pfl.models import lora
-from fedjax_pfl.models.checkpoint_names import PUBLIC
+from fedjax_pfl.models.public_checkpoints import PUBLIC
 from fedjax_pfl.training.build import Experiment
 
 # What PyTorch calls them.

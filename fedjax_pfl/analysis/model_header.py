@@ -12,7 +12,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.data.images import IMAGE
 from fedjax_pfl.data.standardise import Scale
 from fedjax_pfl.data.transforms import find_recipe
-from fedjax_pfl.models.checkpoint_names import PUBLIC
+from fedjax_pfl.models.public_checkpoints import PUBLIC
 from fedjax_pfl.models.registry import MODELS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.settings import flat_config

@@ -1,13 +1,12 @@
-"""One model in one file: ours, or a checkpoint of safetensors.
-
-Ours is an .npz, which numpy alone can read. Every leaf is an array under its
+"""One model in one file: an .npz, which numpy alone can read.
+ Every leaf is an array under its
 path, `body/conv1/kernel`; the array `meta` is a JSON string with what is needed
 to build the model again. No pickle.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,10 @@ import numpy as np
 from flax.traverse_util import unflatten_dict
 
 from fedjax_pfl.core import atomic_files, json_text, trees
-from fedjax_pfl.core.errors import bad_input, check_installed
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params
 
 META = 'meta'
-SUFFIX = '.safetensors'
-# Of what PyTorch calls `weight`: the first that the layer has.
-WEIGHTS = 'kernel', 'scale', 'embedding'
 
 
 def save_model(
@@ -101,54 +97,3 @@ def as_bits(array: np.ndarray) -> np.ndarray:
   """Return the array in a dtype that .npy knows: bfloat16 as its bits."""
   is_known = array.dtype == np.dtype(array.dtype.str)
   return array if is_known else array.view(f'u{array.dtype.itemsize}')
-
-
-def load_safetensors(
-  path: str | os.PathLike,
-  shapes: Mapping[str, tuple],
-  rename: Callable[[str], str] = lambda name: name,
-) -> dict[str, np.ndarray]:
-  """Return the leaves by their paths, for a model with leaves of these shapes.
-
-  `rename` comes first: from a name of another library to the layers here.
-
-    block0.qkv.weight   is   block0/qkv/kernel
-    norm.weight         is   norm/scale, a layer without a kernel
-    embed.weight        is   embed/embedding
-
-  A `weight` is PyTorch's: as a kernel, [out, in] becomes [in, out], and
-  [out, in, h, w] becomes [h, w, in, out]. A name with /kernel is taken as it
-  is, and so is one that is no leaf.
-  """
-  check_installed('init_from', 'safetensors')
-  from safetensors import SafetensorError
-  from safetensors.numpy import load_file
-
-  if not Path(path).is_file():
-    raise bad_input(
-      'init_from',
-      got=str(path),
-      expected=f'a file {SUFFIX}',
-      choices=sorted(map(str, Path(path).parent.glob(f'*{SUFFIX}'))),
-    )
-  try:
-    tensors = load_file(path)
-  except (SafetensorError, ValueError, KeyError) as error:
-    raise bad_input(
-      'init_from',
-      got=f'{path}: {error}',
-      expected='a file that safetensors wrote',
-    ) from error
-  named = ((rename(name), array) for name, array in tensors.items())
-  return dict(_leaf(name, array, shapes) for name, array in named)
-
-
-def _leaf(name: str, array: np.ndarray, shapes) -> tuple[str, np.ndarray]:
-  name = name.replace('.', '/')
-  layer, _, last = name.rpartition('/')
-  if last != 'weight':
-    return name, array
-  names = [name for name in WEIGHTS if f'{layer}/{name}' in shapes]
-  if names == ['kernel'] and array.ndim > 1:
-    array = array.transpose(*range(2, array.ndim), 1, 0)
-  return f'{layer}/{(*names, last)[0]}', array

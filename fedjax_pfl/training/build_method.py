@@ -24,9 +24,9 @@ from fedjax_pfl.data.datasets import peek
 from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import make_transforms, scaled
 from fedjax_pfl.federated import sampling
-from fedjax_pfl.models.checkpoint_names import PUBLIC
 from fedjax_pfl.models.head import with_head, with_width
 from fedjax_pfl.models.module_task import make_user_task
+from fedjax_pfl.models.public_checkpoints import PUBLIC
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
 

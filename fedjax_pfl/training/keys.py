@@ -29,8 +29,8 @@ from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.dealing import divide, identify, load_images
+from fedjax_pfl.models.public_checkpoints import SUFFIX
 from fedjax_pfl.runs import result_file, run_dir
-from fedjax_pfl.runs.model_file import SUFFIX
 from fedjax_pfl.settings import FIELDS, DataSettings, Settings, changing
 from fedjax_pfl.settings.validate import flat_config, parse_config
 

@@ -2,12 +2,10 @@
 
 A run has to fit in all its leaves, a checkpoint of safetensors in all but those
 of the head. Adapters that it lacks, and the head of a file, are drawn as usual.
-A file for a model of models/checkpoint_names.py may hold nothing else, either:
-the first blocks of a deeper network would fit.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -18,10 +16,14 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
-from fedjax_pfl.models import checkpoint_names
-from fedjax_pfl.runs import model_file, run_dir
-
-SHOWN = 5  # leaves that a line names
+from fedjax_pfl.models import lora
+from fedjax_pfl.models.public_checkpoints import (
+  SHOWN,
+  SUFFIX,
+  first_of,
+  load_safetensors,
+)
+from fedjax_pfl.runs import run_dir
 
 
 class Start(NamedTuple):
@@ -81,23 +83,15 @@ def load_start(
 ) -> Start:
   """Return the model at this path, for a model and its task."""
   like = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
-  shapes, is_public = _shapes(like), model in checkpoint_names.PUBLIC
-  digest, of_run, data_id = run_dir.model_digest(path), None, ''
-  if path.endswith(model_file.SUFFIX):
-    rename = checkpoint_names.renaming(model)
-    leaves = model_file.load_safetensors(path, shapes, rename)
-    if is_public:
-      leaves = checkpoint_names.fitted(leaves, shapes)
+  shapes, digest = _shapes(like), run_dir.model_digest(path)
+  if path.endswith(SUFFIX):
+    leaves, data_id = load_safetensors(path, model, shapes), ''
+    leaves = _without_misfits(path, leaves, shapes, log)
   else:
     params, of_run, data_id = run_dir.load_global_model(path)
     leaves = trees.named(params)
-  if of_run is not None:
     about = model, task.num_classes, image_shape
     _check_run(path, leaves, of_run, about, shapes)
-  else:
-    if is_public:
-      _check_foreign(path, model, leaves, shapes)
-    leaves = _without_misfits(path, leaves, shapes, log)
   _check_numbers(path, leaves)
   return Start(path, _holes(leaves, like), data_id, digest)
 
@@ -126,20 +120,6 @@ def _check_run(
     raise bad_input('init_from', got=f'{path}, {got}', expected=want)
 
 
-def _check_foreign(
-  path: str, model: str, leaves: Mapping[str, Any], shapes: Mapping[str, Any]
-) -> None:
-  """Refuse tensors that are no part of a public network."""
-  known = lambda name: name in shapes or checkpoint_names.is_idle(name)
-  if foreign := [name for name in leaves if not known(name)]:
-    raise bad_input(
-      'init_from',
-      got=f'{path} with what {model} has not: {_first(foreign)}',
-      expected=f'the tensors of {model} alone, by the names of torchvision or '
-      'timm',
-    )
-
-
 def _without_misfits(
   path: str, leaves: dict[str, Any], shapes: dict[str, tuple], log: Callable
 ) -> dict[str, Any]:
@@ -147,7 +127,7 @@ def _without_misfits(
   has = lambda name, shape: name in leaves and leaves[name].shape == shape
   fit = {name: leaves[name] for name in shapes if has(name, shapes[name])}
   drawn = sorted({*shapes} - {*fit}, key=lambda name: (_is_adapter(name), name))
-  misfits = _first(
+  misfits = first_of(
     f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
     if name in leaves
     else f'no {name}'
@@ -168,15 +148,8 @@ def _without_misfits(
   idle = 'num_batches_tracked'  # of PyTorch's BatchNorm: nothing reads it
   unused = [name for name in leaves if name not in shapes]
   if unused := [name for name in unused if not name.endswith(idle)]:
-    log(f'init_from: not used, for the model has no {_first(unused)}')
+    log(f'init_from: not used, for the model has no {first_of(unused)}')
   return fit
-
-
-def _first(names: Iterable[str]) -> str:
-  """Return the first names, and how many more there are."""
-  names = list(names)
-  more = f', and {len(names) - SHOWN} more' * (len(names) > SHOWN)
-  return ', '.join(names[:SHOWN]) + more
 
 
 def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:
@@ -207,8 +180,6 @@ def _holes(leaves: dict[str, Any], like: Params) -> Params:
 
 
 def _is_adapter(name: str) -> bool:
-  from fedjax_pfl.models import lora
-
   return name.rpartition('/')[2] in (lora.A, lora.B)
 
 

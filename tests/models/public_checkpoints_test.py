@@ -9,7 +9,7 @@ from helpers import KEY, long, refused
 
 from fedjax_pfl.core import norm_stats, trees
 from fedjax_pfl.core.types import Batch
-from fedjax_pfl.models.checkpoint_names import renaming
+from fedjax_pfl.models.public_checkpoints import our_name
 from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.training.warm_start import load_start
 
@@ -59,7 +59,7 @@ def test_names_of_ours_stay():
   for model in ('resnet18_imagenet', 'vit_ti16'):
     shapes = jax.eval_shape(task_of(model, 32).init, KEY(0))
     names = trees.leaf_names(shapes)
-    assert list(map(renaming(model), names)) == names
+    assert [our_name(name, model) for name in names] == names
 
 
 def zeros(*shape):
