@@ -33,6 +33,11 @@ A, B = 'lora_a', 'lora_b'
 STREAM = 0x10A  # of the key of a model's first parameters, for the adapters
 
 
+def is_adapter(name: str) -> bool:
+  """Return whether the leaf at this path is one of an adapter."""
+  return name.rpartition('/')[2] in (A, B)
+
+
 def with_lora(
   module: Any, rank: int, targets: Collection[str] = ('*',), alpha: float = 16.0
 ) -> ModuleFunctions:

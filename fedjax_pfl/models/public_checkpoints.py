@@ -5,13 +5,14 @@ have timm's or torchvision's. A name of ours stays as it is.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import jax
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input, check_installed
+from fedjax_pfl.models.lora import is_adapter
 
 SUFFIX = '.safetensors'
 SHOWN = 5  # leaves that a line names
@@ -50,9 +51,12 @@ PUBLIC: Mapping[str, Rules] = {
 
 
 def load_safetensors(
-  path: str, model: str, shapes: Mapping[str, tuple]
+  path: str,
+  model: str,
+  shapes: Mapping[str, tuple],
+  log: Callable[[str], None],
 ) -> dict[str, np.ndarray]:
-  """Return the leaves by their paths, for a model with leaves of these shapes.
+  """Return the leaves that fit, for a model with leaves of these shapes.
 
     block0.qkv.weight   is   block0/qkv/kernel
     norm.weight         is   norm/scale, a layer without a kernel
@@ -86,19 +90,18 @@ def load_safetensors(
     _leaf(our_name(name, model), array, shapes)
     for name, array in tensors.items()
   )
-  if model not in PUBLIC:
-    return leaves
-  for name in {'class_token', 'positions'} & {*leaves} & {*shapes}:
-    leaves[name] = _fitted(name, leaves[name], shapes[name])
-  known = lambda name: name in shapes or _is_idle(name)
-  if foreign := [name for name in leaves if not known(name)]:
-    raise bad_input(
-      'init_from',
-      got=f'{path} with what {model} has not: {first_of(foreign)}',
-      expected=f'the tensors of {model} alone, by the names of torchvision or '
-      'timm',
-    )
-  return leaves
+  if model in PUBLIC:
+    for name in {'class_token', 'positions'} & {*leaves} & {*shapes}:
+      leaves[name] = _fitted(name, leaves[name], shapes[name])
+    known = lambda name: name in shapes or _is_idle(name)
+    if foreign := [name for name in leaves if not known(name)]:
+      raise bad_input(
+        'init_from',
+        got=f'{path} with what {model} has not: {_first(foreign)}',
+        expected=f'the tensors of {model} alone, by the names of torchvision '
+        'or timm',
+      )
+  return _without_misfits(path, leaves, shapes, log)
 
 
 def our_name(name: str, model: str) -> str:
@@ -112,7 +115,42 @@ def our_name(name: str, model: str) -> str:
   return name
 
 
-def first_of(names: Iterable[str]) -> str:
+def _without_misfits(
+  path: str,
+  leaves: dict[str, np.ndarray],
+  shapes: Mapping[str, tuple],
+  log: Callable[[str], None],
+) -> dict[str, np.ndarray]:
+  """Return the leaves of a checkpoint that fit; all have to but the head."""
+  has = lambda name, shape: name in leaves and leaves[name].shape == shape
+  fit = {name: leaves[name] for name in shapes if has(name, shapes[name])}
+  drawn = sorted({*shapes} - {*fit}, key=lambda name: (is_adapter(name), name))
+  misfits = _first(
+    f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
+    if name in leaves
+    else f'no {name}'
+    for name in drawn
+  )
+  if any(not is_adapter(name) and name[:5] != 'head/' for name in drawn):
+    others = [name for name in leaves if name not in shapes][:SHOWN]
+    raise bad_input(
+      'init_from',
+      got=f'{path} with {misfits}',
+      expected='every leaf of the model but its head, in its shape',
+      choices=others or None,
+    )
+  if drawn:
+    log(
+      f'init_from: {misfits}, which {"begin" if drawn[1:] else "begins"} fresh'
+    )
+  idle = 'num_batches_tracked'  # of PyTorch's BatchNorm: nothing reads it
+  unused = [name for name in leaves if name not in shapes]
+  if unused := [name for name in unused if not name.endswith(idle)]:
+    log(f'init_from: not used, for the model has no {_first(unused)}')
+  return fit
+
+
+def _first(names: Iterable[str]) -> str:
   """Return the first names, and how many more there are."""
   names = list(names)
   more = f', and {len(names) - SHOWN} more' * (len(names) > SHOWN)

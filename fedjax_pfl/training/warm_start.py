@@ -16,13 +16,8 @@ import numpy as np
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params, Task
-from fedjax_pfl.models import lora
-from fedjax_pfl.models.public_checkpoints import (
-  SHOWN,
-  SUFFIX,
-  first_of,
-  load_safetensors,
-)
+from fedjax_pfl.models.lora import is_adapter
+from fedjax_pfl.models.public_checkpoints import SUFFIX, load_safetensors
 from fedjax_pfl.runs import run_dir
 
 
@@ -85,8 +80,7 @@ def load_start(
   like = jax.eval_shape(task.init, jax.eval_shape(jax.random.key, 0))
   shapes, digest = _shapes(like), run_dir.model_digest(path)
   if path.endswith(SUFFIX):
-    leaves, data_id = load_safetensors(path, model, shapes), ''
-    leaves = _without_misfits(path, leaves, shapes, log)
+    leaves, data_id = load_safetensors(path, model, shapes, log), ''
   else:
     params, of_run, data_id = run_dir.load_global_model(path)
     leaves = trees.named(params)
@@ -111,45 +105,13 @@ def _check_run(
   wanted = {
     name: shape
     for name, shape in shapes.items()
-    if name in leaves or not _is_adapter(name)
+    if name in leaves or not is_adapter(name)
   }
   there = {name: leaf.shape for name, leaf in leaves.items()}
   got = _describe(*(of_run[name] for name in fields), there)
   want = _describe(*about, wanted)
   if got != want or there != wanted:
     raise bad_input('init_from', got=f'{path}, {got}', expected=want)
-
-
-def _without_misfits(
-  path: str, leaves: dict[str, Any], shapes: dict[str, tuple], log: Callable
-) -> dict[str, Any]:
-  """Return the leaves of a checkpoint that fit; all have to but the head."""
-  has = lambda name, shape: name in leaves and leaves[name].shape == shape
-  fit = {name: leaves[name] for name in shapes if has(name, shapes[name])}
-  drawn = sorted({*shapes} - {*fit}, key=lambda name: (_is_adapter(name), name))
-  misfits = first_of(
-    f'{name} {[*leaves[name].shape]} in place of {[*shapes[name]]}'
-    if name in leaves
-    else f'no {name}'
-    for name in drawn
-  )
-  if any(not _is_adapter(name) and name[:5] != 'head/' for name in drawn):
-    others = [name for name in leaves if name not in shapes][:SHOWN]
-    raise bad_input(
-      'init_from',
-      got=f'{path} with {misfits}',
-      expected='every leaf of the model but its head, in its shape',
-      choices=others or None,
-    )
-  if drawn:
-    log(
-      f'init_from: {misfits}, which {"begin" if drawn[1:] else "begins"} fresh'
-    )
-  idle = 'num_batches_tracked'  # of PyTorch's BatchNorm: nothing reads it
-  unused = [name for name in leaves if name not in shapes]
-  if unused := [name for name in unused if not name.endswith(idle)]:
-    log(f'init_from: not used, for the model has no {first_of(unused)}')
-  return fit
 
 
 def _check_numbers(path: str, leaves: Mapping[str, Any]) -> None:
@@ -177,10 +139,6 @@ def _holes(leaves: dict[str, Any], like: Params) -> Params:
     return None if value is None else jnp.asarray(value, wanted.dtype)
 
   return jax.tree.map(leaf, like)
-
-
-def _is_adapter(name: str) -> bool:
-  return name.rpartition('/')[2] in (lora.A, lora.B)
 
 
 def _shapes(params: Params) -> dict[str, tuple]:
