@@ -33,7 +33,7 @@ from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.runs.folder import EVALUATIONS
 from fedjax_pfl.runs import checkpoint, identity, run_dir
-from fedjax_pfl.runs.client_scores import FOLDER, correct_of
+from fedjax_pfl.runs.client_scores import FOLDER, Clients, correct_of
 from fedjax_pfl.settings import (
   RESUMABLE,
   Settings,
@@ -159,7 +159,7 @@ def evaluate_missing(evaluation: Evaluation, results: Results) -> None:
   if run.result():
     scores = {**run_dir.load_clients(path).scores, **scores}
   ids, count = np.arange(settings.data.num_seen_clients), experiment.train.count
-  run.write_clients(scores, ids, train_count=count)
+  run.write_clients(Clients(ids, count, scores))
   run.write_result(
     algorithm=settings.algorithm,
     dataset=experiment.dataset.name,

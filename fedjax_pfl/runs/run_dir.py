@@ -230,11 +230,9 @@ class Run:
     """Write scores/NAME.npz: right answers; before the line of its round."""
     client_scores.write(self.scores, name, scores)
 
-  def write_clients(
-    self, scores: Mapping[str, Scores], ids: Any, **fields: Any
-  ) -> None:
-    """Replace clients.npz by the last scores, and fields of `Clients`."""
-    arrays = as_arrays(Clients(ids, scores=scores, **fields))
+  def write_clients(self, clients: Clients) -> None:
+    """Replace clients.npz."""
+    arrays = as_arrays(clients)
     with atomic_files.writing(self.path):
       # Its result is of other scores: a process killed here is not finished.
       (self.path / RESULT).unlink(missing_ok=True)

@@ -5,6 +5,7 @@ are evaluated; `select` says which of the two is the result.
 """
 
 import time
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import OneOf
-from fedjax_pfl.core.types import ClientData, Params, Scores
+from fedjax_pfl.core.types import Params, Scores
 from fedjax_pfl.data.batching import is_float
 from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
@@ -62,11 +63,11 @@ def finalize(training: Training) -> None:
     save_state(training._replace(state=state), keep=1)  # in every process
   if not multihost.is_first():
     return
-  summary = _summary(training, evaluated, finished, of_server)
   clients = _clients(experiment, result, validation)
+  summary = _summary(training, clients, evaluated, finished, of_server)
   run = training.run
   result.models.save(training, result.about['round'])
-  run.write_clients(result.scores, **clients)
+  run.write_clients(clients)
   if digest := model_digest(run.path):  # by which runs recognise their start
     summary['model'] = digest
   seconds = float(training.state.seconds) + time.perf_counter() - began
@@ -172,29 +173,35 @@ class Models:
 
 def _clients(
   experiment: Experiment, result: Evaluated, validation: Scores | None
-) -> dict[str, Any]:
-  """Return what clients.npz says beside the scores."""
-  data, classes = experiment.settings.data, experiment.dataset.num_classes
-  ids, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
-  counts = _counts(classes, experiment.train, experiment.eval_data[1])
-  fields = {'ids': ids, **counts, 'validation': validation}
-  if attackers := lies.attackers(result.states[0]):
-    fields['attackers'] = np.isin(ids, attackers)
+) -> Clients:
+  """Return what clients.npz says."""
+  data, dataset = experiment.settings.data, experiment.dataset
+  names, classes = experiment.data.names, dataset.class_names
+  attackers = lies.attackers(result.states[0])
+
+  def of(ids, train, test, scores):
+    fields = {'names': np.array(names)[ids]} if names else {}
+    if not is_float(train.y):
+      count = partial(label_counts_of_clients, num_classes=dataset.num_classes)
+      fields |= {'train_classes': count(train), 'test_classes': count(test)}
+    return Clients(ids, np.asarray(train.count), scores, **fields)
+
+  seen, later = np.split(np.arange(data.num_clients), [data.num_seen_clients])
+  clients = of(seen, experiment.train, experiment.eval_data[1], result.scores)
   if result.unseen:
-    of_unseen = experiment.data.splits['unseen_train']
-    counts = _counts(classes, of_unseen, experiment.unseen_eval_data[1])
-    fields['unseen'] = Clients(later, scores=result.unseen, **counts)
-  if names := experiment.dataset.class_names:
-    fields['class_names'] = np.array(names)
-  if names := experiment.data.names:
-    fields['names'], unseen = np.split(np.array(names), [len(ids)])
-    if result.unseen:
-      fields['unseen'] = fields['unseen']._replace(names=unseen)
-  return fields
+    train = experiment.data.splits['unseen_train']
+    test = experiment.unseen_eval_data[1]
+    clients = clients._replace(unseen=of(later, train, test, result.unseen))
+  return clients._replace(
+    validation=validation,
+    class_names=np.array(classes) if classes else None,
+    attackers=np.isin(seen, attackers) if attackers else None,
+  )
 
 
 def _summary(
   training: Training,
+  clients: Clients,
   evaluated: dict[str, Evaluated],
   finished: dict[str, Scores],
   of_server: dict[str, Any],
@@ -211,13 +218,13 @@ def _summary(
   if len(evaluated) > 1:
     more['select'] = select
     for name, other in evaluated.items():
-      more[name] = {**other.about, **_summaries(experiment, other)}
+      more[name] = {**other.about, **_summaries(experiment, clients, other)}
   if of_server:
     more['global'] = {**of_server, 'last10': _last_evaluations(training)}
   if experiment.timing:
     more['sim_seconds'] = float(training.state.sim_seconds)
-  count = lies.counted(experiment, result.states[0])
-  if families := best_views(result.scores, count, experiment.measure.sign):
+  sign = experiment.measure.sign
+  if families := best_views(clients.scores, clients.counted, sign):
     more['test_best_view'] = families
   if told := lies.told(result.states[0]):
     more['lies'] = told
@@ -225,27 +232,27 @@ def _summary(
   if experiment.tests_by_batch:
     more['batch_statistics'] = True
   if experiment.task.others:
-    more['models'] = _by_model(experiment, result)
+    more['models'] = _by_model(experiment, clients)
   if experiment.measure != ACCURACY:
     more['measure'] = experiment.measure.name
-  num_labels = next(iter(result.scores.values())).count  # of tokens, too
   return {
     'algorithm': settings.algorithm,
     'hp': effective(settings),
     'dataset': experiment.dataset.name,
     'rounds': experiment.rounds,
-    **_summaries(experiment, result),
-    'test_best': _best_rounds(training, num_labels, finished),
+    **_summaries(experiment, clients, result),
+    'test_best': _best_rounds(training, clients, finished),
     **more,
   }
 
 
 def _best_rounds(
-  training: Training, num_labels: np.ndarray, finished: dict[str, Scores]
+  training: Training, clients: Clients, finished: dict[str, Scores]
 ) -> dict[str, dict[str, Any]]:
   """Return the best rounds of the last stage, and finished models, by view."""
   experiment, sign = training.experiment, training.experiment.measure.sign
-  count = lies.counted(experiment, training.state.server)
+  count = clients.counted
+  num_labels = next(iter(clients.scores.values())).count  # of tokens, too
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
   folder = training.run.path / client_scores.FOLDER
@@ -260,21 +267,20 @@ def _best_rounds(
   return best
 
 
-def _summaries(experiment: Experiment, evaluated: Evaluated) -> dict[str, Any]:
+def _summaries(
+  experiment: Experiment, clients: Clients, evaluated: Evaluated
+) -> dict[str, Any]:
   """Return the summaries of all views, and of clients who came later if any."""
-
-  def of(count, scores):
-    return {
+  who = {'views': (evaluated.scores, clients.counted)}
+  if evaluated.unseen:
+    who['unseen'] = evaluated.unseen, clients.unseen.train_count
+  return {
+    name: {
       view: summarise(score, count, experiment.measure.sign)
       for view, score in scores.items()
     }
-
-  count = lies.counted(experiment, evaluated.states[0])
-  summaries = {'views': of(count, evaluated.scores)}
-  if evaluated.unseen:
-    of_unseen = experiment.data.splits['unseen_train']
-    summaries['unseen'] = of(of_unseen.count, evaluated.unseen)
-  return summaries
+    for name, (scores, count) in who.items()
+  }
 
 
 def _models_of_clients(settings: Settings) -> list[str]:
@@ -286,33 +292,20 @@ def _models_of_clients(settings: Settings) -> list[str]:
 
 
 def _by_model(
-  experiment: Experiment, evaluated: Evaluated
+  experiment: Experiment, clients: Clients
 ) -> dict[str, dict[str, Any]]:
   """Return {model: {view: summary}} over the clients with this model."""
   names = np.array(_models_of_clients(experiment.settings))
-  count = lies.counted(experiment, evaluated.states[0])
+  count = clients.counted
   return {
     name: {
       view: summarise(
         trees.gather(scores, rows), count[rows], experiment.measure.sign
       )
-      for view, scores in evaluated.scores.items()
+      for view, scores in clients.scores.items()
     }
     for name in dict.fromkeys(names.tolist())
     for rows in [np.flatnonzero(names == name)]
-  }
-
-
-def _counts(
-  num_classes: int, train: ClientData, test: ClientData
-) -> dict[str, np.ndarray]:
-  """Return how many examples clients have: [K], and of each class [K, Y]."""
-  if is_float(train.y):
-    return {'train_count': np.asarray(train.count)}
-  return {
-    'train_count': np.asarray(train.count),
-    'train_classes': label_counts_of_clients(train, num_classes),
-    'test_classes': label_counts_of_clients(test, num_classes),
   }
 
 

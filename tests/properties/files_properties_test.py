@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import load_model, save_model
 from fedjax_pfl.runs.trackers import Tracking
 
@@ -83,7 +84,7 @@ def test_scores_of_clients(folder, table, views):
   ids, train_count, scores = table
   tracking = Tracking(folder, {}, 'none', pytest.fail)
   run = run_dir.Run(folder, pytest.fail, tracking)
-  run.write_clients(dict.fromkeys(views, scores), ids, train_count=train_count)
+  run.write_clients(Clients(ids, train_count, dict.fromkeys(views, scores)))
   got = run_dir.load_clients(folder)
   np.testing.assert_array_equal(got.ids, ids)
   np.testing.assert_array_equal(got.train_count, train_count)

@@ -22,6 +22,7 @@ from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.core.user_code import load_code
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 
 CONFIG = {'seed': 1, 'hp': {'clip': float('inf')}, 'views': ('initial',)}
 
@@ -48,7 +49,7 @@ def play(run, first, last, save_at=()):
 
 def end(run):
   ids = np.arange(2)
-  run.write_clients({'v': Scores(ids, ids + 1)}, ids, train_count=ids)
+  run.write_clients(Clients(ids, ids, {'v': Scores(ids, ids + 1)}))
   views = {'v': {'mean': 50.0, 'interval': [40, 60]}}
   run.write_result(
     algorithm='a', dataset='d', rounds=5, seconds=1.5, views=views

@@ -10,6 +10,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.runs import run_dir
+from fedjax_pfl.runs.client_scores import Clients
 
 K = 5
 TRAIN_COUNT = np.array([70, 71, 72, 0, 74])
@@ -53,9 +54,8 @@ def make_run(
   (path / 'metrics.jsonl').write_text(text)
   if model:
     atomic_files.write_bytes(run.model_path('global'), model)
-  run.write_clients(
-    scores, np.arange(count), train_count=trained, **dict(of_clients)
-  )
+  ids = np.arange(count)
+  run.write_clients(Clients(ids, trained, scores, **dict(of_clients)))
   run.write_result(
     **{'rounds': 16, 'seconds': 12.0 + more, **dict(result)},
     algorithm=settings['algorithm'],
