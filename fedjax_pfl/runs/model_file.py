@@ -1,7 +1,7 @@
 """One model in one file: an .npz, which numpy alone can read.
- Every leaf is an array under its
-path, `body/conv1/kernel`; the array `meta` is a JSON string with what is needed
-to build the model again. No pickle.
+
+Every leaf is an array under its path, `body/conv1/kernel`; the array `meta` is
+a JSON string with what is needed to build the model again. No pickle.
 """
 
 import json
