@@ -150,9 +150,11 @@ def check_clients(data: ClientData) -> None:
 def respond(hp, server, clients, up, senders) -> Client:
   """Return the clients with the models of those that help them most."""
   number = min(hp.models, len(senders.ids))
-  scores = up.help[:, senders.ids]  # [C, C]
-  itself = jnp.eye(len(senders.ids), dtype=bool)
-  unknown = itself | ~senders.has_sent | (senders.counts == 0)
+  order = jnp.lexsort((senders.ids, senders.counts))  # on any devices
+  others = senders.ids[order]
+  scores = up.help[:, others]  # [C, C]
+  itself = senders.ids[:, None] == others
+  unknown = itself | (~senders.has_sent | (senders.counts == 0))[order]
   if not rules.equals(hp.epsilon, 0):
     # aggregate has added 1 to the clock.
     chance = jnp.maximum(hp.epsilon - hp.decay * (server.round - 1), 0)
@@ -161,10 +163,10 @@ def respond(hp, server, clients, up, senders) -> Client:
   scores = jnp.where(unknown, -jnp.inf, scores)
   best, places = lax.top_k(scores, number)
   is_there = best > -jnp.inf
-  ids = jnp.where(is_there, senders.ids[places], NOBODY)
+  ids = jnp.where(is_there, others[places], NOBODY)
 
   def chosen(leaf):
-    rows = leaf[places]  # [C, number, ...]
+    rows = leaf[order[places]]  # [C, number, ...]
     real = is_there.reshape(is_there.shape + (1,) * (rows.ndim - 2))
     rows = jnp.where(real, rows, 0)
     return jnp.pad(rows, missing + ((0, 0),) * (rows.ndim - 2))

@@ -151,6 +151,7 @@ def test_every_method_is_the_same_on_eight_devices():
   words += ['fedper,5 on 2 by 2,0.5,topk', 'scaffold,5 on 8,0,drive']
   words += ['fedavg,5 on 2 by 2,0.2,,median', 'fedper,7 on 8,0,,multi_krum']
   words += ['fedavg,5 on 8,late', 'fedper,7 on 2 by 3,late']
+  words += ['fedfomo,7 on 2 by 3']
   words += [f'{name},5 on 2 x 2' for name in (*ALGORITHMS, 'lora')]
   words += ['ditto,5 on 1 x 4', 'scaffold,5 on 1 x 4']
   found = simulated_devices.call(8, 'on_devices.differences', words, True)
