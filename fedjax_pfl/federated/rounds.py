@@ -28,6 +28,7 @@ from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_on_mesh, write_on_mesh
 from fedjax_pfl.federated.cohort import Change, Watch, run_round, write
 from fedjax_pfl.federated.host_offload import compile_round, host_rounds
+from fedjax_pfl.federated.model_axis import divide
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
   OneDevice,
@@ -286,7 +287,7 @@ def rounds_fn(algorithm_of, chunk, mesh, watch):
       return step((server, clients), ids)
     run = whole if ids.ndim == 1 else partial(lax.scan, whole)
     (server, clients), metrics = run((server, clients), ids)
-    return server, Change(None, clients), metrics
+    return divide(server), Change(None, clients), metrics
 
   return rounds
 
