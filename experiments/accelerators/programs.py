@@ -116,15 +116,8 @@ def _of_divided(
   where = OnModelAxis(division)
   compiled = rounds.compile_rounds(lambda _: stage.algorithm, chunk, where)
   function = where.compile(partial(compiled, {}), divided=1)
-
-  def put(name, tree):
-    at = division.shardings(tree, rows=name == 'clients')
-    shape_on = lambda leaf, sharding: jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=sharding
-    )
-    return jax.tree.map(shape_on, tree, at)
-
-  placed = {name: put(name, tree) for name, tree in given.items()}
+  put = lambda name: division.shapes(given[name], rows=name == 'clients')
+  placed = {name: put(name) for name in given}
   return Program(f'{stage.name} round', function, placed, chunk)
 
 

@@ -19,7 +19,6 @@ One that runs out of memory all the same, which may be fragmented, is halved.
 """
 
 from collections.abc import Callable
-from functools import partial
 
 import jax
 import numpy as np
@@ -176,11 +175,6 @@ def shapes_of(tree: PyTree) -> PyTree:
   return jax.tree.map(keep, tree)
 
 
-def client_program(algorithm: Algorithm, *args: PyTree) -> jax.stages.Lowered:
-  """Return the program of one client in a round, not yet compiled."""
-  return _first_client.lower(algorithm, *shapes_of(args))
-
-
 def client_work(algorithm: Algorithm, *args: PyTree) -> Work:
   """Return what one client of a round computes, from its jaxpr."""
   return work_of(_first_client.trace(algorithm, *shapes_of(args)).jaxpr.jaxpr)
@@ -188,16 +182,19 @@ def client_work(algorithm: Algorithm, *args: PyTree) -> Work:
 
 def client_bytes(algorithm: Algorithm, *args: PyTree) -> int:
   """Return what the compiler says that one more client in a chunk takes."""
-  program = client_program(algorithm, *args)
+  program = _first_client.lower(algorithm, *shapes_of(args))
   compiled = program.compile(compiler_options=compiler_options(runs=False))
   memory = compiled.memory_analysis()
   return max(memory.temp_size_in_bytes + memory.output_size_in_bytes, 1)
 
 
-@partial(jax.jit, static_argnums=0)
-def _first_client(algorithm, server, clients, cohort, data, key):
+def first_client(algorithm, server, clients, cohort, data, key):
+  """Return (client, upload, metrics) of the first client of a cohort."""
   row = trees.gather(gather(clients, cohort, data), 0)
   return client_update(algorithm, server, data, key)(row)
+
+
+_first_client = jax.jit(first_client, static_argnums=0)
 
 
 def with_oom_backoff(

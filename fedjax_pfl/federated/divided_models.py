@@ -64,6 +64,12 @@ class OnModelAxis(OneDevice):
 
     return call
 
+  def lower(self, fn, *args):
+    shapes = self.division.shapes
+    shapes = [shapes(arg, rows=number == 1) for number, arg in enumerate(args)]
+    with dividing(self.division):
+      return jax.jit(lambda *args: fn(*args)).lower(*shapes)
+
   def _put(self, tree, *, rows=False):
     """Return the arrays on the mesh; those that are there stay as they are."""
     devices = {*self.division.mesh.devices.flat}

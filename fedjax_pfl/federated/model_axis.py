@@ -53,6 +53,15 @@ class Division(NamedTuple):
 
     return jax.tree.map_with_path(sharding_of, tree)
 
+  def shapes(self, tree: PyTree, *, rows: bool = False) -> PyTree:
+    """Return the shapes of arrays that lie where they belong."""
+    return jax.tree.map(
+      lambda leaf, at: jax.ShapeDtypeStruct(
+        leaf.shape, leaf.dtype, sharding=at
+      ),
+      *(tree, self.shardings(tree, rows=rows)),
+    )
+
   def bytes_of(self, tree: PyTree) -> int:
     """Return the bytes of a tree, or of one of shapes, on each device."""
     _, of_each = self.mesh.devices.shape

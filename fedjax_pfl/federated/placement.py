@@ -136,6 +136,10 @@ class OneDevice:
     """Return the function, compiled for these devices; see `replicate`."""
     return replicate(fn, self.mesh, divided, **how)
 
+  def lower(self, fn: Callable, *args: PyTree) -> jax.stages.Lowered:
+    """Return fn of shapes of (server, clients, ..) as one device runs it."""
+    return jax.jit(lambda *args: fn(*args)).lower(*args)
+
   def writer(self, *, in_place: bool = False) -> Callable:
     """Return (clients, change) -> the states after the change, compiled.
 

@@ -6,15 +6,17 @@
   evaluation  the same arguments  +  b v        c, b clients side by side
 
 w and v, the work of one client, are the compiler's memory analysis of the
-program of one client; the round is not compiled. Clients on the host count
-there, and on the device only a cohort of them. On a mesh it is the memory of
-each device: of D, it owns the states of K / D clients and runs C / D; the
-states of a cohort on their way between devices are on each of them, twice.
-Images that a CPU reads from a file count on disk: the system may drop them.
+program of one client, divided where its model is; the round is not compiled.
+Clients on the host count there, and on the device only a cohort of them. On a
+mesh it is the memory of each device: of D, it owns the states of K / D clients
+and runs C / D; the states of a cohort on their way between devices are on each
+of them, twice. Images that a CPU reads from a file count on disk: the system
+may drop them.
 """
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -201,7 +203,8 @@ def _with_work(
 ) -> Memory:
   """Return the memory of a stage that starts with states of these shapes."""
   size = experiment.sampler_of(stage).size
-  settings, devices = experiment.settings, experiment.placement.num_devices
+  settings, placement = experiment.settings, experiment.placement
+  devices = placement.num_groups
   key = jax.eval_shape(jax.random.key, 0)
   data = jax.eval_shape(stage.prepare_data, states[0], experiment.train)
   ids = jax.ShapeDtypeStruct((size,), jnp.int32)
@@ -210,15 +213,16 @@ def _with_work(
   limit = chunking.chunk_limit(setting, np.asarray(counts), size, batch_size)
   args = stage.algorithm, *states, ids, data, key
   chunk = chunking.chunk_size(setting, *args, limit=limit)
-  program = chunking.client_program(*args)
+  first_client = partial(chunking.first_client, stage.algorithm)
+  program = placement.lower(first_client, *args[1:])
   row, upload, metrics = program.out_info
   per_client = _analysis(program).temp_size_in_bytes
-  state, up = trees.num_bytes(row), trees.num_bytes((upload, metrics))
+  state, up = map(placement.bytes_of, (row, (upload, metrics)))
   if chunk > 1:  # on their way to the results
     per_client += state + up
   made = 0 if stage.prepare_data is as_stored else trees.num_bytes(data.x)
   here, moved = -(-size // devices), 0  # clients that one device runs
-  if devices > 1 and size < settings.data.num_seen_clients:
+  if placement.mesh and size < settings.data.num_seen_clients:
     moved = 2 * here * devices * state
   return known._replace(
     images=known.images + made,
@@ -244,10 +248,11 @@ def _evaluation(experiment: Experiment, stage: Stage, states: States) -> int:
   )
   ids, key = jnp.zeros(1, jnp.int32), jax.eval_shape(jax.random.key, 0)
   args = *states, ids, *map(chunking.shapes_of, experiment.eval_data), key
-  memory = _analysis(jax.jit(lambda *args: evaluate(*args)).lower(*args))
+  placement = experiment.placement
+  memory = _analysis(placement.lower(evaluate, *args))
   block = block_size(experiment.cohort_size)
   chunk = chunking.evaluation_chunk(experiment.clients_per_chunk, block)
-  here = min(chunk, -(-block // experiment.placement.num_devices))
+  here = min(chunk, -(-block // placement.num_groups))
   return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
 
 

@@ -9,10 +9,12 @@ import helpers
 import jax
 import jax.numpy as jnp
 import numpy as np
+import small_runs
 from counting_method import counting, start
 from jax import lax
 
 from experiments.accelerators.compilation import collectives
+from experiments.benchmarks.programs import program_bytes
 from fedjax_pfl.around.aggregation import Aggregation
 from fedjax_pfl.around.attacks import Attack
 from fedjax_pfl.around.chain import Around, around
@@ -25,11 +27,17 @@ from fedjax_pfl.federated import sharding
 from fedjax_pfl.federated.divided_models import OnModelAxis
 from fedjax_pfl.federated.model_axis import Division, model_mesh
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
-from fedjax_pfl.federated.rounds import compile_rounds, make_round
+from fedjax_pfl.federated.rounds import (
+  compile_rounds,
+  make_round,
+  rounds_fn,
+  stage_shapes,
+)
 from fedjax_pfl.federated.sharding import make_mesh, replicate
 from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.perceptrons import MLP
+from fedjax_pfl.training.memory_estimate import forecasts
 
 ROUNDS = 3
 TABLE = {'*head/kernel': -2, '*/kernel': -1, '*lora_b': -1}
@@ -190,6 +198,21 @@ def evaluate(stages, server, clients, where):
   states = server, where.from_host(jax.tree.map(np.asarray, clients))
   evaluate = where.compile(evaluate, divided=1)
   return evaluate(*states, ids, data, test, helpers.KEY(5))[0]
+
+
+def memory_of_divided(model_devices) -> tuple[int, int]:
+  """Return the bytes of a round of Ditto: forecast, and of its program."""
+  small_runs.TASK = helpers.make_task(512, shape=(8, 8, 1), classes=10)
+  where = {'devices': 4, 'model_devices': model_devices}
+  settings = {'algorithm': 'ditto', 'views': ('initial',), **where}
+  experiment = small_runs.make_experiment(**settings)
+  ((_, memory),) = forecasts(experiment)
+  ((stage, *states),) = stage_shapes(experiment.stages, experiment.train)
+  rounds = rounds_fn(lambda numbers: stage.algorithm, 1, None, None)
+  ids = jax.ShapeDtypeStruct((experiment.cohort_size,), 'int32')
+  args = *states, ids, experiment.train, helpers.KEY(2)
+  lowered = experiment.placement.lower(partial(rounds, {}), *args)
+  return memory.round, program_bytes(lowered.compile())
 
 
 # ---- Collectives

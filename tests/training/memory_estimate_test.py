@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import simulated_devices
 from helpers import refused
 from small_runs import make_experiment
 
@@ -62,6 +63,14 @@ def test_the_estimate_is_within_a_fifth_of_the_program(placement, chunk):
   )
   assert (memory.host > 0) == (placement == 'host')
   assert memory.evaluation > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('model_devices', [2, 4])
+def test_the_estimate_of_a_divided_model(model_devices):
+  name = 'on_devices.memory_of_divided'
+  estimate, of_program = simulated_devices.call(4, name, model_devices)
+  assert estimate == pytest.approx(of_program, rel=0.2)
 
 
 @pytest.mark.parametrize(
