@@ -3,7 +3,7 @@
 import csv
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import METHOD, Counts, Entry
 from fedjax_pfl.results.statistics import board, differences
 from fedjax_pfl.results.statistics.differences import Difference
+from fedjax_pfl.results.tables.board_tables import rows_of
 
 UNLIKE = 'results/leaderboard/unlike.csv'
 PAGE, FIGURE = 'docs/natural.md', 'docs/images/natural.png'
@@ -45,7 +46,7 @@ class Gain(NamedTuple):
   chosen: Entry
   gap: Difference  # to FedAvg's one model, the better the higher
   alone: Difference  # to Local only
-  row: board.Row  # of the chosen, on the board
+  row: dict[str, Any]  # of the chosen, on the board
   first: float  # FedAvg's one model
 
   @property
@@ -91,7 +92,7 @@ def gain_of(line: dict[str, str], about, found) -> Gain:
   others = [x for x in entries.values() if x.kind == METHOD and x != alone]
   chosen = max(others, key=lambda entry: measure.sign * entry.choice.value)
   how = measure, partition in about.same_clients
-  rows = board.make_board(about, partition, found[partition]).rows
+  rows = rows_of(board.make_board(about, partition, found[partition]))
   (row,) = (row for row in rows if row['method'] == chosen.method)
   is_real = line['form'].startswith(OWN)
   return Gain(

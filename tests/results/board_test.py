@@ -9,6 +9,7 @@ from helpers import read_rows, refused
 
 from configs.leaderboard import load_form
 from fedjax_pfl.compare import protocol
+from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.results.page import board_page as page
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import (
@@ -107,9 +108,9 @@ def test_a_method_that_diverged_counts_in_holms_family(about):
   entries = [make_entry(name, mean, spread=own) for name, mean, own in given]
   every = [*entries, Entry('pfedme', METHOD, None, obstacle='diverged')]
   boards = [make_board(about, 's=2', found) for found in (every, entries)]
-  for name in 'vs_fedavg_p', 'vs_fedavg_p_within':
+  for name in 'p', 'p_within':
     with_it, without = (
-      min(row[name] for row in board.rows if row[name] is not None)
+      min(getattr(x, name) for x in board.standings[ACCURACY].against.values())
       for board in boards
     )
     assert with_it == pytest.approx(without * 6 / 4) and with_it < 0.05
@@ -133,8 +134,9 @@ def test_page_is_whole_and_says_what_the_numbers_say(about, boards, html):
     'No test reaches a choice',
   ):
     assert words in text, words
-  row = boards[0].rows[4]
-  ends = f'{row["vs_fedavg_low"]:+.2f} to {row["vs_fedavg_high"]:+.2f}'
+  entry, against = boards[0].entries[4], boards[0].standings[ACCURACY].against
+  gap = against[entry.method, 'fedavg'].gap
+  ends = f'{gap.low:+.2f} to {gap.high:+.2f}'
   assert text.count(ends) == 4  # of two partitions, in table and chart
   assert 'http' not in re.sub(r'http-equiv', '', html)
 
@@ -325,7 +327,7 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   board = make_board(own, 's=2', found['s=2'])
   (name,) = (name for name, mean in values.items() if mean == best)
   assert board.best(own.measured[1]) == {name}
-  assert board.rows[0]['method'] == 'fedavg'  # by accuracy
+  assert board.entries[0].method == 'fedavg'  # by accuracy
   text = f'{best:g} ± 0.01'
   assert f'{text} *' in tables.tables_of(board)[0].as_text()
   assert f'**{text}**' in path.with_suffix('.md').read_text()
@@ -342,9 +344,11 @@ def test_a_metric_of_the_user_is_compared_by_the_same_rule(
   turned = make_board(
     own._replace(measures=own.measures[::-1]), 's=2', found['s=2']
   )
-  assert turned.rows[0]['method'] == name  # by the metric
+  assert turned.entries[0].method == name  # by the metric
   worst = best + {'max': -0.1, 'min': 0.1}[better]
-  assert turned.rows[0]['after_lowest_client'] == pytest.approx(worst)
+  assert tables.rows_of(turned)[0]['after_lowest_client'] == pytest.approx(
+    worst
+  )
   assert sentences(turned)[1].startswith('Accuracy. Highest: FedAvg')
   counts = path.with_name('own_counts.csv')
   again = tmp_path / 'b' / 'own.html'
@@ -370,7 +374,7 @@ def test_labels_that_are_numbers_have_lowest_clients_of_their_measure(
   page.write({'s=2': entries}, own, path)
   counts = stored_counts.files_of(tmp_path)
   again, found = stored_counts.read(counts)
-  row = make_board(again, 's=2', found['s=2']).rows[0]
+  row = tables.rows_of(make_board(again, 's=2', found['s=2']))[0]
   assert row['after_lowest_client'] == pytest.approx(120)
   assert row['after'] == pytest.approx(60.5)
   line = path.with_suffix('.md').read_text().partition('Lowest')[2]

@@ -9,6 +9,7 @@ from pages import ROOT
 
 from experiments.reproduction.claims.verdicts import Judged
 from experiments.reproduction.compare import Score
+from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.statistics.board import make_board
 from fedjax_pfl.results.statistics.differences import (
@@ -128,9 +129,8 @@ def test_boards_sweeps_and_claims_say_the_same_of_the_same_seeds():
   """Ditto minus FedAvg on the digits: three rules gave three verdicts."""
   about, found = stored_counts.read([COUNTS])
   ((partition, entries),) = found.items()
-  rows = make_board(about, partition, entries).rows
-  (row,) = (row for row in rows if row['method'] == 'ditto')
-  board = [row[f'vs_fedavg_{name}'] for name in ('mean', 'low', 'high')]
+  standing = make_board(about, partition, entries).standings[ACCURACY]
+  board = standing.against['ditto', 'fedavg'].gap[:3]
   assert board == pytest.approx([-2.34, -6.45, 1.77], abs=0.005)
   after = {one.method: one.after for one in entries}
   ours, theirs = after['ditto'].accuracy, after['fedavg'].accuracy

@@ -61,7 +61,7 @@ def test_a_number_of_all_accuracies(known, tmp_path):
 def test_it_has_a_column_in_every_file_of_a_comparison(known):
   about = protocol.about(load_form('digits'))
   board = make_board(about, 's=2', make_entries())
-  best = board.rows[0]
+  best = board_tables.rows_of(board)[0]
   value = f'{best["after_highest_less_lowest"]:.1f}'
   assert float(value) > 5
   latex = board_tables.as_latex([board], [])
@@ -122,14 +122,15 @@ def test_a_comparison_has_what_an_attack_did(tmp_path):
   stored_counts.write({'s=2': entries}, about, path)
   about, found = stored_counts.read([path])
   board = make_board(about, 's=2', found['s=2'])
-  row = board.rows[0]
+  row = board_tables.rows_of(board)[0]
   assert row['before_backdoor'] == 40 and row['after_backdoor'] == 10
   assert row['left_out/recall'] == 0.375
   columns = {one.name for one in board_tables.tables_of(board)[0].columns}
   assert {'Backdoor before', 'Backdoor', 'Recall'} <= columns
   assert any('attack (backdoor)' in sentence for sentence in about.protocol)
   plain = make_board(protocol.about(load_form('digits')), 's=2', make_entries())
-  assert not any('backdoor' in name or 'left' in name for name in plain.rows[0])
+  names = board_tables.rows_of(plain)[0]
+  assert not any('backdoor' in name or 'left' in name for name in names)
 
 
 def with_success(counts, percent):

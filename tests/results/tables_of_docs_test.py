@@ -7,6 +7,7 @@ from pages import ROOT
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.statistics.board import BELOW, OPEN, WITHIN, make_board
+from fedjax_pfl.results.tables.board_tables import rows_of
 from fedjax_pfl.results.tables.table import decimal
 
 VIEWS = 'before', 'after'
@@ -19,7 +20,7 @@ def all_methods():
   """Yield the cells of each method, of both data sets."""
   rows = read_rows(RESULTS / 'cifar10.csv')
   cifar10 = {row['method']: row for row in rows}
-  demo = {row['method']: row for row in board_of('demo_counts').rows}
+  demo = {row['method']: row for row in board_of('demo_counts')}
   unit = demo['fedavg']['gradients']
   for method, row in demo.items():
     if row['kind'] == 'reference':
@@ -33,7 +34,7 @@ def all_methods():
 
 def test_no_method_of_the_page_is_distinguishable_from_a_baseline():
   stored = read_rows(RESULTS / 'cifar10.csv')
-  rows = [*stored, *board_of('demo_counts').rows]
+  rows = [*stored, *board_of('demo_counts')]
   for base in 'fedavg', 'local_only':
     assert {row[f'vs_{base}_verdict'] or OPEN for row in rows} == {OPEN}
 
@@ -53,7 +54,7 @@ def test_the_table_of_clients_with_different_models_is_that_of_its_counts(
   name, has_rate
 ):
   page = (ROOT / 'docs' / 'howto' / 'architectures.md').read_text()
-  for row in board_of(name).rows:
+  for row in board_of(name):
     cells = [decimal(row[name]) for name in ('before', 'after')]
     cells += [gap(row, 'local_only', '.1f')]
     cells += [decimal(row['after_lowest_client'])]
@@ -86,7 +87,7 @@ VERDICTS = {
 @pytest.mark.parametrize('partition', VERDICTS)
 def test_lite_finds_methods_below_or_within_one_point(partition):
   verdict, *wanted = VERDICTS[partition]
-  rows = boards_of(LITE)[partition].rows
+  rows = boards_of(LITE)[partition]
   for base, want in zip(('fedavg', 'local_only'), wanted, strict=True):
     words = {row['method']: row[f'vs_{base}_verdict'] for row in rows}
     assert {*words.values()} <= {None, OPEN, verdict}
@@ -99,8 +100,8 @@ def lite_lines():
   boards = boards_of(LITE)
   for partition, board in boards.items():
     shared = boards[partition.removesuffix(EQUAL)]
-    gradients = {row['method']: row['gradients'] for row in shared.rows}
-    for row in board.rows:
+    gradients = {row['method']: row['gradients'] for row in shared}
+    for row in board:
       is_new = row['gradients'] != gradients[row['method']]
       if board is shared or is_new:
         yield lite_line(row, EQUAL * is_new)
@@ -120,7 +121,9 @@ def lite_line(row, suffix):
 
 def boards_of(name):
   about, found = stored_counts.read([RESULTS / f'{name}.csv'])
-  return {one: make_board(about, one, own) for one, own in found.items()}
+  return {
+    one: rows_of(make_board(about, one, own)) for one, own in found.items()
+  }
 
 
 def board_of(name):

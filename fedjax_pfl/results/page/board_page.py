@@ -20,7 +20,6 @@ from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.stored_counts import MARK, About, Found
 from fedjax_pfl.results.statistics.board import (
   Board,
-  compared_with,
   make_board,
   not_finished,
   sentences,
@@ -59,19 +58,19 @@ def write(found: Found, about: About, path: Path) -> None:
   missing = not_finished(about, boards)
   for sentence in missing:
     progress.log(sentence)
-  rows = [row for shown in boards for row in shown.rows]
+  number = sum(len(board.entries) for board in boards)
   table = path.with_suffix('.csv')
   stored = table.read_bytes().count(b'\n') - 1 if table.exists() else 0
   # A finished comparison may be repeated, and stopped.
-  if len(rows) < min(stored, len(about.partitions) * len(about.methods)):
+  if number < min(stored, len(about.partitions) * len(about.methods)):
     progress.log(f'{table} has {stored} rows, more than now: it is kept.')
     return
   stored_counts.write(found, about, path.with_name(f'{path.stem}{MARK}.csv'))
-  board_tables.write_csv(rows, table)
+  board_tables.write_csv(boards, table)
   texts = {
     '.html': render(about, boards),
     '.md': board_tables.as_markdown(boards, (*missing, *about.protocol)),
-    '.tex': board_tables.as_latex(boards, (*missing, *about.protocol)),
+    '.tex': board_tables.as_latex(boards, missing),
   }
   for suffix, text in texts.items():
     atomic_files.write_bytes(path.with_suffix(suffix), text.encode())
@@ -138,15 +137,16 @@ def plot(baseline: str, board: Board, css: Mapping[str, str]) -> Markup:
   """
   lines, main = [], board.about.main
   unit = main.unit_of_gap or main.head
-  for row in compared_with(baseline, board.rows):
-    name = paper_name(row['method'])
-    ends = [row[f'vs_{baseline}_{part}'] for part in ('mean', 'low', 'high')]
-    verdict = row[f'vs_{baseline}_verdict']
-    said, *limits = map(main.signed, ends)
-    title = f'{name}: {said} {unit}, {" to ".join(limits)}: {verdict}'
-    kind = 'mark' if verdict in (ABOVE, BELOW) else 'hollow'
-    mark = charts.Mark(*ends, kind=kind)
-    values = (main.signed(ends[0], short=True),)
-    lines.append(charts.Row(name, [mark], values, css[row['method']], title))
+  for entry in board.entries:
+    verdict = board.standings[main].against.get((entry.method, baseline))
+    if not verdict:
+      continue
+    name, gap = paper_name(entry.method), verdict.gap
+    said, *limits = map(main.signed, gap[:3])
+    title = f'{name}: {said} {unit}, {" to ".join(limits)}: {verdict.word}'
+    kind = 'mark' if verdict.word in (ABOVE, BELOW) else 'hollow'
+    mark = charts.Mark(*gap[:3], kind=kind)
+    values = (main.signed(gap.mean, short=True),)
+    lines.append(charts.Row(name, [mark], values, css[entry.method], title))
   label = f'difference after personalisation, {unit}'
   return charts.plot_intervals(lines, label)

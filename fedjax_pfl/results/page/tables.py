@@ -37,12 +37,10 @@ from fedjax_pfl.results.tables.table import (
   Cell,
   Column,
   Table,
-  duration,
-  mean,
   number,
-  number_of,
   size,
   table_of,
+  time_in_words,
   word,
 )
 
@@ -99,7 +97,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   for group, known in zip(groups, printed, strict=True):
     before, after = group.before, group.after
     gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
-    gain *= main.sign
+    gain = main.sign * gain.mean()
     row = {METHOD: group_cell(group)}
     for name, view, head in (('Before', before, first), ('After', after, last)):
       if name == 'After' or has_before:
@@ -112,11 +110,12 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       row[column] = row[column]._replace(is_best=is_open)
       row[Column('Behind', 'the best')] = _behind(ranked)
     if has_before:
-      row[Column('Gain', main.unit_of_gap)] = mean(gain, '{:+.2f}')
+      row[Column('Gain', main.unit_of_gap)] = number(gain, '{:+.2f}')
     for measure in measures:
       value = group.mean(after, measure.name)
       note = f'{measure.head}: {measure.help}.'
-      row[Column(measure.head, 'after', help=note)] = number_of(measure, value)
+      column = Column(measure.head, 'after', help=note)
+      row[column] = number(value, measure.text)
     if has_before:
       row[LOST] = _lost(group)
     if alone:
@@ -125,7 +124,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       servers = [run.result.get('global') or {} for run in group.runs]
       found = [server.get(main.name) for server in servers]
       accuracy = np.array(found, float)
-      row[Column('Server', 'whole test set')] = mean(accuracy)
+      row[Column('Server', 'whole test set')] = number(accuracy.mean())
     rows.append(row)
   what = 'in percent' if main == ACCURACY else f'of {main.head}'
   notes = [SPREAD.format(what), *_notes(groups, printed)]
@@ -181,14 +180,14 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
     for head, part in parts.items():
       for way, view in (('before', group.before), ('after', group.after)):
         numbers = group.numbers(view, 'mean', part)
-        row[Column(head, way)] = mean(numbers)
+        row[Column(head, way)] = number(numbers.mean())
     old, new = (group.numbers(group.after, 'mean', p) for p in parts.values())
-    row[Column('Difference', 'after')] = mean(new - old, '{:+.2f}')
+    row[Column('Difference', 'after')] = number((new - old).mean(), '{:+.2f}')
     for head, part in parts.items():
       numbers = group.numbers(group.after, 'worst_decile', part)
-      row[Column('Worst tenth', head.lower())] = mean(numbers)
+      row[Column('Worst tenth', head.lower())] = number(numbers.mean())
     counts = group.numbers(group.after, 'num_clients', 'unseen')
-    row[Column('Unseen', 'clients')] = mean(counts, '{:,.0f}')
+    row[Column('Unseen', 'clients')] = number(counts.mean(), '{:,.0f}')
     rows.append(row)
   return table_of('Clients who came after training', rows)
 
@@ -215,7 +214,7 @@ def all_views(groups: Sequence[Group]) -> Table:
       hint = measure.unit.replace('%', '')
       note = f'{measure.head}: {measure.help}.' * bool(measure.help)
       value = group.mean(view, measure.name)
-      row[Column(measure.head, hint, help=note)] = number_of(measure, value)
+      row[Column(measure.head, hint, help=note)] = number(value, measure.text)
     row[INTERVAL] = _interval(group, view)
     rows.append(row)
   note = "Metrics by other names are the user's: means over clients."
@@ -331,11 +330,11 @@ def cost(groups: Sequence[Group]) -> Table:
     row = {METHOD: group_cell(group)}
     row[Column('Rounds')] = number(rounds, '{:,}')
     row[Column('Images/s', 'median')] = number(speed, '{:,.0f}')
-    row[Column('Sent down', 'all rounds')] = size(down)
-    row[Column('Sent up', 'all rounds')] = size(up)
+    row[Column('Sent down', 'all rounds')] = number(down, size)
+    row[Column('Sent up', 'all rounds')] = number(up, size)
     both = (down + up) / max(rounds, 1)
-    row[Column('Both', 'a round')] = size(both)
-    row[Column('Time')] = duration(seconds)
+    row[Column('Both', 'a round')] = number(both, size)
+    row[Column('Time')] = number(seconds, time_in_words)
     rows.append(row)
   return table_of('Cost', rows)
 

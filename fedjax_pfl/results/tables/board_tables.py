@@ -4,24 +4,22 @@ The best of a column and those that are not distinguishable from it are bold.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import fedjax_pfl.algorithms as methods
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
-from fedjax_pfl.evaluation.measures import (
-  ACCURACY,
-  LEFT_OUT,
-  Measure,
-  measure_of,
-)
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.entry import METHOD as COMPARED
-from fedjax_pfl.results.runs.entry import REFERENCE
+from fedjax_pfl.results.runs.entry import REFERENCE, Entry
 from fedjax_pfl.results.runs.run import dataset_in_words
-from fedjax_pfl.results.runs.stored_counts import About
-from fedjax_pfl.results.statistics.board import Board, Row, compared
+from fedjax_pfl.results.runs.stored_counts import VIEWS, About
+from fedjax_pfl.results.statistics.board import Board, compared, mean_costs
+from fedjax_pfl.results.statistics.choice import in_words
 from fedjax_pfl.results.statistics.differences import OPEN
 from fedjax_pfl.results.tables.table import (
   METHOD,
@@ -29,17 +27,16 @@ from fedjax_pfl.results.tables.table import (
   Cell,
   Column,
   Table,
-  duration,
   number,
-  number_of,
   of_latex,
   of_markdown,
   size,
   table_of,
+  time_in_words,
   word,
 )
 
-VIEWS = (
+NOTE = (
   'Before: the global model, or the method’s own view before a client adapts. '
   'Bold: the best after personalisation, and what is not distinguishable '
   'from it. Below a difference: its 95 % interval, and what is distinguishable.'
@@ -57,6 +54,8 @@ RULE = (
   '0.05. The worst tenth is shown where each client has 50 tests. The choice '
   'of the settings is not covered; other seeds repeat it.'
 )
+OF_SEEDS = {'': np.mean, '_lowest_seed': np.min, '_highest_seed': np.max}
+OF_VERDICT = 'mean', 'low', 'high', 'p', 'p_within', 'verdict'
 ENTRY = re.compile(r'^@\w+\{(\w+),\n.*?^\}$', re.MULTILINE | re.DOTALL)
 BIB = Path(methods.__file__).with_name('methods.bib')
 
@@ -70,106 +69,94 @@ def tables_of(
 
   `css` has the class of the colour of each method; `marks` are a column more.
   """
-  accuracy, costs, notes = [], [], [VIEWS]
-  for row in board.rows:
-    name = paper_name(row['method'])
-    cell = Cell(name, name, css=(css or {}).get(row['method'], ''))
-    costs.append({METHOD: cell, **_costs(row, board.about.main)})
-    below = [row['kind']] * (row['kind'] != COMPARED)
-    below += [row['obstacle']] * bool(row['obstacle'])
-    if row['kind'] == REFERENCE:
-      if row['after'] is not None:
-        notes.append(
-          f'{name} is a reference and no competitor: one client has all data; '
-          f'{row["after"]:.1f} % on the whole test set.'
-        )
-      row = dict.fromkeys(row) | {'method': row['method']}
+  accuracy, costs, notes, main = [], [], [NOTE], board.about.main
+  for entry in board.entries:
+    method, name = entry.method, paper_name(entry.method)
+    cell = Cell(name, name, css=(css or {}).get(method, ''))
+    costs.append({METHOD: cell, **_costs(entry, main)})
+    below = [entry.kind] * (entry.kind != COMPARED)
+    below += [entry.obstacle] * bool(entry.obstacle)
+    if entry.kind == REFERENCE and entry.after:
+      notes.append(
+        f'{name} is a reference and no competitor: one client has all data; '
+        f'{board.mean(method, "after", main):.1f} % on the whole test set.'
+      )
     cell = cell._replace(below=tuple(below))
-    accuracy.append({METHOD: cell, **_accuracy(row, board)})
+    shown = '' if entry.kind == REFERENCE else method  # without numbers
+    accuracy.append({METHOD: cell, **_accuracy(board, shown)})
     if marks:
-      mark = Column('Mark', is_number=False)
-      accuracy[-1][mark] = Cell(marks[row['method']])
-  main = board.about.main
+      accuracy[-1][Column('Mark', is_number=False)] = Cell(marks[method])
   return [
     table_of(main.label(main.head), accuracy, notes),
     table_of('Choice and cost', costs, [OF_COSTS]),
   ]
 
 
-def _accuracy(row: Row, board: Board) -> dict[Column, Cell]:
+def _accuracy(board: Board, method: str) -> dict[Column, Cell]:
   main, *others = board.about.measured
   cells = {
-    Column('Before', '± over seeds'): _over_seeds(row, 'before', main),
-    Column('After', '± over seeds'): _bold(row, 'after', main, board),
+    Column(view.capitalize(), '± over seeds'): _mean(board, method, view, main)
+    for view in VIEWS
   }
   for base in board.about.baselines:
-    names = ('mean', 'low', 'high', 'verdict')
-    mean, low, high, verdict = (row[f'vs_{base}_{name}'] for name in names)
-    cell = Cell(NONE)
-    if mean is not None:
-      mean, low, high = map(main.signed, (mean, low, high))
-      below = f'{low} to {high}', verdict
-      cell = Cell(mean, row[f'vs_{base}_mean'], below[: 1 + (verdict != OPEN)])
-    hint = main.unit_of_gap or main.head
-    cells[Column(f'− {paper_name(base)}', hint)] = cell
+    column = Column(f'− {paper_name(base)}', main.unit_of_gap or main.head)
+    cells[column] = Cell(NONE)
+    if verdict := board.standings[main].against.get((method, base)):
+      text, low, high = map(main.signed, verdict.gap[:3])
+      below = f'{low} to {high}', *[verdict.word] * (verdict.word != OPEN)
+      cells[column] = Cell(text, verdict.gap.mean, below)
   for measure in others:
-    tag, direction = board.about.tag(measure), measure.direction
     if measure.before:
-      column = Column(f'{measure.head} before', direction)
-      cells[column] = _over_seeds(row, f'before{tag}', measure)
-    if any(x[f'after{tag}'] is not None for x in board.rows):
-      column = Column(measure.head, f'after, {direction}')
-      cells[column] = _bold(row, f'after{tag}', measure, board)
+      column = Column(f'{measure.head} before', measure.direction)
+      cells[column] = _mean(board, method, 'before', measure)
+    if board.has('after', measure):
+      column = Column(measure.head, f'after, {measure.direction}')
+      cells[column] = _mean(board, method, 'after', measure)
   for measure in compared():
-    name = f'after_{measure.column}'
     # A client of few tests leaves no worst tenth.
-    if any(x[name] is not None for x in board.rows):
+    if board.has('after', measure):
       is_other = main != ACCURACY
-      what = 'after' + f', {main.head}' * is_other
-      shown = main if is_other else measure
-      cells[Column(measure.head, what)] = number_of(shown, row[name])
-  for name in [name for name in row if name.startswith(LEFT_OUT)]:
-    measure = measure_of(name)
-    note = f'{measure.head}: {measure.help}.'
-    cells[Column(measure.head, help=note)] = number_of(measure, row[name])
-  if any(x['worse_than_alone'] is not None for x in board.rows):
-    cell = number(row['worse_than_alone'], '{:.0f} %')
+      column = Column(measure.head, 'after' + f', {main.head}' * is_other)
+      text = (main if is_other else measure).text
+      cells[column] = number(board.mean(method, 'after', measure), text)
+  for measure in board.left_out:
+    column = Column(measure.head, help=f'{measure.head}: {measure.help}.')
+    cells[column] = number(board.mean(method, '', measure), measure.text)
+  if worse := board.standings[main].worse:
+    cell = number(worse.get(method), '{:.0f} %')
     cells[Column('Worse than alone', 'of the clients')] = cell
   return cells
 
 
-def _over_seeds(row: Row, name: str, measure: Measure) -> Cell:
-  """Return the mean of a measure ± its deviation over seeds."""
-  cell = number_of(measure, row[name])
-  if row[name] is None:
-    return cell
-  means = [*map(float, row[f'{name}_by_seed'].split())]
-  return cell._replace(text=measure.over_seeds(means))
+def _mean(board: Board, method: str, view: str, measure: Measure) -> Cell:
+  """Return mean ± deviation over seeds; after, the best is bold."""
+  means = board.seeds(method, view, measure)
+  if np.isnan(means).any():
+    return Cell(NONE)
+  cell = number(means.mean(), measure.text)
+  is_best = view == 'after' and method in board.best(measure)
+  return cell._replace(text=measure.over_seeds(means), is_best=is_best)
 
 
-def _bold(row: Row, name: str, measure: Measure, board: Board) -> Cell:
-  """Return the same, bold where no other is distinguishably better."""
-  is_best = row['method'] in board.best(measure)
-  return _over_seeds(row, name, measure)._replace(is_best=is_best)
-
-
-def _costs(row: Row, main: Measure) -> dict[Column, Cell]:
+def _costs(entry: Entry, main: Measure) -> dict[Column, Cell]:
   """Return what a method was given by validation, computed and sent."""
-  settings = word(row['settings'])
-  if row['ends']:
-    settings = settings._replace(below=(f'{row["ends"]}: an end of the grid',))
+  choice, costs = entry.choice, mean_costs(entry)
+  settings = word(choice and in_words(choice.fields))
+  if choice and choice.ends:
+    below = f'{", ".join(choice.ends)}: an end of the grid'
+    settings = settings._replace(below=(below,))
+  text = main._replace(digits=main.digits and 1).text
+  value = number(choice and choice.value, text)
+  steps = number(costs.gradients, '{:,.0f}')
+  view = word(choice and choice.view)
   return {
     Column('Settings', 'by validation', is_number=False): settings,
-    Column('View', 'by validation', is_number=False): word(row['view']),
-    Column('Validation', main.unit or main.head): number_of(
-      main._replace(digits=main.digits and 1), row['validation']
-    ),
-    Column('Gradients', 'steps of all clients'): number(
-      row['gradients'], '{:,.0f}'
-    ),
-    Column('Sent up', 'all rounds'): size(row['bytes_up']),
-    Column('Sent down', 'all rounds'): size(row['bytes_down']),
-    Column('Time', 'of a training'): duration(row['seconds']),
+    Column('View', 'by validation', is_number=False): view,
+    Column('Validation', main.unit or main.head): value,
+    Column('Gradients', 'steps of all clients'): steps,
+    Column('Sent up', 'all rounds'): number(costs.bytes_up, size),
+    Column('Sent down', 'all rounds'): number(costs.bytes_down, size),
+    Column('Time', 'of a training'): number(costs.seconds, time_in_words),
   }
 
 
@@ -191,14 +178,13 @@ def as_markdown(
 def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
   """Return a paragraph on the protocol, and the tables of each board.
 
-  The sentences that are not in it are comments, as is the papers' BibTeX.
+  The sentences are comments, as is the papers' BibTeX.
   """
   about = boards[0].about
-  others = [text for text in sentences if text not in about.protocol]
-  comments = ['needs \\usepackage{booktabs}', *others]
+  comments = ['needs \\usepackage{booktabs}', *sentences]
   papers = '\n'.join(references(about).values()).splitlines()
   parts = [f'% {" ".join(line.split())}' for line in comments]
-  parts += [methods_text(about, of_latex), '']
+  parts += [methods_text(about), '']
   for board in boards:
     parts += [
       table._replace(title=f'{board.partition}: {table.title}').as_latex()
@@ -208,9 +194,56 @@ def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
   return '\n'.join(parts) + '\n'
 
 
-def write_csv(rows: Sequence[Row], path: Path) -> None:
+# ---- columns of the CSV
+
+
+def write_csv(boards: Sequence[Board], path: Path) -> None:
+  rows = [row for board in boards for row in rows_of(board)]
   texts = [{name: _text(row[name]) for name in row} for row in rows]
   atomic_files.write_csv(path, [*rows[0]], texts)
+
+
+def rows_of(board: Board) -> list[dict[str, Any]]:
+  """Return {column: value} of each method; None without."""
+  rows = [_row(board, entry) for entry in board.entries]
+  return [{k: None if x != x else x for k, x in row.items()} for row in rows]
+
+
+def _row(board: Board, entry: Entry) -> dict[str, Any]:
+  about, choice, method = board.about, entry.choice, entry.method
+  values = {
+    'form': about.name,
+    'partition': board.partition,
+    'method': method,
+    'kind': entry.kind,
+    'seeds': ' '.join(map(str, entry.seeds)),
+    'learning_rate': choice and choice.fields.get('learning_rate'),
+    'settings': choice and in_words(choice.fields),
+    'ends': choice and ', '.join(choice.ends),
+    'view': choice and choice.view,
+    'validation': choice and choice.value,
+  }
+  for view in VIEWS:
+    for measure in about.measured:
+      name = f'{view}{about.tag(measure)}'
+      means = board.seeds(method, view, measure)
+      for end, reduce in OF_SEEDS.items():
+        values[name + end] = float(reduce(means))
+      form = '.6f' if measure.unit == '%' else '.8g'
+      texts = [format(x, form) for x in means if not np.isnan(means).any()]
+      values[f'{name}_by_seed'] = ' '.join(texts)
+    for measure in compared():
+      values[f'{view}_{measure.column}'] = board.mean(method, view, measure)
+  values['worse_than_alone'] = board.standings[about.main].worse.get(method)
+  for measure in about.measured:
+    for base in about.baselines:
+      verdict = board.standings[measure].against.get((method, base))
+      parts = verdict and (*verdict.gap[:3], *verdict[1:3], verdict.word)
+      for at, end in enumerate(OF_VERDICT):
+        name = f'vs_{base}{about.tag(measure)}_{end}'
+        values[name] = parts and parts[at]
+  values |= mean_costs(entry)._asdict() | {'obstacle': entry.obstacle}
+  return values | {x.name: board.mean(method, '', x) for x in board.left_out}
 
 
 def _text(value: Any) -> str:
@@ -230,15 +263,15 @@ def title_of(about: About) -> str:
   return f'{len(about.methods)} methods on {" and ".join(names)}{with_clients}'
 
 
-def methods_text(about: About, escape: Callable[[str], str] = str) -> str:
-  """Return a paragraph on what was compared, tuned and decided, and how.
+def methods_text(about: About) -> str:
+  """Return LaTeX on what was compared, tuned and decided, and how.
 
-  With `escape`, of LaTeX, methods that have a paper are cited by their names.
+  Methods that have a paper are cited by their names.
   """
-  known, names = {*references(about)}, []
+  known, names = references(about), []
   for name in about.methods:
-    cite = f'~\\cite{{{name}}}' * (name in known and escape is not str)
-    names.append(f'{escape(paper_name(name))}{cite}')
+    cite = f'~\\cite{{{name}}}' * (name in known)
+    names.append(f'{of_latex(paper_name(name))}{cite}')
   facts = '; '.join(f'{name}: {value}' for name, value in about.facts if value)
   commit = f', commit {about.commit[:12]}' * bool(about.commit)
   parts = [
@@ -246,7 +279,7 @@ def methods_text(about: About, escape: Callable[[str], str] = str) -> str:
     *about.protocol,
     RULE,
   ]
-  return f'{", ".join(names)}: {escape(" ".join(parts))}'
+  return f'{", ".join(names)}: {of_latex(" ".join(parts))}'
 
 
 def references(about: About) -> dict[str, str]:

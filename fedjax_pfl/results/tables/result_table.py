@@ -24,7 +24,6 @@ from fedjax_pfl.results.tables.table import (
   decimal,
   mean_and_std,
   number,
-  number_of,
   table_of,
   word,
 )
@@ -119,7 +118,7 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
     chosen = [result['validation'] for result in results]
     words = dict.fromkeys(f'{row["round"]}, {row["view"]}' for row in chosen)
     (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
-    there = number_of(measure_of(by), np.mean(np.array(values, float)))
+    there = number(np.mean(np.array(values, float)), measure_of(by).text)
     there = there._replace(text=f'{there.text} {by}'.removesuffix(' accuracy'))
     round_and_view = Cell('; '.join(words), chosen[0]['round'])
     row = {METHOD: name}
@@ -150,9 +149,8 @@ def _by_choice(found: Sequence[Result | None]) -> Cell:
     return Cell(NONE)
   means = np.array([summary['mean'] for summary in found])
   spread = np.mean([summary['std'] for summary in found])
-  return number(
-    means.mean(), f'{{:.2f}} ± {spread:.2f}', tuple(seeds_of(means))
-  )
+  text = f'{{:.2f}} ± {spread:.2f}'
+  return number(means.mean(), text, tuple(seeds_of(means)))
 
 
 def seeds_of(means: np.ndarray) -> list[str]:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 
 NONE = '–'
@@ -127,40 +125,22 @@ def word(value: Any) -> Cell:
 
 
 def number(
-  value: float | None, form: str = '{:.2f}', below: tuple = ()
+  value: float | None,
+  form: str | Callable[[float], str] = '{:.2f}',
+  below: tuple[str, ...] = (),
 ) -> Cell:
-  """Return a number in this format, or a dash for None and NaN."""
+  """Return a number in this form; a dash for None and what is not finite."""
   value = value if isinstance(value, int | None) else float(value)
   if value is None or not math.isfinite(value):
     return Cell(NONE, None, below)
-  return Cell(form.format(value), value, below)
+  text = form.format if isinstance(form, str) else form
+  return Cell(text(value), value, below)
 
 
-def number_of(measure: Measure, value: float | None) -> Cell:
-  """Return a value as the measure is printed, or a dash."""
-  is_known = value is not None and math.isfinite(value)
-  return Cell(measure.text(value), float(value)) if is_known else Cell(NONE)
-
-
-def mean(values: np.ndarray, form: str = '{:.2f}') -> Cell:
-  """Return the mean over seeds, [S]."""
-  return number(np.mean(values), form)
-
-
-def size(value: float | None) -> Cell:
-  """Return bytes in a fitting unit: '18.1 MB'; a dash for None and NaN."""
-  if value is None or not math.isfinite(value):
-    return Cell(NONE)
+def size(value: float) -> str:
+  """Return bytes in a fitting unit: '18.1 MB'."""
   power = min(4, int(math.log10(max(value, 1)) / 3))
-  digits = 0 if power == 0 else 1
-  words = f'{value / 1000**power:.{digits}f} {UNITS[power]}'
-  return Cell(words, float(value))
-
-
-def duration(seconds: float | None) -> Cell:
-  if seconds is None:
-    return Cell(NONE)
-  return Cell(time_in_words(seconds), float(seconds))
+  return f'{value / 1000**power:.{1 if power else 0}f} {UNITS[power]}'
 
 
 # ---- plain text
