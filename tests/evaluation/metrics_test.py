@@ -1,4 +1,7 @@
-"""Scores by each rule against numpy; the models are tables of logits."""
+"""What is padding, and which ranks; the models are tables of logits.
+
+The scores by each rule are compared in the golden case superfed_eval.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -29,43 +32,14 @@ def score(rule, test=TEST):
   )
 
 
-def by_numpy(rows):
-  """Return correct and top5 as shares, loss, ece and mce of these rows."""
-  logits, y = LOGITS[rows], Y[rows]
-  p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
-  ranks = np.argsort(-logits, 1, kind='stable')
-  confidence, hit = p.max(1), logits.argmax(1) == y
-  place = np.ceil(confidence * 15)
-  gaps = {
-    b: abs(np.sum((confidence - hit)[place == b])) for b in np.unique(place)
-  }
-  return np.array(
-    [
-      hit.mean(),
-      (ranks[:, :5] == y[:, None]).any(1).mean(),
-      -np.log(p[np.arange(len(y)), y]).mean(),
-      sum(gaps.values()) / len(y),
-      max(gap / np.sum(place == b) for b, gap in gaps.items()),
-    ]
-  )
-
-
 @pytest.mark.parametrize('rule', SCORINGS)
-def test_scores_against_numpy(rule):
+def test_padding_and_clients_without_tests_count_for_nothing(rule):
   got = score(rule)
-  batches = [np.arange(first, min(first + 5, 12)) for first in (0, 5, 10)]
-  want = {
-    'exact': by_numpy(np.arange(12)),
-    'batches': np.mean([by_numpy(rows) for rows in batches], 0),
-    'whole_batches': np.mean([by_numpy(rows) for rows in batches[:2]], 0),
-  }[rule]
-  if rule == 'whole_batches':  # what is left out counts as wrong
-    want[:2] *= 10 / 12
-  assert 0 < want[0] < want[1] < 1
-  shares = [got.correct / 12, got.top5 / 12, got.loss, got.ece, got.mce]
-  np.testing.assert_allclose(shares, want, rtol=1e-5)
-  assert got.count == 12
-  # Of a client without tests all is zero.
+  whole = score(rule, TEST._replace(index=TEST.index[:COUNT]))
+  np.testing.assert_allclose([*got[:-1]], [*whole[:-1]], rtol=1e-5)
+  assert got.count == COUNT and 0 < got.correct < got.top5 < COUNT
+  if rule == 'exact':
+    assert got.top5 == is_in_top_k(LOGITS[:COUNT], Y[:COUNT]).sum()
   none = score(rule, TEST._replace(count=jnp.asarray(0)))
   assert not any(map(float, jax.tree.leaves(none)))
 

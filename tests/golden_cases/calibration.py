@@ -87,8 +87,7 @@ def mixed_logits(case, pair):
 def check_grid(case, prefix, logits, rule):
   """Compare all tables [K, G]; return scores and tables, shares as the case."""
   assert case['n_bins'] == calibration.NUM_BINS
-  size = logits.shape[2] if rule == 'exact' else case['eval_batch_size']
-  scores = score_all(rule, size)(logits, case.data()[1])
+  scores = score_all(rule, case['eval_batch_size'])(logits, case.data()[1])
   views = {
     f'mix_{value:.6f}': jax.tree.map(lambda t, g=g: np.asarray(t[:, g]), scores)
     for g, value in enumerate(case.arrays['lambda_grid'])

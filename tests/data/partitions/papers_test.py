@@ -20,21 +20,6 @@ def divide(name, labels=CIFAR, num_clients=20, num_classes=10, **settings):
   return indices, *(class_counts(y, rows, num_classes) for y, rows in both)
 
 
-@pytest.mark.parametrize(
-  ('name', 'settings', 'error'),
-  [
-    # A part lies between two rounded borders: each off by half an example.
-    ('dirichlet', {}, 1 / 500 + 1 / 100),
-    ('dirichlet_capped', {'dirichlet_min_size': 50}, 1 / 100),
-  ],
-)
-def test_testing_has_the_shares_of_training(name, settings, error):
-  _, a, b = divide(name, dirichlet_beta=0.3, **settings)
-  assert np.abs(a / 500 - b / 100).max() <= error
-  assert np.abs(a / 500 - b[::-1] / 100).max() > 0.1
-  assert a.sum(1).min() >= settings.get('dirichlet_min_size', 0)
-
-
 def test_pathological_cifar10_is_five_pairs_of_classes():
   """The authors' rule: sort by label, cut, take the first of every class."""
   indices, counts, _ = divide(

@@ -1,31 +1,20 @@
-"""The rows of small partitions, worked out by hand."""
+"""Small partitions by hand: what no seed decides, or is the user's own.
+
+Rows that a seed decides: partition_test.py, the properties, golden cases.
+"""
 
 from functools import partial
 
 import numpy as np
 import pytest
-from labels import check_partition, class_counts, shuffled_labels
+from labels import shuffled_labels
 
 from fedjax_pfl.data.partition import partition
-from fedjax_pfl.data.partitions.dirichlet import deal_shares
 from fedjax_pfl.data.partitions.shards import picked
 
 
 def as_lists(indices):
   return [rows.tolist() for rows in indices]
-
-
-def test_dirichlet_cuts_at_the_rounded_cumulative_proportions():
-  # Class 0 has 5 rows: 0.3 and 0.8 of them are 1.5 and 4, cut at 2 and 4;
-  # class 1 has 2: all for the last client, though its shares sum up to 0.9.
-  labels = np.array([0, 1, 0, 0, 1, 0, 0])
-  plan = np.array([[0.3, 0.5, 0.2], [0.0, 0.0, 0.9]])
-  rng = np.random.default_rng(0)
-  indices = deal_shares(plan, labels, rng)
-  assert class_counts(labels, indices, 2).tolist() == [[2, 0], [2, 0], [1, 2]]
-  check_partition(indices, 7)
-  firsts = {tuple(deal_shares(plan, labels, rng)[0]) for _ in range(30)}
-  assert len(firsts) > 5  # shuffled: not the same rows every time
 
 
 def test_no_semantic_client_takes_the_last_rows_of_a_cluster():
@@ -34,40 +23,6 @@ def test_no_semantic_client_takes_the_last_rows_of_a_cluster():
   how = {'min_client_size': 10, 'max_client_size': 11, 'class_clusters': 1}
   indices, _ = partition('semantic', labels, labels, **sizes, **how)
   assert [len(rows) for rows in indices] == [10, 10]
-
-
-CIFAR = shuffled_labels(500, 10), shuffled_labels(100, 10, seed=1)
-
-
-@pytest.mark.parametrize(
-  ('shards', 'step', 'train', 'test'),
-  [
-    # 5,000 / 20 = 250 and v = 60: 250 + 60 (g - 2.5); a fifth for testing.
-    (2, 60, [160, 220, 280, 340], [32, 44, 56, 68]),
-    # The smallest may get nothing.
-    (2, 250 / 1.5, [0, 166, 332, 500], [0, 32, 66, 100]),
-  ],
-)
-def test_unbalanced_sizes_grow_from_group_to_group(shards, step, train, test):
-  indices = partition(
-    'unbalanced',
-    *CIFAR,
-    num_clients=20,
-    num_classes=10,
-    shards_per_client=shards,
-    group_size=5,
-    size_step=step,
-  )
-  for labels, rows, want in zip(CIFAR, indices, (train, test), strict=True):
-    assert [len(own) for own in rows] == np.repeat(want, 5).tolist()
-    counts = class_counts(labels, rows)[5:]  # some have none before
-    share = counts / counts.sum(1, keepdims=True)
-    if train[0]:  # the first and the last client share their classes
-      whole = class_counts(labels, rows)
-      whole = whole / whole.sum(1, keepdims=True)
-      np.testing.assert_allclose(whole, whole[::-1])
-    assert (counts > 0).sum(1).max() <= shards
-    assert len(np.unique(share, axis=0)) > 1
 
 
 OWNERS = np.array([2, 0, 1, 0, 2, 2, 0, 1])
