@@ -16,7 +16,7 @@ from fedjax_pfl.compare.train import train_groups
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.settings import Settings, parse_config
-from fedjax_pfl.training import lies
+from fedjax_pfl.training.finalize import with_success
 from fedjax_pfl.training.program import Evaluator
 from fedjax_pfl.training.state import random_streams
 
@@ -115,7 +115,7 @@ def opened(run: Run) -> dict[str, np.ndarray]:
     evaluator = Evaluator(experiment, random_streams(run.seed)['evaluation'])
     attack = settings.attack._replace(name=BACKDOOR)
     experiment = experiment.with_settings(settings._replace(attack=attack))
-    found = lies.with_success(experiment, evaluator, states, found)
+    found = with_success(experiment, evaluator, states, found)
   others = of_others(run)
   return {
     view: np.rint(np.nan_to_num(found[view].own[BACKDOOR]) * others / 100)

@@ -16,10 +16,11 @@ A client is left out of a round where its part of d is less than half of 1 / n.
 
 from functools import partial
 from math import ceil
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl.around.attacks import BAD_PFL, Attack, forged, poisoned
 from fedjax_pfl.around.exchange import AS_IT_IS, as_one, exchanging, refusal
@@ -177,3 +178,41 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
     return poisoned(before(server, data), is_bad, attack, method, server)
 
   return stage._replace(prepare_data=prepare_data)
+
+
+# ---- what is told of it ------------------------------------------------------
+
+
+def attackers(server: Any) -> list[int]:
+  """Return the ids of those who attack."""
+  state = getattr(server, FIELD, None)
+  return [] if state is None else np.flatnonzero(state.is_bad).tolist()
+
+
+def honest(server: Any, counts: Array) -> np.ndarray:
+  """Return the examples of clients [K]; 0 of attackers, who are in no mean."""
+  counts = np.array(counts)
+  counts[attackers(server)] = 0
+  return counts
+
+
+def left_out(server: Any) -> dict[str, float]:
+  """Return whom a robust server left out, of all rounds so far; {} without.
+
+  Precision is the part of attackers among the clients left out, recall that of
+  clients left out among attackers.
+  """
+  state = getattr(server, FIELD, None)
+  if state is None or not np.any(state.sent):
+    return {}
+  is_bad, sent, out = map(np.asarray, state)
+  shares = {'share': (out, sent)}
+  if is_bad.any():
+    bad = out[is_bad]
+    shares |= {'precision': (bad, out), 'recall': (bad, sent[is_bad])}
+  return {
+    f'left_out/{name}': float(part.sum() / whole.sum())
+    if any(whole)
+    else np.nan
+    for name, (part, whole) in shares.items()
+  }

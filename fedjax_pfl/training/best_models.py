@@ -25,6 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.around.aggregation import honest
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Client, Server, Stage
 from fedjax_pfl.core.types import PyTree, Scores
@@ -33,7 +34,6 @@ from fedjax_pfl.evaluation.evaluate import view_shapes
 from fedjax_pfl.evaluation.own_metrics import chooser
 from fedjax_pfl.evaluation.summary import values_by_name
 from fedjax_pfl.federated.placement import shapes_on_host
-from fedjax_pfl.training import lies
 from fedjax_pfl.training.build import Experiment
 from fedjax_pfl.training.program import Evaluator, States
 
@@ -102,7 +102,7 @@ def choose(
   views = experiment.settings.candidate_views
   scores = evaluator.validation(stage_number, states, views)
   scores = {f'validation/{view}': scores[view] for view in views}
-  count = lies.counted(experiment, states[0])
+  count = honest(states[0], experiment.train.count)
   evaluation = experiment.settings.evaluation
   name, metrics = evaluation.tune_by, evaluation.metrics
   each = [

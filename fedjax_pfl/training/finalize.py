@@ -12,6 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from fedjax_pfl.around import bad_pfl
+from fedjax_pfl.around.aggregation import attackers, left_out
+from fedjax_pfl.around.attacks import BACKDOORS, BAD_PFL, opened
 from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import OneOf
 from fedjax_pfl.core.types import Params, Scores
@@ -19,16 +22,16 @@ from fedjax_pfl.data.batching import is_float
 from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
 from fedjax_pfl.evaluation.measures import ACCURACY
-from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.evaluation.summary import accuracies, summarise
 from fedjax_pfl.runs import client_scores
 from fedjax_pfl.runs.client_scores import Clients
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.settings.validate import effective
-from fedjax_pfl.training import best_models, lies, multihost
+from fedjax_pfl.training import best_models, multihost
 from fedjax_pfl.training.build import Experiment
-from fedjax_pfl.training.program import States
+from fedjax_pfl.training.program import Evaluator, States
 from fedjax_pfl.training.state import Training, save_state
 
 NUM_LAST = 10  # evaluations of the global model, of which a mean is stored
@@ -55,9 +58,7 @@ def finalize(training: Training) -> None:
   of_server = evaluator.global_model(last, result.states[0])
   has_choice = len(evaluated) > 1
   validation = _validation(training, result) if has_choice else None
-  scores = lies.with_success(
-    experiment, evaluator, result.states, result.scores
-  )
+  scores = with_success(experiment, evaluator, result.states, result.scores)
   evaluated[select] = result = result._replace(scores=scores)
   if state := experiment.privacy.without_noise(training.state):
     save_state(training._replace(state=state), keep=1)  # in every process
@@ -119,6 +120,32 @@ def _validation(training: Training, result: Evaluated) -> Scores:
   return training.evaluator.validation(last, result.states, views)[view]
 
 
+def with_success(
+  experiment: Experiment,
+  evaluator: Evaluator,
+  states: States,
+  scores: dict[str, Scores],
+) -> dict[str, Scores]:
+  """Return the scores of all views, with the success of a backdoor if any."""
+  attack, last = experiment.settings.attack, len(experiment.stages) - 1
+  if attack.name not in BACKDOORS:
+    return scores
+  made, (train, test) = None, experiment.eval_data
+  if attack.name == BAD_PFL:
+    of_server = experiment.stages[last].algorithm, states[0], experiment.train
+    attack = attack._replace(task=experiment.task)
+    made = bad_pfl.trigger(*of_server, np.array(attackers(states[0])), attack)
+  data = train, opened(test, attack, made)
+  label = 'evaluation of the backdoor'
+  success = evaluator.clients(last, states, tuple(scores), data, label=label)
+  return {
+    view: score._replace(
+      own={**(score.own or {}), 'backdoor': accuracies(success[view])}
+    )
+    for view, score in scores.items()
+  }
+
+
 class Models:
   """<view>_client<id>.npz for the clients of `save_clients`, and global.npz.
 
@@ -177,7 +204,7 @@ def _clients(
   """Return what clients.npz says."""
   data, dataset = experiment.settings.data, experiment.dataset
   names, classes = experiment.data.names, dataset.class_names
-  attackers = lies.attackers(result.states[0])
+  liars = attackers(result.states[0])
 
   def of(ids, train, test, scores):
     fields = {'names': np.array(names)[ids]} if names else {}
@@ -195,7 +222,7 @@ def _clients(
   return clients._replace(
     validation=validation,
     class_names=np.array(classes) if classes else None,
-    attackers=np.isin(seen, attackers) if attackers else None,
+    attackers=np.isin(seen, liars) if liars else None,
   )
 
 
@@ -226,7 +253,9 @@ def _summary(
   sign = experiment.measure.sign
   if families := best_views(clients.scores, clients.counted, sign):
     more['test_best_view'] = families
-  if told := lies.told(result.states[0]):
+  server = result.states[0]
+  told = {'attackers': attackers(server), 'left_out': left_out(server)}
+  if told := {name: value for name, value in told.items() if value}:
     more['lies'] = told
   more |= experiment.privacy.summary()
   if experiment.tests_by_batch:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from fedjax_pfl.around.aggregation import honest, left_out
 from fedjax_pfl.core import progress
 from fedjax_pfl.core.algorithm import (
   FINITE,
@@ -30,7 +31,6 @@ from fedjax_pfl.training import (
   best_models,
   compile_cache,
   divergence,
-  lies,
   memory_estimate,
   multihost,
 )
@@ -269,7 +269,7 @@ def after_rounds(
       metrics, cohorts, training.done, privacy.is_private
     )
   (server, clients), state = states, training.state
-  numbers |= lies.left_out(server)
+  numbers |= left_out(server)
   seconds += state.seconds
   state = state._replace(server=server, clients=clients, seconds=seconds)
   if timing := experiment.timing:
@@ -339,7 +339,7 @@ def evaluate(
     evaluator, number, training.states, views, state.kept
   )
   numbers: dict[str, Any] = experiment.privacy.spent(training.done)
-  count = lies.counted(experiment, state.server)
+  count = honest(state.server, experiment.train.count)
   for view, score in scores.items():
     summary = summarise(score, count, measure.sign)
     numbers[f'{view}/{measure.name}'] = summary['mean']

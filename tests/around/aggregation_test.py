@@ -26,7 +26,7 @@ from on_the_host import play_both
 from small_runs import make_experiment, make_settings
 
 from fedjax_pfl.around import bad_pfl
-from fedjax_pfl.around.aggregation import Aggregation
+from fedjax_pfl.around.aggregation import Aggregation, left_out
 from fedjax_pfl.around.attacks import Attack, opened, poisoned
 from fedjax_pfl.around.chain import Around, around
 from fedjax_pfl.around.compression import Compression
@@ -43,7 +43,6 @@ from fedjax_pfl.results.runs.run import read
 from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.training.build import build_experiment
-from fedjax_pfl.training.lies import left_out
 from fedjax_pfl.training.loop import train
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
