@@ -1,4 +1,4 @@
-"""A module of the user's as functions of its parameters.
+"""A module of the user's: made by code, and as functions of its parameters.
 
 A module of flax.nnx holds its parameters: `nnx.split` divides it into its
 static structure, its parameters, and the streams of random numbers of its
@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax.traverse_util import flatten_dict, unflatten_dict
 
-from fedjax_pfl.core import norm_stats
+from fedjax_pfl.core import norm_stats, user_code
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import (
   DIVIDED,
@@ -30,6 +30,11 @@ from fedjax_pfl.models import layers
 
 NORMS = ('BatchNorm', 'GroupNorm', 'InstanceNorm', 'LayerNorm', 'RMSNorm')
 NORMS_OF_LINEN = (layers.BatchNorm, *(getattr(nn, name) for name in NORMS))
+
+
+# What a class or a function may be called with to make a module.
+ARGUMENTS = ('num_classes', 'input_shape', 'rngs')
+VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class ModuleFunctions(NamedTuple):
@@ -57,6 +62,73 @@ class ModuleFunctions(NamedTuple):
   def train_outputs(self, params: Params, batch: Batch, key: Key) -> Outputs:
     x, mask = batch.x, batch.mask
     return self.apply(_outputs_of, params, key, x, mask, self.is_still)
+
+
+def module_of(
+  code: Any, image_shape: tuple[int, ...], num_classes: int
+) -> nn.Module | Callable:
+  """Return the module that code makes; of flax.nnx a function rngs -> module.
+
+  Code is a module of flax.linen; or a class or a function, which is called with
+  those that it takes of num_classes, input_shape (the shape of an example) and
+  rngs (nnx.Rngs: the module is one of flax.nnx).
+  """
+  if isinstance(code, nn.Module):
+    return code
+  if not callable(code):
+    raise bad_input(
+      'model',
+      got=f'{type(code).__name__}',
+      expected='a flax module, its class, or a function that makes one',
+      cause='the name of something else in that file; or a module of flax.nnx '
+      'with its parameters in it, whose class is meant',
+    )
+  takes = _arguments_of(code)
+  known = {'num_classes': num_classes, 'input_shape': tuple(image_shape)}
+  given = {name: value for name, value in known.items() if name in takes}
+
+  def make(**more: Any) -> Any:
+    return user_code.call(
+      'model',
+      lambda: code(**given, **more),
+      of=code,
+      cause='a mistake there, or sizes that do not fit its inputs',
+    )
+
+  if 'rngs' in takes:
+    return lambda rngs: make(rngs=rngs)
+  module = make()
+  if isinstance(module, nn.Module):
+    return module
+  raise bad_input(
+    'model',
+    got=f'{user_code.name_of(code)}, which makes {type(module).__name__}',
+    expected='a module of flax.linen, or one of flax.nnx by the argument rngs',
+    cause='a function without a return, a module of another library, or '
+    'nnx.Rngs inside: a run draws the parameters of every seed itself',
+  )
+
+
+def _arguments_of(code: Callable) -> set[str]:
+  """Return the arguments that code takes; refuse code that needs others."""
+  # A class of flax.nnx is called by its metaclass.
+  begin = code.__init__ if inspect.isclass(code) else code
+  taken = {
+    name: parameter.default is parameter.empty
+    for name, parameter in inspect.signature(begin).parameters.items()
+    if name != 'self' and parameter.kind not in VARIADIC
+  }
+  others = [name for name in taken if taken[name] and name not in ARGUMENTS]
+  if not others:
+    return {*taken}
+  raise bad_input(
+    'model',
+    got=f'{user_code.name_of(code)}, which needs {", ".join(others)}',
+    expected='no other argument without a default',
+    choices=ARGUMENTS,
+    cause='sizes that have no default: give them one, or write a function '
+    'that makes the module',
+  )
 
 
 def functions_of(module: Any) -> ModuleFunctions:

@@ -22,15 +22,20 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from fedjax_pfl.core import norm_stats
+from fedjax_pfl.core import norm_stats, user_code
+from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.example_losses import CROSS_ENTROPY, LOSSES
 from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.target import gradients_alone, target
+from fedjax_pfl.core.trees import layer_mask, leaf_names
 from fedjax_pfl.core.types import (
+  CLASSES,
   Array,
   Batch,
   ExampleLoss,
   Key,
+  Mask,
   Outputs,
   Params,
   PyTree,
@@ -38,8 +43,12 @@ from fedjax_pfl.core.types import (
   Transform,
   linear_head,
 )
-from fedjax_pfl.models import module_checks as checks
-from fedjax_pfl.models.module_functions import functions_of, with_statistics
+from fedjax_pfl.models.module_functions import (
+  ModuleFunctions,
+  functions_of,
+  module_of,
+  with_statistics,
+)
 from fedjax_pfl.models.replace_layers import replace_layers
 
 PRECISIONS = ('float32', 'tf32', 'mixed')
@@ -57,7 +66,7 @@ def make_user_task(
   **options: Any,
 ) -> Task:
   """Return the Task of code of the user's own, such as net.py:MyNet."""
-  module = wrap(checks.module_of(code, image_shape, num_classes))
+  module = wrap(module_of(code, image_shape, num_classes))
   return task_from_module(
     module, image_shape=image_shape, num_classes=num_classes, **options
   )
@@ -121,7 +130,7 @@ def task_from_module(
   >>> task.is_head['head'], task.is_head['body']['bias']
   ({'bias': True, 'kernel': True}, False)
   """
-  loss, labels = checks.loss_of(loss, num_classes)
+  loss, labels = _loss_of(loss, num_classes)
   functions = functions_of(module)
   is_still = running_statistics == norm_stats.FROZEN
   functions = functions._replace(is_still=is_still)
@@ -151,9 +160,7 @@ def task_from_module(
     logits = train_outputs(params, batch, key).logits
     return batch_loss(logits, batch, loss)
 
-  params, num_labels = checks.check_module(
-    functions, begin, num_classes, example
-  )
+  params, num_labels = _check_module(functions, begin, num_classes, example)
   is_whole = jnp.issubdtype(example.dtype, jnp.integer)
   untransformed = (lambda x, key=None: x) if is_whole else unit_range
   return Task(
@@ -164,7 +171,7 @@ def task_from_module(
     train_outputs=train_outputs,
     augment=augment or untransformed,
     normalise=normalise or untransformed,
-    is_head=checks.head_mask(params, num_classes),
+    is_head=_head_mask(params, num_classes),
     norm_leaves=_norm_mask(params, functions.norms),
     num_classes=num_classes,
     num_labels=num_labels,
@@ -183,6 +190,111 @@ def unit_range(x: Array, key: Key | None = None) -> Array:
   if jnp.issubdtype(x.dtype, jnp.floating):
     return x
   return x.astype(float) / 255
+
+
+def _loss_of(
+  loss: ExampleLoss | str | None, num_classes: int
+) -> tuple[ExampleLoss | None, str]:
+  """Return a loss of examples, and the kind of its labels.
+
+  Refused is one that is no function of logits with a number an example.
+  """
+  if isinstance(loss, str):
+    one_of(LOSSES, 'a known loss, or a function').check('loss', loss)
+    return LOSSES[loss]
+  if loss is None:
+    return LOSSES[CROSS_ENTROPY]
+  rows = 3
+  logits = jax.ShapeDtypeStruct((rows, num_classes), jnp.result_type(float))
+  labels = jax.ShapeDtypeStruct((rows,), jnp.int32)
+  got = type(loss).__name__
+  if callable(loss):
+    out = user_code.call(
+      'loss',
+      lambda: jax.eval_shape(loss, logits, labels),
+      of=loss,
+      cause='other arguments, or numpy and `if` on arrays that are traced: '
+      'use jnp and jnp.where',
+    )
+    shape, dtype = getattr(out, 'shape', None), getattr(out, 'dtype', None)
+    if shape == (rows,) and jnp.issubdtype(dtype, jnp.floating):
+      return loss, CLASSES
+    got = f'{user_code.name_of(loss)} that returns {user_code.describe(out)}'
+  raise bad_input(
+    'loss',
+    got=got,
+    expected='a function (logits [B, Y], labels [B]) -> [B]: floats, one for '
+    f'each example, float32[{rows}] for {rows} of them',
+    cause='a mean over the batch, which is taken later, or labels that were '
+    'not used to choose among the classes',
+  )
+
+
+def _check_module(
+  functions: ModuleFunctions, begin: Callable, num_classes: int, x: Any
+) -> tuple[Params, int]:
+  """Return the shapes of the parameters, and how many labels an example has.
+
+  Refused is a module that has no task: its logits must be head(features).
+  """
+
+  def run() -> tuple[Outputs, Params]:
+    key = jax.random.key(0)  # inside: nothing compiles
+    outputs, params = begin(key)
+    if functions.has_train:
+      batch = Batch(jnp.zeros(x.shape, x.dtype), None, jnp.ones(2, float))
+      functions.train_outputs(params, batch, key)
+    return outputs, params
+
+  name = functions.name
+  try:
+    outputs, params = jax.eval_shape(run)
+  except BadInput:
+    raise
+  except Exception as error:  # somebody's program: anything
+    text = str(error).strip().partition('\n')[0]
+    raise bad_input(
+      name,
+      got=f'{type(error).__name__} for inputs {x.dtype}{list(x.shape)}: {text}',
+      expected='features(x, mask), and head(features), to run on a batch of 2 '
+      'examples, in testing and in training',
+      cause='layers for examples of another shape or dtype, other arguments, '
+      'or no layer `head` in `setup`: is the last one called "head"? (one in '
+      '@nn.compact is not found)',
+    ) from error
+  features, logits = outputs.features.shape, outputs.logits.shape
+  rows = (2, 2 * x.shape[1]) if x.ndim == 2 else (2,)  # of examples, of tokens
+  is_known = len(features) == 2 and features[0] in rows
+  if is_known and logits == (features[0], num_classes):
+    return params, features[0] // 2
+  raise bad_input(
+    name,
+    got=f'features {features}, of which head makes logits {logits}',
+    expected=f'features (2, F) of a batch of 2, logits (2, {num_classes})',
+    cause='num_classes is not the width of its head, layers are for inputs '
+    f'of another shape than {tuple(x.shape)}, or a step between features '
+    'and head in __call__ belongs to features',
+  )
+
+
+def _head_mask(params: Params, num_classes: int) -> Mask:
+  """Return which leaves are those of the head, a linear layer."""
+  head = params.get('head', {})
+  leaves = zip(leaf_names(head), jax.tree.leaves(head), strict=True)
+  shapes = {name: leaf.shape for name, leaf in leaves}
+  kernel, bias = shapes.get('kernel', ()), shapes.get('bias', ())
+  is_linear = len(shapes) == len(kernel) == 2
+  if is_linear and bias == kernel[1:] == (num_classes,):
+    return layer_mask(params, ['head'])
+  raise bad_input(
+    'module',
+    got=f'a head with {shapes}',
+    expected=f'a linear layer `head`, a kernel [F, {num_classes}] and a bias '
+    f'[{num_classes}]',
+    choices=['nn.Dense(num_classes)', 'nnx.Linear(F, num_classes, rngs=rngs)'],
+    cause='a head without a bias, or of several layers: all but the last one '
+    'belong to `features`',
+  )
 
 
 def _norm_mask(params: Params, norms: set[tuple[str, ...]]) -> PyTree:
