@@ -17,7 +17,7 @@ from experiments.entries import form_data
 from experiments.entries.form_data import MOST, FormData
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.compare.form import Load
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
 from fedjax_pfl.core.types import AnyPath
@@ -68,7 +68,7 @@ def read(folder: AnyPath) -> tuple[Fields, Entry]:
   """Return what a folder holds; refuse other fields, or other shapes."""
   folder = Path(folder)
   try:
-    fields = json_text.parse_object(atomic_files.read_bytes(folder / FIELDS))
+    fields = atomic_files.parse_object(atomic_files.read_bytes(folder / FIELDS))
   except (OSError, ValueError) as error:
     cause = f'{type(error).__name__}: {error}'
     expected = f'a folder with {FIELDS}'

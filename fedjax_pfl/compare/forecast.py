@@ -27,7 +27,7 @@ import numpy as np
 
 from fedjax_pfl.around.sim_time import planned_steps, steps_function
 from fedjax_pfl.compare.plan import Plan, shapes_key
-from fedjax_pfl.core import atomic_files, json_text, trees
+from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.target import launches_kernels
 from fedjax_pfl.data.client_data import shapes_of_clients
 from fedjax_pfl.data.dealing import divide
@@ -206,7 +206,7 @@ def speed_of(
   name = f'{result_file.digest(content)[:16]}.json'
   with contextlib.suppress(OSError, ValueError, TypeError):
     stored = (atomic_files.cache_root() / 'speeds' / name).read_bytes()
-    return Speed(**json_text.parse_object(stored))
+    return Speed(**atomic_files.parse_object(stored))
   log(f'A round of {settings.model.name} is timed, once on this machine.')
   speed = measure(settings, shape, side_by_side)
   with contextlib.suppress(OSError):  # no home, or it is full

@@ -1,8 +1,8 @@
-"""Write files atomically: a file is complete or it does not exist.
+"""Write files atomically, and read those that others wrote.
 
-A file is written beside its place, flushed to the disk and moved there, so a
-process killed at any moment leaves the old file or the new one. Temporary
-names begin with a dot and end in `.tmp`.
+A file is complete or it does not exist: it is written beside its place, flushed
+to the disk and moved there, so a process killed at any moment leaves the old
+file or the new one. Temporary names begin with a dot and end in `.tmp`.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ import pathlib
 import shutil
 import stat
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
@@ -27,6 +28,7 @@ from fedjax_pfl.core.errors import bad_input
 
 # An .npz is refused that unpacks to more bytes, and more times its own size.
 MOST_BYTES, MOST_TIMES = 2**30, 200
+MAX_DEPTH = 50  # of lists and objects of JSON; ours have a tenth of it
 
 
 def cache_root() -> pathlib.Path:
@@ -251,3 +253,39 @@ def read_npz(path: pathlib.Path) -> dict[str, np.ndarray]:
       expected='a readable .npz file without Python objects',
       cause=f'it was cut short or changed ({type(error).__name__}: {error})',
     ) from error
+
+
+# ---- JSON that others wrote --------------------------------------------------
+
+
+def parse_object(content: str | bytes) -> dict[str, Any]:
+  """Return the object of a JSON text; raise ValueError if it is damaged.
+
+  `json.loads` raises RecursionError on deep lists, and of a key that stands
+  twice it forgets the first value.
+  """
+  try:
+    value = json.loads(content, object_pairs_hook=_without_twins)
+    is_flat = _depth(value) <= MAX_DEPTH  # later steps recurse
+  except RecursionError:
+    is_flat = False
+  if not is_flat:
+    raise ValueError(f'nested more than {MAX_DEPTH} deep')
+  if not isinstance(value, dict):
+    raise ValueError('not an object with names')
+  return value
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+  value = dict(pairs)
+  if len(value) == len(pairs):
+    return value
+  (twin, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+  raise ValueError(f'{twin!r} stands twice')
+
+
+def _depth(value: Any) -> int:
+  if not isinstance(value, dict | list):
+    return 0
+  inner = value.values() if isinstance(value, dict) else value
+  return 1 + max(map(_depth, inner), default=0)

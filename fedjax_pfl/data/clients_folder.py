@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from fedjax_pfl.core import json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.atomic_files import made_whole
 from fedjax_pfl.core.errors import BadInput, bad_input, expand_home
 from fedjax_pfl.core.machine import read_ahead
@@ -177,7 +177,7 @@ def _read_about(place: str) -> tuple[pathlib.Path, dict[str, Any]]:
       cause='a copy that was cut short' if is_half else 'another path',
     )
   try:
-    about = json_text.parse_object((folder / ABOUT).read_bytes())
+    about = atomic_files.parse_object((folder / ABOUT).read_bytes())
   except ValueError as error:
     raise _changed(folder, f'{ABOUT} that is no JSON: {error}') from error
   if about.get('version') != VERSION:

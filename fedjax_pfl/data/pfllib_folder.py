@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data import images, plain_pickle, stored_arrays
 from fedjax_pfl.data.images import SPLITS, Images, Shape, Where
@@ -122,7 +122,7 @@ def _check_folder(root: pathlib.Path) -> tuple[int, int]:
     try:
       if not config.is_file():
         raise ValueError('it is no file')
-      stated = json_text.parse_object(config.read_bytes())
+      stated = atomic_files.parse_object(config.read_bytes())
     except ValueError as error:
       raise _refuse(config, f'which does not read: {error}') from error
   counts = [stated.get(name, 0) for name in ('num_clients', 'num_classes')]

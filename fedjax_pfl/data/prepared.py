@@ -15,7 +15,7 @@ from concurrent import futures
 
 import numpy as np
 
-from fedjax_pfl.core import json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import (
   BadInput,
   bad_input,
@@ -157,7 +157,7 @@ def find_prepared(name: str, root: pathlib.Path) -> pathlib.Path | None:
     with contextlib.suppress(OSError, ValueError):  # of another program
       version = tuple(map(int, info.parent.name.split('.')))
       content = info.read_bytes() if info.is_file() else b''
-      if json_text.parse_object(content).get('fileFormat') == RECORDS:
+      if atomic_files.parse_object(content).get('fileFormat') == RECORDS:
         versions[version] = info.parent
   return versions[max(versions)] if versions else None
 

@@ -20,7 +20,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from fedjax_pfl.core import json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.atomic_files import cache_root
 from fedjax_pfl.core.errors import expand_home
 from fedjax_pfl.data.images import SPLITS, Dataset, Images
@@ -51,7 +51,7 @@ def load_cached(
 
 def read_entry(folder: pathlib.Path) -> Dataset:
   """Return the arrays of an entry, mapped into memory, not copied."""
-  meta = json_text.parse_object((folder / 'meta.json').read_bytes())
+  meta = atomic_files.parse_object((folder / 'meta.json').read_bytes())
   for split, shape in zip(SPLITS, meta.pop('shapes'), strict=True):
     images = Images(*(_read_array(folder, split, p) for p in Images._fields))
     if list(images.x.shape) != shape or len(images.y) != shape[0]:

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.core import atomic_files, json_text, trees, user_code
+from fedjax_pfl.core import atomic_files, trees, user_code
 from fedjax_pfl.core.errors import bad_input, may_read
 from fedjax_pfl.core.types import PyTree
 from fedjax_pfl.runs.model_file import as_bits
@@ -134,7 +134,7 @@ def restore(
 
 def _read_checksums(path: Path) -> dict[str, Any]:
   """Return the checksums; a ValueError if they are not as they were written."""
-  sums = json_text.parse_object(atomic_files.read_bytes(path / CHECKSUMS))
+  sums = atomic_files.parse_object(atomic_files.read_bytes(path / CHECKSUMS))
   if _digest(sums) != sums.get('sha256'):
     raise ValueError('was changed')
   # Anyone can write checksums: what is read below is there.

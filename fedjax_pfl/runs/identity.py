@@ -17,7 +17,7 @@ from typing import Any
 import jax
 from flax.traverse_util import flatten_dict
 
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.machine import num_cores
 from fedjax_pfl.core.user_code import without_digest
@@ -109,7 +109,7 @@ def _plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse(content: bytes) -> dict[str, Any]:
   """Return the content of config.json; a ValueError if it holds no run."""
-  stored = json_text.parse_object(content)
+  stored = atomic_files.parse_object(content)
   for name, kind in FORM.items():
     if not isinstance(stored.get(name), kind):
       raise ValueError(f'{name} is {stored.get(name)!r}, as in no run')

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax.traverse_util import unflatten_dict
 
-from fedjax_pfl.core import atomic_files, json_text, trees
+from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Params
 
@@ -78,7 +78,7 @@ def load_model(path: str | os.PathLike) -> tuple[Params, dict[str, Any]]:
     )
   arrays = atomic_files.read_npz(path)
   try:
-    header = json_text.parse_object(str(arrays.pop(META)))
+    header = atomic_files.parse_object(str(arrays.pop(META)))
     # A damaged archive may lack its last members without an error.
     params = {
       name: arrays[name].view(jnp.dtype(dtype))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 
 RESULT = 'result.json'
@@ -39,7 +39,7 @@ def with_checksums(result: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 def parse(content: bytes) -> tuple[dict[str, Any], dict[str, str]]:
   """Return the result and its checksums; a ValueError if it is damaged."""
-  result = json_text.parse_object(content)
+  result = atomic_files.parse_object(content)
   digests = result.pop(DIGESTS, None)
   is_whole = isinstance(digests, dict) and CLIENTS in digests
   if not is_whole or digests.get('rest') != digest(result):
@@ -96,7 +96,7 @@ def existing(workdir: str | os.PathLike, name: str) -> Path:
 
 
 def load_json(
-  path: Path, parse_fn: Callable[[bytes], Any] = json_text.parse_object
+  path: Path, parse_fn: Callable[[bytes], Any] = atomic_files.parse_object
 ) -> Any:
   """Return the content of a JSON file; refuse one that is damaged."""
   try:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input, may_read
 from fedjax_pfl.core.rules import Rule
 from fedjax_pfl.core.types import PyTree, Scores
@@ -358,7 +358,7 @@ def _lines(path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
   for line in atomic_files.read_bytes(path).splitlines(keepends=True):
     numbers = {}
     with contextlib.suppress(ValueError):
-      numbers = json_text.parse_object(line)
+      numbers = atomic_files.parse_object(line)
     at = numbers.get('round')
     has_round = isinstance(at, int | float) and at < math.inf
     yield line, numbers if line.endswith(b'\n') and has_round else {}

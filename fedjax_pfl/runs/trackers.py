@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import check_installed
 from fedjax_pfl.core.rules import is_number
 from fedjax_pfl.core.user_code import is_code, value_of, without_digest
@@ -161,7 +161,7 @@ class Tracking:
   def _start(self) -> None:
     path, ids = self._folder / IDS, {}
     with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
-      ids = json_text.parse_object(atomic_files.read_bytes(path))
+      ids = atomic_files.parse_object(atomic_files.read_bytes(path))
     own = self._folder, self._config, ids.get(self._name)
     service = self._begin_fn(*own)
     atomic_files.write_json(path, {**ids, self._name: service.id})

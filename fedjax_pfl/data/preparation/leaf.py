@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from fedjax_pfl.core import json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.data.images import SPLITS, Images
 from fedjax_pfl.data.preparation import texts
@@ -54,7 +54,7 @@ def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:
     )
   for file in files:
     try:
-      content = json_text.parse_object(file.read_bytes())
+      content = atomic_files.parse_object(file.read_bytes())
       data, names = dict(content['user_data']), map(str, content['users'])
       listed = [*zip(names, content['num_samples'], strict=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:

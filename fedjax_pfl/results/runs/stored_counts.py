@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core import atomic_files, json_text
+from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.evaluation.measures import LEFT_OUT, MAX, Measure, measure_of
@@ -119,7 +119,7 @@ def read(paths: Sequence[Path]) -> tuple[About, dict[str, list[Entry]]]:
   for path in paths:
     try:
       content = atomic_files.read_bytes(about_path(path))
-      content = json_text.parse_object(content)
+      content = atomic_files.parse_object(content)
       abouts.append(About(**{name: _tuple(x) for name, x in content.items()}))
       text = atomic_files.read_bytes(path).decode()
       # A field has all clients: by default 65,536 of them are too many.
@@ -162,7 +162,7 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
   """Return the entry of one method in one partition."""
   first, choice = rows[0], None
   if first['choice']:
-    fields = json_text.parse_object(first['choice'])
+    fields = atomic_files.parse_object(first['choice'])
     fields.setdefault('value', fields.pop('accuracy', None))  # older files
     choice = Tuned(**fields | {'ends': tuple(fields['ends'])})
   given = first['method'], first['kind'], choice
