@@ -1,7 +1,6 @@
 """From settings to the task, the stages and the sampler of a run."""
 
 from collections.abc import Callable
-from functools import reduce
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +24,7 @@ from fedjax_pfl.data.images import IMAGE, Shape, scale_shape
 from fedjax_pfl.data.transforms import make_transforms, scaled
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.models.head import with_head, with_width
+from fedjax_pfl.models.lora import with_lora
 from fedjax_pfl.models.module_task import make_user_task
 from fedjax_pfl.models.public_checkpoints import PUBLIC
 from fedjax_pfl.models.registry import make_task, outline
@@ -47,20 +47,17 @@ def peek_shape(data: DataSettings) -> Shape:
 def build_task(settings: Settings, shape: Shape) -> Task:
   """Return the task of a config; of several models the first has the others."""
   names = settings.architectures.models or (settings.model.name,)
-  first, *others = (
-    _task_of(settings._replace(model=settings.model._replace(name=name)), shape)
-    for name in names
-  )
+  first, *others = (_task_of(settings, name, shape) for name in names)
   return first._replace(others=tuple(others))
 
 
-def _task_of(settings: Settings, shape: Shape) -> Task:
-  data, model, loss = settings.data, settings.model, settings.data.loss
-  name = data.dataset if shape.dtype == IMAGE else 'none'
-  side, image_shape = model.model_image_size, shape.image_shape
-  if model.name in PUBLIC and image_shape[2:] == (1,):
+def _task_of(settings: Settings, name: str, shape: Shape) -> Task:
+  data, model, image_shape = settings.data, settings.model, shape.image_shape
+  known = data.dataset if shape.dtype == IMAGE else 'none'
+  if name in PUBLIC and image_shape[2:] == (1,):
     image_shape = (*image_shape[:2], 3)
-  transforms = make_transforms(name, image_shape, data.preprocessing)
+  transforms = make_transforms(known, image_shape, data.preprocessing)
+  side = model.model_image_size
   if side or image_shape != shape.image_shape:
     transforms = scaled(transforms, side, image_shape[-1])
   if side:
@@ -71,29 +68,26 @@ def _task_of(settings: Settings, shape: Shape) -> Task:
     'num_classes': shape.num_classes,
     'augment': augment,
     'normalise': normalise,
-    'loss': value_of('loss', loss) if is_code(loss) else loss,
+    'loss': value_of('loss', data.loss) if is_code(data.loss) else data.loss,
     'conv_impl': model.conv_impl,
     'precision': model.precision,
     'running_statistics': RUNNING.get(model.norm_statistics, False),
   }
-  plain, wraps = dict(parts), []
-  if width := settings.architectures.feature_width:
-    wraps.append(lambda module: with_width(module, width))
-  if model.lora_rank:
-    from fedjax_pfl.models.lora import with_lora
 
-    adapters = model.lora_rank, model.lora_targets, model.lora_alpha
-    wraps.append(lambda module: with_lora(module, *adapters))
-  parts['wrap'] = lambda module: reduce(
-    lambda inner, fn: fn(inner), wraps, module
-  )
-  if is_code(model.name):
-    is_whole = np.issubdtype(shape.dtype, np.integer)
-    parts['input_dtype'] = int if is_whole and shape.dtype != IMAGE else float
-    task = make_user_task(value_of('model', model.name), **parts)
-    task = task._replace(sibling=lambda name: make_task(name, **plain))
+  def wrap(module):
+    if width := settings.architectures.feature_width:
+      module = with_width(module, width)
+    if rank := model.lora_rank:
+      module = with_lora(module, rank, model.lora_targets, model.lora_alpha)
+    return module
+
+  if is_code(name):
+    is_whole = np.issubdtype(shape.dtype, np.integer) and shape.dtype != IMAGE
+    dtype, code = int if is_whole else float, value_of('model', name)
+    task = make_user_task(code, wrap=wrap, input_dtype=dtype, **parts)
+    task = task._replace(sibling=lambda name: make_task(name, **parts))
   else:
-    task = make_task(model.name, **parts)
+    task = make_task(name, wrap=wrap, **parts)
   return with_head(task, model.head_init, model.head_bias)
 
 
