@@ -219,7 +219,8 @@ def speed_of(
 def measure(settings: Settings, shape: Shape, clients: int) -> Speed:
   """Compile and time a round of `clients` clients side by side."""
   task = build_method.build_task(settings, shape)._replace(others=())
-  task, shape = head_of(settings, task, shape)
+  if settings.model.frozen_features:
+    task, shape = head_of(task, shape)
   settings = settings._replace(algorithm='fedavg', hp={})
   size = STEPS * settings.train.batch_size
   shapes = shapes_of_clients(shape, clients, size)

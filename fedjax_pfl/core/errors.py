@@ -52,6 +52,14 @@ def bad_input(
   return BadInput(f'{message} Likely cause: {cause}.' if cause else message)
 
 
+def refuse(*rows: tuple) -> None:
+  """Refuse the first that is wrong: (is it, field, got, expected, *choices)."""
+  for is_wrong, field, got, expected, *choices in rows:
+    if is_wrong:
+      choices = choices or None
+      raise bad_input(field, got=got, expected=expected, choices=choices)
+
+
 def nearest(word: str, choices: Iterable[str], number: int) -> list[str]:
   """Return up to `number` choices that resemble a word, the nearest first."""
   if len(word) > MAX_WORD:

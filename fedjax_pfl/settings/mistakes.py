@@ -8,7 +8,7 @@ from fedjax_pfl import algorithms
 from fedjax_pfl.algorithms import own_defaults
 from fedjax_pfl.around.aggregation import MEANS, OF_F, TRUSTED
 from fedjax_pfl.around.fair import STRENGTH
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input, refuse
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.partition import OF_OWN
 from fedjax_pfl.federated.sampling import TURNS
@@ -113,11 +113,8 @@ def check_together(settings: Settings, flat: Mapping[str, Any]) -> None:
     if _is_on(flat, other):
       where = f'with {other}: {why}'
       raise _conflict(flat, 'aggregation', where, _off(other))
-  mistakes = *_of_numbers(settings), *_of_lies(settings)
-  for is_made, name, expected, *choices in mistakes:
-    if is_made:
-      got, choices = flat[name], choices or None
-      raise bad_input(name, got=got, expected=expected, choices=choices)
+  rows = *_of_numbers(settings), *_of_lies(settings)
+  refuse(*((wrong, name, flat[name], *more) for wrong, name, *more in rows))
 
 
 def _is_on(flat: Mapping[str, Any], side: str) -> bool:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from fedjax_pfl.algorithms import needs_body
 from fedjax_pfl.around.aggregation import MEANS
+from fedjax_pfl.client.frozen_features import is_exact
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import (
   FINITE,
@@ -17,7 +18,7 @@ from fedjax_pfl.core.algorithm import (
   Stage,
   private_names,
 )
-from fedjax_pfl.core.errors import BadInput, bad_input
+from fedjax_pfl.core.errors import BadInput, bad_input, refuse
 from fedjax_pfl.core.example_losses import LOSSES, labels_of
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import CLASSES, ClientData, Task
@@ -76,7 +77,7 @@ def check_method(
   views, later = evaluation.eval_views, settings.data.unseen_clients
   odd = [name for name in names if not VIEW.fullmatch(name)]
   has_model = last.algorithm.global_model is not None
-  _refuse(
+  refuse(
     (
       odd,
       'around' if (wrapper := settings.training.around) else 'algorithm',
@@ -254,7 +255,10 @@ def check_inputs(settings: Settings, shape: Shape) -> None:
 
 
 def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
-  """Refuse other outputs than labels, and what asks for one, or for classes."""
+  """Refuse other outputs than labels, what asks for one, and frozen features.
+
+  Without its body, or with it frozen, a training has to be the same.
+  """
   method, module, kind = settings.algorithm, settings.method, task.labels
   scoring, number = settings.evaluation.scoring, shape.num_labels
   are_other, are_tokens = kind != CLASSES, number != 1
@@ -262,7 +266,15 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
   labels = f'labels that are {kind}' if are_other else labels
   asks = ['NEEDS_CLASSES'] * are_other + ['ONE_LABEL'] * are_tokens
   is_head_alone = all(jax.tree.leaves(task.is_head))
-  _refuse(
+  model, data = settings.model, settings.data
+  is_frozen = model.frozen_features
+  same = (
+    'features of an image that are the same in every step: no augmentation, '
+    'and no BatchNorm with the statistics of a batch'
+  )
+  # Of code of the user's own this is not known.
+  frozen = ['norm_statistics=frozen'] * (not is_code(model.name))
+  refuse(
     (
       any(each.num_labels != number for each in (task, *task.others)),
       'model',
@@ -303,12 +315,24 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
       scoring != 'exact' and (are_other or are_tokens),
       *('scoring', scoring, f'exact for {labels}', 'exact'),
     ),
+    (
+      is_frozen and needs_body(module),
+      *('frozen_features', method),
+      'a method that trains and sends the head: it is all there is',
+      *('algorithm=fedavg', 'algorithm=ditto', 'frozen_features=False'),
+    ),
+    (
+      is_frozen and not task.batch_independent,
+      'frozen_features',
+      f'{model.name} with norm_statistics={model.norm_statistics}',
+      *(same, *frozen, 'frozen_features=False'),
+    ),
+    (
+      is_frozen and not is_exact(task),
+      'frozen_features',
+      f'{data.dataset}, which preprocessing={data.preprocessing} augments',
+      same,
+      *('preprocessing=imagenet', 'preprocessing=unit'),
+      'frozen_features=False',
+    ),
   )
-
-
-def _refuse(*rows: tuple) -> None:
-  """Refuse the first that is wrong: (is it, field, got, expected, *choices)."""
-  for is_wrong, field, got, expected, *choices in rows:
-    if is_wrong:
-      choices = choices or None
-      raise bad_input(field, got=got, expected=expected, choices=choices)

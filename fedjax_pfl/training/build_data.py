@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.rules import Rule, one_of
+from fedjax_pfl.core.errors import bad_input, refuse
+from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.datasets import is_available
@@ -85,17 +85,26 @@ def build_data(
 
 def check_data(settings: Settings, dataset: Dataset) -> None:
   """Refuse a global model without tests, and batches that nobody can fill."""
-  if settings.evaluation.eval_global_model and not len(dataset.test.y):
-    choice = "the words 'test' in `split`, or a folder test/"
-    if settings.data.test_partition == 'merged':
-      choice = 'test_partition=split'
-    raise bad_input(
-      'eval_global_model',
-      got=True,
-      expected='False: the data set has no test examples of its own',
-      choices=['eval_global_model=False', choice],
-    )
-  name = settings.model.name
+  name, size = settings.model.name, len(dataset.train.y)
+  is_merged = settings.data.test_partition == 'merged'
+  tests = "the words 'test' in `split`, or a folder test/"
+  largest = max(size, SMALL_BATCH)
+  fitting = (
+    f'at most {largest}: all clients have {size} training examples, and a '
+    'batch with fewer examples is padded and computed'
+  )
+  batch, finetuned = settings.train.batch_size, settings.finetune.batch_size
+  refuse(
+    (
+      settings.evaluation.eval_global_model and not len(dataset.test.y),
+      *('eval_global_model', True),
+      'False: the data set has no test examples of its own',
+      'eval_global_model=False',
+      'test_partition=split' if is_merged else tests,
+    ),
+    (batch > largest, 'batch_size', batch, fitting),
+    (finetuned > largest, 'finetune.batch_size', finetuned, fitting),
+  )
   if not is_code(name) and MODELS[name].tokens:
     known = max(MODELS[name].tokens, dataset.num_classes)
     inputs = [part.x for part in (dataset.train, dataset.test) if part.x.size]
@@ -107,15 +116,6 @@ def check_data(settings: Settings, dataset: Dataset) -> None:
         expected=f'symbols that {name} knows: whole numbers from 0 to '
         f'{known - 1}',
       )
-  size = len(dataset.train.y)
-  largest = max(size, SMALL_BATCH)
-  can_be_filled = Rule(
-    lambda value: value <= largest,
-    f'at most {largest}: all clients have {size} training examples, and a '
-    'batch with fewer examples is padded and computed',
-  )
-  can_be_filled.check('batch_size', settings.train.batch_size)
-  can_be_filled.check('finetune.batch_size', settings.finetune.batch_size)
 
 
 def check_scoring(settings: Settings, test: ClientData) -> None:

@@ -15,14 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.algorithms import needs_body
-from fedjax_pfl.client.frozen_features import is_exact
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.losses import batch_loss
 from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Outputs, Params, Task
-from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.data.client_data import stack_clients
 from fedjax_pfl.data.dealing import Log
 from fedjax_pfl.data.images import Shape, digest
@@ -34,42 +30,12 @@ BLOCK = 50  # images whose features are computed at a time
 _LAST: dict[tuple, list[np.ndarray]] = {}  # the features of one key
 
 
-def head_of(settings: Settings, task: Task, shape: Shape) -> tuple[Task, Shape]:
-  """Return what a method trains, and on what: as given without the setting."""
-  if not settings.model.frozen_features:
-    return task, shape
-  _check(settings, task)
+def head_of(task: Task, shape: Shape) -> tuple[Task, Shape]:
+  """Return the task of the head alone, and its inputs."""
   head = head_task(task)
   kernel = jax.eval_shape(head.init, jax.random.key(0))['head']['kernel']
   inputs = kernel.shape[:1]
   return head, shape._replace(image_shape=inputs, dtype='float32')
-
-
-def _check(settings: Settings, task: Task) -> None:
-  """Refuse what is not the same without the body, or with it frozen."""
-  model = settings.model
-  expected = (
-    'features of an image that are the same in every step: no augmentation, '
-    'and no BatchNorm with the statistics of a batch'
-  )
-  if needs_body(settings.method):
-    got = settings.algorithm
-    expected = 'a method that trains and sends the head: it is all there is'
-    choices = ['algorithm=fedavg', 'algorithm=ditto']
-  elif not task.batch_independent:
-    got = f'{model.name} with norm_statistics={model.norm_statistics}'
-    choices = ['norm_statistics=frozen']
-    choices *= not is_code(model.name)  # of which this is not known
-  elif not is_exact(task):
-    data = settings.data
-    got = f'{data.dataset}, which preprocessing={data.preprocessing} augments'
-    choices = ['preprocessing=imagenet', 'preprocessing=unit']
-  else:
-    return
-  choices = [*choices, 'frozen_features=False']
-  raise bad_input(
-    'frozen_features', got=got, expected=expected, choices=choices
-  )
 
 
 def head_task(task: Task) -> Task:

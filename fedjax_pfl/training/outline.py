@@ -87,7 +87,9 @@ def sketch(settings: Settings) -> Outline:
   build_checks.check_inputs(settings, shape)
   model = build_method.build_task(settings, shape)
   build_checks.check_labels(settings, model, shape)
-  task, inputs = frozen_features.head_of(settings, model, shape)
+  task, inputs = model, shape
+  if settings.model.frozen_features:
+    task, inputs = frozen_features.head_of(model, shape)
   clients = shapes_of_clients(inputs, settings.data.num_seen_clients)
   quick = registry.outline(task)
   stages = build_method.build_stages(settings, quick, clients=clients)

@@ -20,10 +20,8 @@ from fedjax_pfl.models.registry import make_task
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build import build_experiment
-from fedjax_pfl.training.build_method import build_task, peek_shape
-from fedjax_pfl.training.frozen_features import head_of
 from fedjax_pfl.training.loop import train
-from fedjax_pfl.training.outline import outline
+from fedjax_pfl.training.outline import outline, sketch
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
@@ -184,9 +182,7 @@ def test_augmented_images_have_no_features_once():
   how |= {'init_from': 'vit.safetensors', **FEATURES}
 
   def trained(**changes):
-    settings = parse_config(make_settings(**how, **changes))
-    shape = peek_shape(settings.data)
-    return head_of(settings, build_task(settings, shape), shape)
+    return sketch(parse_config(make_settings(**how, **changes)))
 
   assert 'which preprocessing=default augments' in refused(trained)
-  assert trained(preprocessing='imagenet')[1].image_shape == (192,)
+  assert trained(preprocessing='imagenet').inputs.image_shape == (192,)
