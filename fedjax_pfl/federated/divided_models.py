@@ -2,6 +2,8 @@
 
 import jax
 import numpy as np
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as Spec
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import unchanged
@@ -10,7 +12,7 @@ from fedjax_pfl.core.types import Array
 from fedjax_pfl.federated.cohort import write
 from fedjax_pfl.federated.model_axis import Division, dividing
 from fedjax_pfl.federated.placement import ONE_DEVICE, OneDevice
-from fedjax_pfl.federated.sharding import replicated
+from fedjax_pfl.federated.sharding import local_copy, replicated
 
 
 class OnModelAxis(OneDevice):
@@ -18,6 +20,7 @@ class OnModelAxis(OneDevice):
 
   def __init__(self, division: Division):
     self.division, self.num_devices = division, division.mesh.size
+    self.is_alone = jax.process_count() == 1
 
   @property
   def num_groups(self):
@@ -38,12 +41,20 @@ class OnModelAxis(OneDevice):
     if stage.initialize is unchanged:
       return server, clients
     # On one device: the compiler cannot divide what a host callback returns.
-    states = jax.device_put((server, clients), jax.local_devices()[0])
+    states = self.whole((server, clients))
+    states = jax.device_put(states, jax.local_devices()[0])
     server, clients = stage.initialize(*states, data)
     return self._put(server), self.from_host(clients)
 
+  def whole(self, tree):
+    if self.is_alone:
+      return tree
+    everywhere = NamedSharding(self.division.mesh, Spec())
+    gather = jax.jit(lambda leaf: leaf, out_shardings=everywhere)
+    return jax.tree.map(lambda leaf: np.asarray(gather(leaf)), tree)
+
   def to_host(self, clients, num_clients):
-    return jax.tree.map(np.asarray, clients)
+    return jax.tree.map(np.asarray, self.whole(clients))
 
   def from_host(self, clients):
     return self._put(clients, rows=True)
@@ -60,7 +71,8 @@ class OnModelAxis(OneDevice):
       if trees.is_traced(args):
         return run(*args)
       put = lambda number, arg: self._put(arg, rows=number == divided)
-      return compiled(*map(put, range(len(args)), args))
+      results = compiled(*map(put, range(len(args)), args))
+      return results if self.is_alone else jax.tree.map(local_copy, results)
 
     return call
 
@@ -79,6 +91,8 @@ class OnModelAxis(OneDevice):
         return leaf
       if sharding.is_fully_replicated:
         return replicated(leaf, sharding)
+      # Of several processes each puts its parts of what all have.
+      leaf = leaf if self.is_alone else np.asarray(leaf)
       return jax.device_put(leaf, sharding)
 
     return jax.tree.map(put, tree, self.division.shardings(tree, rows=rows))
@@ -88,7 +102,8 @@ class OnModelAxis(OneDevice):
     return self.compile(put, 0, reused=(0,) * in_place)
 
   def of_evaluation(self, fn):
-    return self.compile(fn, 1)
+    evaluate = self.compile(fn, 1)
+    return lambda *args: self.whole(evaluate(*args))
 
   def describe(self):
     groups, of_each = self.division.mesh.devices.shape

@@ -73,17 +73,22 @@ def local_devices(number: int) -> list[jax.Device]:
   return jax.local_devices()[: number or None]
 
 
+def devices_of_run(number: int) -> list[jax.Device]:
+  """Return the first `number` devices of every process; 0: all."""
+  number = len(local_devices(number))
+  return [
+    device
+    for process in range(jax.process_count())
+    for device in jax.local_devices(process)[:number]
+  ]
+
+
 def make_mesh(devices: int = 0) -> Mesh | None:
   """Return the mesh of the first `devices` devices of every process; 0: all.
 
   None if that is a single device.
   """
-  number = len(local_devices(devices))
-  used = [
-    device
-    for process in range(jax.process_count())
-    for device in jax.local_devices(process)[:number]
-  ]
+  used = devices_of_run(devices)
   return Mesh(np.array(used), (AXIS,)) if len(used) > 1 else None
 
 
@@ -137,7 +142,7 @@ def replicate(
     if divided is not None:
       args[divided] = _divide(args[divided], mesh)
     copies = jax.tree.map(lambda leaf: replicated(leaf, whole), args)
-    return jax.tree.map(_local_copy, compiled(*copies))
+    return jax.tree.map(local_copy, compiled(*copies))
 
   return call
 
@@ -206,7 +211,7 @@ def replicated(leaf: Any, whole: NamedSharding) -> Any:
   return result
 
 
-def _local_copy(result: Array) -> Array:
+def local_copy(result: Array) -> Array:
   """Return this process's copy of a replicated array, and remember both."""
   if is_divided(result):
     return result

@@ -122,7 +122,7 @@ def choose(
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(clients, num_clients)
   about = np.int32(number), np.int32(view), each[view]
-  best = Chosen(*about, server, clients)
+  best = Chosen(*about, experiment.placement.whole(server), clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
   return jax.tree.map(np.array, best), scores, means
 

@@ -28,7 +28,7 @@ from fedjax_pfl.federated.placement import (
   OnHost,
   on_devices,
 )
-from fedjax_pfl.federated.sharding import choose_devices, local_devices
+from fedjax_pfl.federated.sharding import choose_devices, devices_of_run
 from fedjax_pfl.runs.run_dir import devices_of
 from fedjax_pfl.settings import Settings
 from fedjax_pfl.training import build_method, frozen_features
@@ -290,7 +290,7 @@ def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
       )
     placement = OnDisk()
   elif system.model_devices > 1:
-    mesh = model_mesh(local_devices(system.devices), system.model_devices)
+    mesh = model_mesh(devices_of_run(system.devices), system.model_devices)
     placement = OnModelAxis(Division(mesh, experiment.task.divided))
   elif not system.debug:
     longest = max(experiment.stages, key=lambda stage: stage.rounds)

@@ -137,6 +137,7 @@ def run_rounds(training: Training) -> Training:
           training.data,
           training.rounds_key(phase),
         )
+        metrics = experiment.placement.whole(metrics)
         metrics = jax.tree.map(np.asarray, metrics)  # waits
         took = times() - began
         training, numbers = after_rounds(

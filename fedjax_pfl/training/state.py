@@ -191,6 +191,8 @@ def save_state(training: Training, keep: int = KEEP) -> None:
   experiment, state = training.experiment, training.state
   num_clients, done = experiment.settings.data.num_seen_clients, training.done
 
+  state = state._replace(server=experiment.placement.whole(state.server))
+
   def save(clients):
     training.run.save_checkpoint(done, state._replace(clients=clients), keep)
 

@@ -2,8 +2,8 @@
 
   PYTHONPATH=.:tests/support python -m on_hosts WORKDIR HOST:PORT 2 0 {}
 
-The last word holds settings that differ, and for how many `seconds` it waits
-between two stops.
+The last word holds settings that differ, the width of the model, and for how
+many `seconds` it waits between two stops.
 """
 
 import json
@@ -24,6 +24,7 @@ def main(workdir, coordinator, num_processes, process_id, changes):
   with multihost.ending():
     import jax
     import small_runs
+    from helpers import make_task
 
     from fedjax_pfl.training.loop import train
 
@@ -31,6 +32,8 @@ def main(workdir, coordinator, num_processes, process_id, changes):
     changes = json.loads(changes)
     print('devices', jax.device_count(), flush=True)
     slow_down(changes.pop('seconds', 0))
+    if width := changes.pop('width', 0):  # of the layer that devices divide
+      small_runs.TASK = make_task(width, shape=(8, 8, 1), classes=10)
     # Personal heads: no process has the states of all clients.
     changes = {'algorithm': 'fedper', **changes}
     train(small_runs.make_experiment(**changes), workdir)

@@ -1,5 +1,6 @@
 """Several processes do one run; errors end in a sentence."""
 
+import json
 import os
 import signal
 import socket
@@ -114,10 +115,8 @@ def arrays_of(workdir):
   return found
 
 
-@pytest.mark.long
-def test_two_processes_do_what_one_does(unbroken, tmp_path, cache):
-  one = Together(tmp_path / 'one', cache, number=1).finish()
-  got, want = arrays_of(unbroken.workdir), arrays_of(one.workdir)
+def assert_alike(together, one):
+  got, want = arrays_of(together.workdir), arrays_of(one.workdir)
   assert got.keys() == want.keys()
   for name, array in got.items():
     if array.dtype.kind == 'f':
@@ -125,11 +124,41 @@ def test_two_processes_do_what_one_does(unbroken, tmp_path, cache):
       np.testing.assert_allclose(array, want[name], atol=2e-6 * scale)
     else:
       np.testing.assert_array_equal(array, want[name])
+
+
+@pytest.mark.long
+def test_two_processes_do_what_one_does(unbroken, tmp_path, cache):
+  one = Together(tmp_path / 'one', cache, number=1).finish()
+  assert_alike(unbroken, one)
   # Each has a device for every core, as a process alone.
   devices = f'{2 * num_cores()} devices of 2 processes (cpu): each trains its'
   assert devices in unbroken.output(0)
   assert 'round 7/7' in unbroken.output(0)
   assert 'round' not in unbroken.output(1)  # only the first process prints
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('algorithm', ['fedavg', 'ditto'])
+def test_a_model_is_divided_over_two_processes(algorithm, tmp_path, cache):
+  """With one process's numbers, and, when one is lost, its own bits."""
+  number = 2 * num_cores()
+  settings = {'algorithm': algorithm, 'width': number, 'eval_views': ()}
+  if algorithm == 'ditto':  # the server of the best round is kept
+    chosen = {'validation_fraction': 0.3, 'select': 'validation'}
+    settings |= {'views': ('initial', 'personal'), **chosen}
+  one = Together(
+    *(tmp_path / 'one', cache), number=1, changes=[json.dumps(settings)]
+  ).finish()
+  settings['model_devices'] = number
+  changes = [json.dumps(settings)] * 2
+  two = Together(tmp_path / 'two', cache, changes=changes).finish()
+  assert f'1 x {number} devices (cpu): a model is' in two.output(0)
+  assert_alike(two, one)
+  slow, path = [json.dumps({**settings, 'seconds': 1})] * 2, tmp_path / 'killed'
+  Together(path, cache, changes=slow).kill(1, step=4)
+  resumed = Together(path, cache, changes=changes).finish()
+  assert 'Continuing after round 4 of 7' in resumed.output(0)
+  assert_same_bits(arrays_of(path), arrays_of(two.workdir))
 
 
 @pytest.mark.long
