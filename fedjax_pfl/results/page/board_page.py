@@ -4,7 +4,7 @@ The page has verdicts, tables and intervals; its style and its script are those
 of the report's page.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from markupsafe import Markup
@@ -43,17 +43,13 @@ def write(found: Found, about: About, path: Path) -> None:
       f'Counts: {path}; without --shard the command writes the table'
     )
     return
-  boards = [
-    shown
-    for partition, entries in found.items()
-    if (shown := make_board(about, partition, entries))
-  ]
-  if not boards:
+  boards = [make_board(about, *of_partition) for of_partition in found.items()]
+  if not (boards := [*filter(None, boards)]):
     progress.log('Nothing is written yet: no partition has all baselines.')
     return
-  for shown in boards:
-    table = board_tables.tables_of(shown)[0].as_text()
-    lines = [f'{shown.partition}:', *sentences(shown), table]
+  for board in boards:
+    table = board_tables.tables_of(board)[0].as_text()
+    lines = [f'{board.partition}:', *sentences(board), table]
     progress.log('\n'.join(lines))
   missing = not_finished(about, boards)
   for sentence in missing:
@@ -82,14 +78,14 @@ def write(found: Found, about: About, path: Path) -> None:
 
 def render(about: About, boards: Sequence[Board]) -> str:
   """Return the page."""
-  css = css_of(about)
+  css = board_tables.css_of(about)
   firsts = [f'{board.partition}: {sentences(board)[0]}' for board in boards]
   shown = [
     {
       'title': board.partition,
       'sentences': sentences(board),
-      'tables': board_tables.tables_of(board, css),
-      'charts': panels_of(board, css),
+      'tables': board_tables.tables_of(board),
+      'charts': panels_of(board),
     }
     for board in boards
   ]
@@ -105,37 +101,28 @@ def render(about: About, boards: Sequence[Board]) -> str:
 
 def draw(about: About, boards: Sequence[Board]):
   """Return a Figure of the differences to the baselines of each partition."""
-  css = css_of(about)
-  panels = []
+  css, panels = board_tables.css_of(about), []
   for board in boards:
-    panels += panels_of(board, css, f'{board.partition}: minus')
+    panels += panels_of(board, f'{board.partition}: minus')
   colours = {css[method]: style_of(method).colour for method in css}
   notes = ['Filled: distinguishable from 0 (Holm). Hollow: not.']
   return picture.draw('', panels, colours, notes)
 
 
-def css_of(about: About) -> dict[str, str]:
-  """Return the class of the colour of each method."""
-  return {method: f'c{at}' for at, method in enumerate(about.methods)}
-
-
-def panels_of(
-  board: Board, css: Mapping[str, str], title: str = 'Minus'
-) -> list[Panel]:
+def panels_of(board: Board, title: str = 'Minus') -> list[Panel]:
   """Return a chart of the differences to each baseline."""
   return [
-    Panel(f'{title} {paper_name(base)}', plot(base, board, css))
+    Panel(f'{title} {paper_name(base)}', plot(base, board))
     for base in board.about.baselines
   ]
 
 
-def plot(baseline: str, board: Board, css: Mapping[str, str]) -> Markup:
+def plot(baseline: str, board: Board) -> Markup:
   """Draw a point and an interval for each method, the highest on top.
 
-  A filled point is distinguishable from 0, a hollow one is not. `css` has the
-  class of the colour of each method.
+  A filled point is distinguishable from 0, a hollow one is not.
   """
-  lines, main = [], board.about.main
+  lines, main, css = [], board.about.main, board_tables.css_of(board.about)
   unit = main.unit_of_gap or main.head
   for entry in board.entries:
     verdict = board.standings[main].against.get((entry.method, baseline))

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from markupsafe import Markup
@@ -42,17 +42,15 @@ Line = tuple[Group, str, np.ndarray, np.ndarray]
 
 def learning(groups: Sequence[Group]) -> Section:
   """Return accuracy over rounds, bytes and simulated time."""
-  evaluated = {group.label: _evaluated(group) for group in groups}
-  evaluated = {label: names for label, names in evaluated.items() if names}
-  if not evaluated:
+  pairs = [(group, _evaluated(group)) for group in groups]
+  shown = [_line(group, names[0]) for group, names in pairs if names]
+  if not shown:
     text = 'These runs were not evaluated during their rounds.'
     return Section('Learning', text, [])
-  firsts = {label: names[0] for label, names in evaluated.items()}
-  shown = _numbers(groups, firsts)
   panels = _over_rounds(shown) + _over_bytes(shown) + _over_time(shown)
-  for name in dict.fromkeys(itertools.chain(*evaluated.values())):
-    others = {k: name for k, names in evaluated.items() if name in names[1:]}
-    panels += _over_rounds(_numbers(groups, others))
+  for name in dict.fromkeys(itertools.chain(*(names for _, names in pairs))):
+    others = [group for group, names in pairs if name in names[1:]]
+    panels += _over_rounds([_line(group, name) for group in others])
   text = 'Tests while the server learns.'
   if any(len(group.runs) > 1 for group in groups):
     text += f' {SEEDS}'
@@ -64,11 +62,14 @@ def ending(group: Group) -> str:
   return f'/{group.first.measure.name}'
 
 
-def _words(group: Group, before: str, after: str = '') -> str:
-  """Return 'mean accuracy of the clients, %', or of another measure."""
+def _name(group: Group) -> str:
   measure = group.first.measure
-  name = 'accuracy' if measure == ACCURACY else measure.head
-  return measure.label(f'{before}{name}{after}')
+  return 'accuracy' if measure == ACCURACY else measure.head
+
+
+def _label(group: Group, words: str) -> str:
+  """Return 'mean accuracy of the clients, %' for 'mean {} of the clients'."""
+  return group.first.measure.label(words.format(_name(group)))
 
 
 def _axis(groups: Sequence[Group], values: Iterable) -> Sequence[float]:
@@ -89,10 +90,8 @@ def _evaluated(group: Group) -> list[str]:
   return [*filter(is_finite, dict.fromkeys(names))]
 
 
-def _numbers(groups: Sequence[Group], names: Mapping[str, str]) -> list[Line]:
-  """Return a number of the metrics of every group that has one in `names`."""
-  pairs = [(group, names.get(group.label)) for group in groups]
-  return [(group, name, *group.curve(name)) for group, name in pairs if name]
+def _line(group: Group, name: str) -> Line:
+  return group, name, *group.curve(name)
 
 
 def _over_rounds(shown: Sequence[Line]) -> list[Panel]:
@@ -134,19 +133,15 @@ def _curves(
   kinds = {name for _, name, *_ in shown}
   if not shown:
     return []
-  first = shown[0][0]
-  title = _words(first, '').partition(',')[0]
-  title = title[0].upper() + title[1:]
+  quantity, first = _name(shown[0][0]), shown[0][0]
   of_server = [kind for kind in kinds if kind.startswith(SERVER)]
-  y_label = _words(first, 'mean ', ' of the clients')
+  title, y_label = quantity[0].upper() + quantity[1:], 'mean {} of the clients'
   if len(of_server) == len(kinds):
-    title = _words(first, 'Server ').partition(',')[0]
-    y_label = _words(first, '', ' on the whole test set')
+    title, y_label = f'Server {quantity}', '{} on the whole test set'
   elif len(kinds) == 1:
-    view = max(kinds).partition('/')[0].capitalize()
-    title = _words(first, f'{view} ').partition(',')[0]
+    title = f'{max(kinds).partition("/")[0].capitalize()} {quantity}'
   elif of_server:
-    y_label = _words(first, '')
+    y_label = '{}'
   drawn = []
   for (group, name, _, values), x in zip(shown, places, strict=True):
     if x is None:
@@ -154,6 +149,7 @@ def _curves(
     view = name.removesuffix(ending(group))
     label = f'{group.label}, {view}' if len(kinds) > 1 else group.label
     drawn.append(_series(group, label, x, values))
+  y_label = _label(first, y_label)
   return lines.curves(f'{title} over {over}', drawn, x_label, y_label)
 
 
@@ -175,17 +171,17 @@ def finetuning(groups: Sequence[Group]) -> Section | None:
   if not stops:
     return None
   panels = []
-  for title, quantity, text in (
-    ('Mean over clients', 'mean', ' of the clients'),
-    ('Worst tenth', 'worst_decile', ' of the worst tenth'),
+  for title, quantity, who in (
+    ('Mean over clients', 'mean', 'clients'),
+    ('Worst tenth', 'worst_decile', 'worst tenth'),
   ):
     drawn = []
     for group, views in stops:
       values = [group.numbers(view, quantity) for view in views.values()]
       x = np.array(list(views), float)
       drawn.append(_series(group, group.label, x, np.stack(values, 1)))
-    words = _words(groups[0], 'mean ', text)
-    panels += lines.curves(title, drawn, 'epochs of fine-tuning', words)
+    label = _label(groups[0], f'mean {{}} of the {who}')
+    panels += lines.curves(title, drawn, 'epochs of fine-tuning', label)
   text = (
     'Tests after so many epochs on the own training data; 0: the global model '
     'itself.'
@@ -221,15 +217,12 @@ def spread(groups: Sequence[Group]) -> Section:
   """Return the accuracies of all clients, their mean and worst tenth."""
   changes = [*map(change_of, groups)]
   values = [x for change in changes for x in (change.before, change.after)]
-  words = _words(groups[0], '', ' of a client')
-  every = rows.plot_clients(changes, words, _axis(groups, values))
+  label = _label(groups[0], '{} of a client')
+  every = rows.plot_clients(changes, label, _axis(groups, values))
+  levels = plot_levels(groups, rows.WIDTH)
   panels = [
     Panel('Every client', every, rows.MEANING),
-    Panel(
-      'Mean over clients',
-      plot_levels(groups, rows.WIDTH),
-      levels_in_words(groups),
-    ),
+    Panel('Mean over clients', levels, levels_in_words(groups)),
   ]
   text = f'The views compared: {views_in_words(groups)}.'
   return Section('Before and after personalisation', text, panels)
@@ -247,15 +240,15 @@ def plot_levels(groups: Sequence[Group], width: float) -> Markup:
       first = first._replace(low=before, high=after)
     worst = rows.Mark(group.mean(group.after, 'worst_decile'), marker='X')
     marks = first, last, worst
-    shown += [x for mark in marks for x in (mark.value, mark.low, mark.high)]
+    shown += [mark[:3] for mark in marks]
     texts = (group.first.measure.short(after),)
     levels.append(rows.Row(group.label, marks, texts, css_of(group)))
   longest = max(len(group.label) for group in groups)
   left = min(max(rows.LEFT, CHARACTER * longest + 20), width / 2)
   axis = _axis(groups, [np.array(shown, float)])
   form = {'height': rows.ROW, 'margins': (left, 44), 'axis': axis}
-  words = _words(groups[0], 'test ')
-  return rows.plot_intervals(levels, words, width=width, **form)
+  label = _label(groups[0], 'test {}')
+  return rows.plot_intervals(levels, label, width=width, **form)
 
 
 def interval_of(group: Group) -> Difference:

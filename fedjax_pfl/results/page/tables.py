@@ -1,6 +1,7 @@
 """Tables of the page: accuracies in percent, costs, clients, settings."""
 
 import collections
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,6 @@ from fedjax_pfl.results.page.styles import css_of
 from fedjax_pfl.results.runs.groups import (
   Group,
   Views,
-  common_settings,
   compared_measures,
   has_worst_tenth,
 )
@@ -61,17 +61,17 @@ FEW_TESTS = (
 SPREAD = 'Mean ± standard deviation over clients, {}.'
 LOST = Column(
   *('Lost', 'of the clients'),
-  help='Lost: clients that are worse after personalisation than before.',
+  help='clients that are worse after personalisation than before',
 )
 WORSE = Column(
   *('Worse than alone', 'of the clients'),
-  help='Worse than alone: clients whose accuracy is lower than that of Local '
-  'only, with the same seed and data.',
+  help='clients whose accuracy is lower than that of Local only, with the same '
+  'seed and data',
 )
 INTERVAL = Column(
   *('Interval', 'of the mean'),
-  help='Interval: of one run 95 %, by resampling its clients; of several seeds '
-  'from the lowest to the highest.',
+  help='of one run 95 %, by resampling its clients; of several seeds from the '
+  'lowest to the highest',
 )
 RECORDED = ('data', 'version', 'commit', 'jax', 'devices')
 
@@ -86,35 +86,33 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   lasts = {either(group.after) for group in groups}
   first, last = (max(v) if len(v) == 1 else '' for v in (firsts, lasts))
   has_server = any('global' in run.result for g in groups for run in g.runs)
-  behind = {ranked.name: ranked for ranked in rank(groups)}
+  places = {place.name: place for place in rank(groups)}
   has_before = any(group.before for group in groups)
-  is_decided = any(ranked.verdict for ranked in behind.values())
+  is_decided = any(place.verdict for place in places.values())
   labels = [g.label for g in groups if g.first.method == standing.ALONE]
   main = groups[0].first.measure
   alone = standing.worse_than_alone(accuracies_of(groups), labels, main.sign)
   measures = compared_measures(groups)
   rows = []
   for group, known in zip(groups, printed, strict=True):
-    before, after = group.before, group.after
-    gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
-    gain = main.sign * gain.mean()
-    row = {METHOD: group_cell(group)}
-    for name, view, head in (('Before', before, first), ('After', after, last)):
-      if name == 'After' or has_before:
-        cell = _accuracy(group, view, known, name_view=not head)
-        row[Column(name, head)] = cell
-    if is_decided:
-      ranked = behind.get(group.label)
-      column = list(row)[-1]
-      is_open = bool(ranked and ranked.is_open)
-      row[column] = row[column]._replace(is_best=is_open)
-      row[Column('Behind', 'the best')] = _behind(ranked)
+    before, after, row = group.before, group.after, {METHOD: group_cell(group)}
     if has_before:
+      cell = _accuracy(group, before, known, name_view=not first)
+      row[Column('Before', first)] = cell
+    cell = _accuracy(group, after, known, name_view=not last)
+    row[Column('After', last)] = cell
+    if is_decided:
+      place = places.get(group.label)
+      is_best = bool(place and place.is_open)
+      row[Column('After', last)] = cell._replace(is_best=is_best)
+      row[Column('Behind', 'the best')] = _behind(place)
+    if has_before:
+      gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
+      gain = main.sign * gain.mean()
       row[Column('Gain', main.unit_of_gap)] = number(gain, '{:+.2f}')
     for measure in measures:
       value = group.mean(after, measure.name)
-      note = f'{measure.head}: {measure.help}.'
-      column = Column(measure.head, 'after', help=note)
+      column = Column(measure.head, 'after', help=measure.help)
       row[column] = number(value, measure.text)
     if has_before:
       row[LOST] = _lost(group)
@@ -122,8 +120,7 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       row[WORSE] = number(alone.get(group.label), '{:.0f} %')
     if has_server:
       servers = [run.result.get('global') or {} for run in group.runs]
-      found = [server.get(main.name) for server in servers]
-      accuracy = np.array(found, float)
+      accuracy = np.array([x.get(main.name) for x in servers], float)
       row[Column('Server', 'whole test set')] = number(accuracy.mean())
     rows.append(row)
   what = 'in percent' if main == ACCURACY else f'of {main.head}'
@@ -138,15 +135,15 @@ def group_cell(group: Group) -> Cell:
   return Cell(group.label, group.label, css=css_of(group))
 
 
-def _behind(ranked: Place | None) -> Cell:
+def _behind(place: Place | None) -> Cell:
   """Return the points below the highest, and the interval."""
-  if ranked is None or ranked.is_best:
+  if place is None or place.is_best:
     return Cell(NONE)
   below = []
-  if ranked.verdict:
-    gap = ranked.verdict.gap
-    below = [f'{gap.low:.2f} to {gap.high:.2f}', ranked.words]
-  return number(ranked.below, '{:.2f}', tuple(filter(None, below)))
+  if place.verdict:
+    gap = place.verdict.gap
+    below = [f'{gap.low:.2f} to {gap.high:.2f}', place.words]
+  return number(place.below, '{:.2f}', tuple(filter(None, below)))
 
 
 def rank(groups: Sequence[Group]) -> list[Place]:
@@ -212,9 +209,8 @@ def all_views(groups: Sequence[Group]) -> Table:
     row[Column('View', is_number=False)] = word(view)
     for measure in measures:
       hint = measure.unit.replace('%', '')
-      note = f'{measure.head}: {measure.help}.' * bool(measure.help)
-      value = group.mean(view, measure.name)
-      row[Column(measure.head, hint, help=note)] = number(value, measure.text)
+      column = Column(measure.head, hint, help=measure.help)
+      row[column] = number(group.mean(view, measure.name), measure.text)
     row[INTERVAL] = _interval(group, view)
     rows.append(row)
   note = "Metrics by other names are the user's: means over clients."
@@ -372,17 +368,16 @@ def clients(groups: Sequence[Group]) -> Table | None:
 
 def differences(groups: Sequence[Group]) -> Table | None:
   """Return the fields in which the groups differ; None if there are none."""
-  firsts = [group._replace(runs=group.runs[:1]) for group in groups]
-  common = {*common_settings(firsts), 'seed'}  # seeds: in the table of runs
   flats = {group.label: group.settings for group in groups}
-  names = dict.fromkeys(name for flat in flats.values() for name in flat)
   rows = []
-  for field in [name for name in names if name not in common]:
+  for field in dict.fromkeys(itertools.chain(*flats.values())):
     row = {Column('Field', is_number=False): word(field)}
     for label, flat in flats.items():
       value = json.dumps(flat[field]) if field in flat else ABSENT
       row[Column(label, is_number=False)] = word(value)
-    rows.append(row)
+    _, *values = row.values()
+    # Seeds are in the table of runs.
+    rows += [row] * (len({*values}) > 1 and field != 'seed')
   return table_of('Settings that differ', rows)
 
 

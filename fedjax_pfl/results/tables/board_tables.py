@@ -61,18 +61,17 @@ BIB = Path(methods.__file__).with_name('methods.bib')
 
 
 def tables_of(
-  board: Board,
-  css: Mapping[str, str] | None = None,
-  marks: Mapping[str, str] | None = None,
+  board: Board, marks: Mapping[str, str] | None = None
 ) -> list[Table]:
   """Return accuracies and costs, a row for each method, the highest first.
 
-  `css` has the class of the colour of each method; `marks` are a column more.
+  `marks` are a column more.
   """
-  accuracy, costs, notes, main = [], [], [NOTE], board.about.main
+  css, main = css_of(board.about), board.about.main
+  accuracy, costs, notes = [], [], [NOTE]
   for entry in board.entries:
     method, name = entry.method, paper_name(entry.method)
-    cell = Cell(name, name, css=(css or {}).get(method, ''))
+    cell = Cell(name, name, css=css.get(method, ''))
     costs.append({METHOD: cell, **_costs(entry, main)})
     below = [entry.kind] * (entry.kind != COMPARED)
     below += [entry.obstacle] * bool(entry.obstacle)
@@ -120,7 +119,7 @@ def _accuracy(board: Board, method: str) -> dict[Column, Cell]:
       text = (main if is_other else measure).text
       cells[column] = number(board.mean(method, 'after', measure), text)
   for measure in board.left_out:
-    column = Column(measure.head, help=f'{measure.head}: {measure.help}.')
+    column = Column(measure.head, help=measure.help)
     cells[column] = number(board.mean(method, '', measure), measure.text)
   if worse := board.standings[main].worse:
     cell = number(worse.get(method), '{:.0f} %')
@@ -169,7 +168,7 @@ def as_markdown(
   parts = [*map(of_markdown, sentences)]
   for board in boards:
     parts.append(f'## {of_markdown(board.partition)}')
-    parts += [table.as_markdown() for table in tables_of(board, marks=marks)]
+    parts += [table.as_markdown() for table in tables_of(board, marks)]
   papers = references(boards[0].about).values()
   parts += ['## References', '```bibtex', *papers, '```'] * bool(papers)
   return '\n\n'.join(parts) + '\n'
@@ -192,6 +191,11 @@ def as_latex(boards: Sequence[Board], sentences: Sequence[str]) -> str:
     ]
   parts += [f'% {line}' for line in papers]
   return '\n'.join(parts) + '\n'
+
+
+def css_of(about: About) -> dict[str, str]:
+  """Return the class of the colour of each method."""
+  return {method: f'c{at}' for at, method in enumerate(about.methods)}
 
 
 # ---- columns of the CSV

@@ -114,9 +114,9 @@ def table_of(
   if not rows:
     return None
   columns = (*rows[0],)
-  helps = ' '.join(filter(None, (column.help for column in columns)))
-  notes = [*filter(None, [helps]), *notes]
-  return Table(title, columns, [[*row.values()] for row in rows], (*notes,))
+  helps = ' '.join(f'{x.name}: {x.help}.' for x in columns if x.help)
+  notes = *filter(None, [helps]), *notes
+  return Table(title, columns, [[*row.values()] for row in rows], notes)
 
 
 def word(value: Any) -> Cell:
