@@ -232,17 +232,15 @@ def check_backdoor(x: Array, attack: Attack) -> None:
   classes.check('attack_target', attack.target)
 
 
-def opened(
-  test: ClientData, attack: Attack, made: Callable | None = None
-) -> ClientData:
+def opened(test: ClientData, attack: Attack, *of_run: Any) -> ClientData:
   """Return tests with the trigger, all of the target: right is a success.
 
-  Left out are those that are of the target anyway. made: of bad_pfl, its
-  trigger.
+  Left out are those that are of the target anyway. of_run: method, server,
+  training data and ids of attackers, for bad_pfl.
   """
   x, y, index = map(np.array, (test.x, test.y, test.index))
-  if made:
-    x = np.array(made(test.x, test.y))
+  if attack.name == BAD_PFL:
+    x = np.array(bad_pfl.trigger(*of_run, attack)(test.x, test.y))
   else:
     x[:, : attack.trigger, : attack.trigger] = WHITE
   is_used = np.arange(index.shape[1]) < np.asarray(test.count)[:, None]

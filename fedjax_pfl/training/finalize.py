@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.around import bad_pfl
 from fedjax_pfl.around.aggregation import attackers, left_out
-from fedjax_pfl.around.attacks import BACKDOORS, BAD_PFL, opened
+from fedjax_pfl.around.attacks import BACKDOORS, opened
 from fedjax_pfl.core import atomic_files, trees
 from fedjax_pfl.core.algorithm import OneOf
 from fedjax_pfl.core.types import Params, Scores
@@ -130,12 +129,11 @@ def with_success(
   attack, last = experiment.settings.attack, len(experiment.stages) - 1
   if attack.name not in BACKDOORS:
     return scores
-  made, (train, test) = None, experiment.eval_data
-  if attack.name == BAD_PFL:
-    of_server = experiment.stages[last].algorithm, states[0], experiment.train
-    attack = attack._replace(task=experiment.task)
-    made = bad_pfl.trigger(*of_server, np.array(attackers(states[0])), attack)
-  data = train, opened(test, attack, made)
+  train, test = experiment.eval_data
+  attack, server = attack._replace(task=experiment.task), states[0]
+  of_run = experiment.stages[last].algorithm, server, experiment.train
+  ids = np.array(attackers(server))
+  data = train, opened(test, attack, *of_run, ids)
   label = 'evaluation of the backdoor'
   success = evaluator.clients(last, states, tuple(scores), data, label=label)
   return {
