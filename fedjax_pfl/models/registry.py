@@ -68,6 +68,7 @@ MODELS = {
 }
 # What ran fastest on a card, of models whose `on_gpu` did not run on one.
 RAN_ON_GPU = {'mobilenet': 'lax', 'simple_cnn': 'fused', 'superfed_cnn': 'lax'}
+SLOW = 60  # seconds of compilation after which a run names it
 
 
 def make_task(
@@ -184,6 +185,18 @@ def _check(name: str, image_shape: tuple[int, ...]) -> None:
       'a last axis of 1; char_lstm and char_transformer read tokens; '
       'model_image_size scales images',
     )
+
+
+def advice(name: str, conv_impl: str, precision: str, seconds: float) -> str:
+  """Return which `conv_impl` was measured, if a slow `auto` was not; or ''."""
+  measured = RAN_ON_GPU.get(name)
+  is_auto = (conv_impl, precision) == ('auto', 'float32')
+  if seconds <= SLOW or target() != 'gpu' or not is_auto or not measured:
+    return ''
+  return (
+    f'Compiling took {seconds:.0f} s. For {name} conv_impl=auto is gemm, '
+    f'which was not run on a GPU; conv_impl={measured} was measured on one.'
+  )
 
 
 def outline(task: Task) -> Task:

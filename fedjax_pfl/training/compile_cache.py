@@ -19,11 +19,8 @@ from pathlib import Path
 import jax
 
 from fedjax_pfl.core.atomic_files import cache_root
-from fedjax_pfl.models.registry import RAN_ON_GPU
-from fedjax_pfl.settings.schema import ModelSettings
 
 LIMIT = 2**30  # bytes of all programs; those of a run are 1 to 2 MB
-SLOW = 60  # seconds of compilation after which a run names another form
 MIN_SECONDS = 'JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'
 CACHE_WARNING = re.compile(
   r"Error (reading|writing) persistent compilation cache entry for '([^']+)'"
@@ -64,18 +61,6 @@ def cache_unless_set() -> None:
   """
   if not jax.config.jax_compilation_cache_dir:
     cache_programs(lambda text: None)
-
-
-def advice(model: ModelSettings, seconds: float, platform: str) -> str:
-  """Return which `conv_impl` was measured, if a slow `auto` was not; or ''."""
-  measured = RAN_ON_GPU.get(model.name)
-  is_auto = (model.conv_impl, model.precision) == ('auto', 'float32')
-  if seconds <= SLOW or platform != 'gpu' or not is_auto or not measured:
-    return ''
-  return (
-    f'Compiling took {seconds:.0f} s. For {model.name} conv_impl=auto is gemm, '
-    f'which was not run on a GPU; conv_impl={measured} was measured on one.'
-  )
 
 
 def machine() -> str:

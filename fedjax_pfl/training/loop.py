@@ -21,10 +21,10 @@ from fedjax_pfl.core.algorithm import (
   SERVER_FINITE,
   Metrics,
 )
-from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import Array, PyTree
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.summary import summarise
+from fedjax_pfl.models import registry
 from fedjax_pfl.runs.client_scores import name_of
 from fedjax_pfl.settings import RESUMABLE, Settings, defaults, to_config
 from fedjax_pfl.training import (
@@ -242,7 +242,9 @@ def after_rounds(
   cohorts = np.asarray(cohorts)
   divergence.check_finite(training, stage, stop, cohorts, metrics)
   seconds, compiled = took
-  if text := compile_cache.advice(settings.model, compiled, target()):
+  model = settings.model
+  form = model.name, model.conv_impl, model.precision
+  if text := registry.advice(*form, seconds=compiled):
     progress.log(text)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}

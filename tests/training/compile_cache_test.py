@@ -12,8 +12,7 @@ import pytest
 from small_runs import make_experiment
 
 from fedjax_pfl.core import progress
-from fedjax_pfl.models.registry import MODELS, RAN_ON_GPU
-from fedjax_pfl.settings.schema import ModelSettings
+from fedjax_pfl.models import registry
 from fedjax_pfl.training import compile_cache, loop
 
 NAMES = (
@@ -143,24 +142,27 @@ def test_a_training_of_the_users_own_program_stores_its_programs(monkeypatch):
   ],
 )
 def test_a_slow_form_that_no_gpu_has_run_names_one(
-  changes, seconds, platform, says
+  monkeypatch, changes, seconds, platform, says
 ):
-  model = ModelSettings(**{'name': 'mobilenet', **changes})
-  text = compile_cache.advice(model, seconds, platform)
+  monkeypatch.setattr(registry, 'target', lambda: platform)
+  form = {'name': 'mobilenet', 'conv_impl': 'auto', 'precision': 'float32'}
+  text = registry.advice(**form | changes, seconds=seconds)
   words = (
     'Compiling took 75 s. For mobilenet conv_impl=auto is gemm, which was not '
     'run on a GPU; conv_impl=lax was measured on one.'
   )
   assert text == words * says
-  assert all(MODELS[name].on_gpu == 'gemm' for name in RAN_ON_GPU)
+  assert all(
+    registry.MODELS[name].on_gpu == 'gemm' for name in registry.RAN_ON_GPU
+  )
 
 
 def test_a_run_gives_this_advice_after_its_first_round(monkeypatch, tmp_path):
-  def advise(model, seconds, platform):
-    return f'{model.name} on a {platform}' if seconds > 1e-6 else ''
+  def advise(*form, seconds):
+    return ' '.join(form) if seconds > 1e-6 else ''
 
   logged = []
-  monkeypatch.setattr(compile_cache, 'advice', advise)
+  monkeypatch.setattr(registry, 'advice', advise)
   monkeypatch.setattr(progress, 'log', logged.append)
   loop.train(make_experiment(rounds=1, eval_every=1), tmp_path / 'run')
-  assert logged.count('convnet3 on a cpu') == 1
+  assert logged.count('convnet3 auto float32') == 1
