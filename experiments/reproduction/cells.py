@@ -61,9 +61,12 @@ class Reading(NamedTuple):
 
   @property
   def stored_name(self) -> str:
-    """Return the name under which its scores are stored: 'initial:own'."""
-    is_view = self.client is not None
-    if is_view or self.measure in ('accuracy', *OF_ALL_TESTS):
+    """Return the name under which its scores are stored: 'initial:own'.
+
+    Numbers of the server's model are stored with its view.
+    """
+    of_view = 'accuracy', *OF_ALL_TESTS, *OF_SERVER
+    if self.client is not None or self.measure in of_view:
       return self.view
     return f'{self.view}:{self.measure}'
 

@@ -32,7 +32,6 @@ from experiments.reproduction.plan import Evaluation, evaluation_of
 from experiments.reproduction.results import Results, Row, row_key
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.results.runs.folder import Evaluation as Stored
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.differences import MIN_SEEDS
 from fedjax_pfl.runs import run_dir
@@ -172,7 +171,7 @@ def measure(
       return None
     reading = reading._replace(view=found[family]['together']['view'])
   row, any_row = {}, results.row_of.get(key, {})
-  if one := find(results, key, evaluation.key, reading):
+  if one := results.find(key, evaluation.key, reading.stored_name):
     score, data = score_of(one.run, reading), one.training.run.data
   elif row := _row(results, key, evaluation, reading):
     std, size = row['std'], int(row['num_clients'] or 0)
@@ -182,16 +181,6 @@ def measure(
     return None
   seed, score = evaluation.training.settings.seed, score._replace(data=data)
   return Measured(seed, score, reading.view, key, bool(row), any_row)
-
-
-def find(
-  results: Results, key: str, evaluation: str, reading: Reading
-) -> Stored | None:
-  """Return the evaluation that holds the number of a reading, or None."""
-  # Numbers of the server's model are stored with its view.
-  is_server = reading.measure in OF_SERVER
-  view = reading.view if is_server else reading.stored_name
-  return results.find(key, evaluation, view)
 
 
 def score_of(run: Run, reading: Reading) -> Score:

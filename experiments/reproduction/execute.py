@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from experiments.reproduction.cells import OF_CLASSES, Reading
-from experiments.reproduction.compare import find
 from experiments.reproduction.id_ood import score_by_class, split_scores
 from experiments.reproduction.plan import (
   Evaluation,
@@ -74,7 +73,7 @@ def lacking(evaluation: Evaluation, results: Results) -> list[Reading]:
   return [
     reading
     for reading in evaluation.readings
-    if find(results, training, evaluation.key, reading) is None
+    if not results.find(training, evaluation.key, reading.stored_name)
   ]
 
 

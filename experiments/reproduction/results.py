@@ -13,20 +13,49 @@ from pathlib import Path
 
 from experiments.reproduction.plan import PlannedRun
 from fedjax_pfl.core.types import AnyPath
-from fedjax_pfl.results.runs.folder import Evaluation, RunFolder
+from fedjax_pfl.results.runs.folder import (
+  RUNS,
+  Evaluation,
+  read_evaluations,
+  read_training,
+  run_directories,
+)
 from fedjax_pfl.training import divergence, keys
 
 Row = Mapping[str, str]  # of summary.csv
 
 
-class Results(RunFolder):
+class Results:
   """A folder of results, asked by keys and by the runs of a plan."""
 
   def __init__(self, folder: AnyPath):
+    self.folder = Path(folder)
+    self.runs = self.folder / RUNS
+    self.evaluations: list[Evaluation] = []
+    self.paths: dict[str, Path] = {}  # of trainings, finished or not, by key
+    self.data: dict[int, set[str]] = {}  # with which a seed was begun
+    self.key_of_setting: dict[str, str] = {}  # settings without data -> keys
     self.rows: dict[tuple[str, str], Row] = {}  # by key and view
     self.row_of: dict[str, Row] = {}  # any row of a training, by its key
     self._kept: dict[int, set[str]] = {}  # data of rows without a run, by seed
-    super().__init__(folder)
+    self._models: dict[str, str] = {}  # digests of final models -> keys
+    for path in run_directories(self.runs):
+      self.add_run(path)
+
+  def add_run(self, path: Path) -> None:
+    """Read a run directory, again if it was read before."""
+    others = [one for one in self.evaluations if one.training.run.path != path]
+    training = read_training(path, self._models)
+    run, key = training.run, training.key
+    is_finished = run.result != {}
+    self.evaluations = others + read_evaluations(training, others)
+    if not run.settings.system.quick:  # else its images may be synthetic
+      self.data.setdefault(run.seed, set()).add(run.data)
+      if is_finished or training.setting not in self.key_of_setting:
+        self.key_of_setting[training.setting] = key
+    finished = {one.training.run.path for one in others}
+    if self.paths.setdefault(key, path) not in finished and is_finished:
+      self.paths[key] = path
 
   def set_rows(self, rows: Iterable[Row]) -> None:
     """Take the rows of summary.csv; they answer what no run here answers."""
@@ -44,11 +73,9 @@ class Results(RunFolder):
     self, training: str, evaluation: str, view: str
   ) -> Evaluation | None:
     """Return the evaluation under these keys that has a view, or None."""
-    for one in self.evaluations():
-      is_same = (one.training.key, one.key) == (training, evaluation)
-      if is_same and view in one.run.clients.scores:
-        return one
-    return None
+    wanted = training, evaluation
+    alike = (x for x in self.evaluations if (x.training.key, x.key) == wanted)
+    return next((x for x in alike if view in x.run.clients.scores), None)
 
   def key_of(self, training: PlannedRun) -> str:
     """Return the key of a training, on the data that it was run with.

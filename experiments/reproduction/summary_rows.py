@@ -61,7 +61,7 @@ def read_rows(results: Results, configs: Configs) -> None:
   """
   flat = {name: keys.flat(config) for name, config in configs.items()}
   rows: dict[tuple[str, str], Row] = {}
-  for one in results.evaluations():
+  for one in results.evaluations:
     for row in _rows_of(one, flat):
       rows.setdefault((row['key'], row['view']), row)
   for row in read_csv(results.folder / SUMMARY):

@@ -237,7 +237,7 @@ def test_no_number_of_the_results_is_typed_by_hand():
 def test_the_table_of_epochs_is_that_of_the_results():
   """docs/reproduction.md: each column has numbers of runs of that length."""
   ran, lengths = collections.defaultdict(set), {}
-  for one in read_folder(RESULTS).evaluations():
+  for one in read_folder(RESULTS):
     first, views = one.training, [*one.run.result['views'].values()]
     for best in first.run.result['test_best'].values():
       views += [best['finished']] if 'finished' in best else []

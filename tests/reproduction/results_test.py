@@ -30,7 +30,7 @@ def test_a_run_is_found_below_runs_under_any_name(tmp_path):
   assert found.run.data == 'images-clients'
   assert find(results, run, 'personal') is None
   assert results.find('0' * 16, '0' * 16, 'initial') is None
-  assert len(results.paths) == 2 and len([*results.evaluations()]) == 1
+  assert len(results.paths) == 2 and len(results.evaluations) == 1
 
 
 def test_runs_of_another_machine_may_not_disagree(tmp_path):
@@ -59,6 +59,6 @@ def test_runs_that_started_from_another(tmp_path, fields):
   second = make_run(tmp_path / 'b' / 'b', seed=1, **begun)
   first.rename(tmp_path / 'away')
   results.add_run(second)
-  starts = [one.training.start for one in results.evaluations()]
+  starts = [one.training.start for one in results.evaluations]
   assert starts == ['', *[keys.run_key(tmp_path / 'away')] * 2]
   assert 'where it was or in the same folder' in refused(Results, tmp_path)

@@ -1,14 +1,13 @@
-"""The runs in a folder of results, by the keys of their trainings.
+"""The evaluations in a folder of results, by the keys of their trainings.
 
 A run directory is recognised by its content (`training/keys.py`), whatever its
-name is. Nothing is written: `results/runs/` is all there is to know, and a run
-that is added, continued or removed is seen when it is read again.
+name is. Nothing is written: the run directories are all there is to know.
 """
 
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +16,7 @@ import numpy as np
 from fedjax_pfl.core.errors import BadInput, bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.data.datasets import OWN
-from fedjax_pfl.results.runs.run import Run, open_run, settings_in
+from fedjax_pfl.results.runs.run import Run, open_run
 from fedjax_pfl.runs import identity, result_file, run_dir
 from fedjax_pfl.training import keys
 
@@ -32,7 +31,7 @@ NUMBERS = (
 
 
 class Training(NamedTuple):
-  """A finished training, by its keys."""
+  """A training, by its keys."""
 
   run: Run
   key: str
@@ -54,94 +53,18 @@ class Evaluation(NamedTuple):
     return f'{self.run.path} (commit {commit}, {machine_of(self.run.record)})'
 
 
-class RunFolder:
-  """The run directories of a folder of results, by the keys of their trainings.
+def read_folder(folder: AnyPath) -> list[Evaluation]:
+  """Return the evaluations in a folder of results, or in any with runs.
 
   Two directories of one training are both read, and may not disagree.
   """
-
-  def __init__(self, folder: AnyPath):
-    self.folder = Path(folder)
-    self.runs = self.folder / RUNS
-    self.paths: dict[str, Path] = {}  # finished or not
-    # Fingerprints of the data that a seed was run with, or begun.
-    self.data: dict[int, set[str]] = {}
-    self.key_of_setting: dict[str, str] = {}  # settings without data -> keys
-    self._read: dict[Path, list[Evaluation]] = {}
-    self._models: dict[str, str] = {}  # digests of final models -> keys
-    self.add_folder(self.runs)
-
-  def add_folder(self, folder: AnyPath) -> None:
-    """Read all runs in a folder, or below it; those with init_from come last.
-
-    The folder may be a run itself. What begins with a dot is passed over: a
-    copy that was not finished.
-    """
-    runs = []
-    for parent, folders, names in os.walk(folder):
-      folders[:] = [name for name in folders if not name.startswith('.')]
-      if identity.CONFIG in names:
-        folders.clear()
-        runs.append(Path(parent))
-    begun = {path: '+' in run_dir.load_config(path)['data'] for path in runs}
-    for path in sorted(runs, key=lambda path: (begun[path], path)):
-      self.add_run(path)
-
-  def add_run(self, path: Path) -> None:
-    """Read a run directory, again if it was read before.
-
-    A damaged run is refused, and one that disagrees with another one.
-    """
-    self._read.pop(path, None)
-    record = run_dir.load_config(path)
-    start = keys.start_key(path, self._models)
-    try:
-      settings = settings_in(record)
-    except BadInput as error:  # a run of another version
-      raise BadInput(f'{path}: {error}') from error
-    key = keys.training_key(settings, record['data'], start)
-    setting = keys.training_key(settings, '', start)
-    is_finished = run_dir.is_finished(path)
-    if not settings.system.quick:  # else its images may be synthetic
-      self.data.setdefault(settings.seed, set()).add(data_of(record))
-      if is_finished or setting not in self.key_of_setting:
-        self.key_of_setting[setting] = key
-    if not is_finished:
-      self.paths.setdefault(key, path)
-      return
-    if self.paths.get(key) not in self._read:
-      self.paths[key] = path
-    training = Training(open_run(path), key, setting, start)
-    read = list(evaluations_of(training))
-    for old, new in itertools.product(self.evaluations(), read):
-      check_agree(old, new)
-    self._read[path] = read
-    if training.run.result['rounds']:  # else its model is that of another run
-      model = keys.model_key(key, settings)
-      self._models[run_dir.model_digest(path)] = model
-
-  def evaluations(self) -> Iterator[Evaluation]:
-    """Yield every evaluation, also those that two directories have."""
-    return (evaluation for read in self._read.values() for evaluation in read)
-
-
-def evaluations_of(training: Training) -> Iterator[Evaluation]:
-  """Yield the evaluations of a finished run: its own comes first."""
-  first = training.run.path
-  folders = sorted((first / EVALUATIONS).glob('*'))
-  for path in (first, *filter(run_dir.is_finished, folders)):
-    result_file.check_clients(path)
-    run = open_run(path)
-    yield Evaluation(training, run, keys.evaluation_key(run.settings))
-
-
-def read_folder(folder: AnyPath) -> RunFolder:
-  """Return the runs of a folder of results, or of any folder with runs."""
-  results = RunFolder(folder)
-  if not results.paths:
-    results.add_folder(folder)
-  if not any(True for _ in results.evaluations()):
-    others = results.folder.parent.glob(f'*/{RUNS}')
+  folder, models = Path(folder), {}
+  evaluations: list[Evaluation] = []
+  for path in run_directories(folder / RUNS) or run_directories(folder):
+    training = read_training(path, models)
+    evaluations += read_evaluations(training, evaluations)
+  if not evaluations:
+    others = folder.parent.glob(f'*/{RUNS}')
     raise bad_input(
       'results',
       got=str(folder),
@@ -149,12 +72,61 @@ def read_folder(folder: AnyPath) -> RunFolder:
       choices=sorted(str(path.parent) for path in others),
       cause='a mistyped path, or no run is finished yet',
     )
-  return results
+  return evaluations
 
 
-def data_of(record: dict[str, Any]) -> str:
-  """Return the fingerprint of the data, without that of an initial model."""
-  return record['data'].partition('+')[0]
+def run_directories(folder: Path) -> list[Path]:
+  """Return the runs in a folder, or below it; those with init_from come last.
+
+  The folder may be a run itself. What begins with a dot is passed over: a copy
+  that was not finished.
+  """
+  runs = []
+  for parent, folders, names in os.walk(folder):
+    folders[:] = [name for name in folders if not name.startswith('.')]
+    if identity.CONFIG in names:
+      folders.clear()
+      has_start = '+' in run_dir.load_config(parent)['data']
+      runs.append((has_start, Path(parent)))
+  return [path for _, path in sorted(runs)]
+
+
+def read_training(path: Path, models: dict[str, str]) -> Training:
+  """Return the training of a run, finished or not; refuse a damaged one.
+
+  `models` are the keys of the final models of other runs, by the digest of a
+  model; the run adds its own.
+  """
+  run, start = open_run(path), keys.start_key(path, models)
+  try:
+    settings = run.settings
+  except BadInput as error:  # a run of another version
+    raise BadInput(f'{path}: {error}') from error
+  data = run.record['data'], ''
+  key, setting = (keys.training_key(settings, one, start) for one in data)
+  if run.result.get('rounds'):  # else its model is that of another run
+    models[run_dir.model_digest(path)] = keys.model_key(key, settings)
+  return Training(run, key, setting, start)
+
+
+def read_evaluations(
+  training: Training, others: Iterable[Evaluation]
+) -> list[Evaluation]:
+  """Return the evaluations of a run, its own first; [] of an unfinished one.
+
+  One that disagrees with one of `others` is refused.
+  """
+  first = training.run.path
+  folders = sorted((first / EVALUATIONS).glob('*'))
+  evaluations = []
+  for path in filter(run_dir.is_finished, (first, *folders)):
+    result_file.check_clients(path)
+    run = open_run(path)
+    key = keys.evaluation_key(run.settings)
+    evaluations.append(Evaluation(training, run, key))
+  for old, new in itertools.product(others, evaluations):
+    check_agree(old, new)
+  return evaluations
 
 
 def machine_of(record: dict[str, Any]) -> str:
@@ -167,21 +139,21 @@ def machine_of(record: dict[str, Any]) -> str:
 
 def check_agree(old: Evaluation, new: Evaluation) -> None:
   """Refuse results of one training, or of one evaluation, that differ."""
-  runs = old.training.run, new.training.run
-  images = {run.data.partition('-')[0] for run in runs}
-  of_users = old.run.settings.data.dataset in OWN
   if old.training.setting != new.training.setting:
     return
-  if of_users and len(images) > 1:
+  trained = old.training.run, new.training.run
+  images = {run.data.partition('-')[0] for run in trained}
+  if old.run.settings.data.dataset in OWN and len(images) > 1:
     return  # two sets of one name
-  _check_data(old, new, *runs)
+  _check_data(old, new, *trained)
   if old.key != new.key:
     return
   _check_data(old, new, old.run, new.run)
   known, given = _numbers(old), _numbers(new)
   for name in filter(given.__contains__, known):  # versions differ in some
-    pair = known[name], given[name]
-    if not np.isclose(*pair, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True):
+    if not np.isclose(
+      known[name], given[name], rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True
+    ):
       raise bad_input(
         'results',
         got=f'{name}={given[name]:.7g}, of {new.origin}',

@@ -75,7 +75,7 @@ def load_results(
   import pandas
 
   rows, known = [], set()
-  evaluations = [*read_folder(results).evaluations()]
+  evaluations = read_folder(results)
   pairs = zip(evaluations, _settings(evaluations), strict=True)
   for evaluation, setting in pairs:
     run = evaluation.run

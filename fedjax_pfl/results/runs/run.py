@@ -21,7 +21,7 @@ from fedjax_pfl.data.partition import SAME_CLIENTS
 from fedjax_pfl.evaluation.choices import FINETUNED, INITIAL, main_view
 from fedjax_pfl.evaluation.measures import Measure, main_of, over_clients
 from fedjax_pfl.evaluation.summary import accuracies, summarise, values_by_name
-from fedjax_pfl.runs import client_scores, run_dir
+from fedjax_pfl.runs import client_scores, result_file, run_dir
 from fedjax_pfl.runs.client_scores import VALIDATION, Clients
 from fedjax_pfl.settings import FIELDS, Settings, defaults, parse_config
 from fedjax_pfl.training.divergence import sentence_of
@@ -134,14 +134,9 @@ class Run:
     """Return what its accuracies are; of numbers and events another one."""
     return main_of(self.config.get('loss', CROSS_ENTROPY))
 
-  @functools.cached_property
-  def _accuracies(self) -> dict[str, np.ndarray]:
-    scores, count = self.clients.scores, self.clients.counted
-    return {view: accuracies(scores[view], count) for view in scores}
-
   def accuracy(self, view: str) -> np.ndarray:
     """Return the accuracy of every client in percent, [K]."""
-    return self._accuracies[view]
+    return accuracies(self.clients.scores[view], self.clients.counted)
 
   def measured(self, view: str) -> dict[str, np.ndarray]:
     """Return each measure of the clients by name, [K]."""
@@ -156,9 +151,11 @@ class Run:
 
   @functools.cached_property
   def _summaries(self) -> dict[tuple[str, str], Result]:
-    parts = [part for part in ('views', 'unseen') if part in self.result]
-    pairs = [(part, view) for part in parts for view in self.result[part]]
-    return {(part, view): self._summary(view, part) for part, view in pairs}
+    return {
+      (part, view): self._summary(view, part)
+      for part in ('views', 'unseen')
+      for view in self.result.get(part, ())
+    }
 
   def _summary(self, view: str, part: str) -> Result:
     """Compute again what follows from accuracies: a run may be older."""
@@ -224,15 +221,17 @@ def dataset_in_words(name: str) -> str:
 
 
 def open_run(path: Path) -> Run:
-  """Return a finished run, or a later evaluation in one."""
+  """Return a run, or a later evaluation in one; unfinished it has no result."""
+  result = run_dir.load_result(path) if run_dir.is_finished(path) else {}
   stored = functools.cache(lambda: run_dir.load_clients(path))
-  return Run(path, run_dir.load_config(path), run_dir.load_result(path), stored)
+  return Run(path, run_dir.load_config(path), result, stored)
 
 
 def read(workdir: AnyPath) -> Run:
   """Return a finished run; refuse any other directory."""
   path = Path(workdir)
   run = open_run(path)
+  result_file.existing(path, result_file.RESULT)
   if {*run.clients.scores} != {*run.result['views']}:
     raise bad_input(
       'run',
