@@ -47,13 +47,13 @@ OUT = flags.DEFINE_string('out', None, 'the report of all runs, a .html file')
 
 
 def main(overrides):
-  from experiments.sweep_table import as_table, best_on_validation
+  from experiments.sweep_table import as_table, tried_on_validation
   from fedjax_pfl.compare import plan as plans
   from fedjax_pfl.compare.combinations import parse_seeds
   from fedjax_pfl.compare.train import train_groups
   from fedjax_pfl.core import errors, progress
   from fedjax_pfl.evaluation import own_metrics
-  from fedjax_pfl.results.statistics.choice import verdict
+  from fedjax_pfl.results.statistics.choice import best_of, verdict
   from fedjax_pfl.training import compile_cache
 
   if OUT.value:
@@ -77,14 +77,15 @@ def main(overrides):
   plan = plans.of_combinations(combinations, configs, seeds)
   plans.check([plan], tunes=tunes)
   groups = train_groups(plan, WORKDIR.value, progress.log)
-  choice = best_on_validation(groups, measure) if tunes else None
-  progress.log(as_table(combinations, groups, choice, measure))
-  if choice:
-    progress.log(verdict(combinations, choice))
-    best = {**overrides, **combinations[choice.best]}
-    paths = [str(run.path) for run in groups[choice.best]]
+  tried = tried_on_validation(groups, measure) if tunes else []
+  progress.log(as_table(combinations, groups, tried, measure))
+  if tried:
+    progress.log(verdict(combinations, tried))
+    best = best_of(tried)
+    paths = [str(run.path) for run in groups[best]]
     progress.log(f'Its runs: {shlex.join(paths)}')
-    progress.log(f'Its command:\n{command_of(best)}')
+    command = command_of({**overrides, **combinations[best]})
+    progress.log(f'Its command:\n{command}')
   if OUT.value:
     # The mean of the seeds that are left of a setting would be too high.
     paths = [run.path for runs in groups for run in runs]

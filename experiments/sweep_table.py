@@ -1,8 +1,4 @@
-"""The table of a sweep, as text.
-
-The best is chosen by `results/statistics/choice.py`, on examples that nobody
-trained on.
-"""
+"""The table of a sweep, as text."""
 
 import math
 from collections.abc import Sequence
@@ -13,46 +9,50 @@ from fedjax_pfl.compare.combinations import Combination
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.runs.run import Run
-from fedjax_pfl.results.statistics.choice import Choice, best_setting
+from fedjax_pfl.results.statistics.choice import (
+  Trials,
+  best_of,
+  settings_tried,
+)
 from fedjax_pfl.results.tables.table import align
 
 Groups = Sequence[Sequence[Run]]  # [setting][seed]; () where a seed diverged
 
 
-def best_on_validation(groups: Groups, measure: Measure = ACCURACY) -> Choice:
-  """Return the choice; refuse settings in each of which a run diverged."""
-  choice = best_setting(groups, measure)
-  if choice is None:
+def tried_on_validation(groups: Groups, measure: Measure = ACCURACY) -> Trials:
+  """Return each setting as tried; refuse if in each of them a run diverged."""
+  tried = settings_tried(groups, measure)
+  if best_of(tried) is None:
     raise bad_input(
       'sweep',
       got=f'{len(groups)} settings, in each of which a run diverged',
       expected='a setting whose runs stay finite',
       cause='learning rates that are too high for this model',
     )
-  return choice
+  return tried
 
 
 def as_table(
   combinations: Sequence[Combination],
   groups: Groups,
-  choice: Choice | None,
+  tried: Trials,
   measure: Measure = ACCURACY,
 ) -> str:
   """Return a measure of each setting, mean ± deviation over seeds, as text.
 
-  With a choice: on validation, and of the best setting alone on the tests.
-  Without: on the tests, which are no ground for a choice.
+  If validation chooses among those `tried`: on its examples, and of the best
+  alone on the tests. Else on the tests, which are no ground for a choice.
   """
-  fields = [*combinations[0]]
-  rows = [(*fields, *['validation'] * bool(choice), 'tests')]
+  fields, best = [*combinations[0]], best_of(tried)
+  rows = [(*fields, *['validation'] * bool(tried), 'tests')]
   pairs = zip(combinations, groups, strict=True)
   for number, (combination, runs) in enumerate(pairs):
     cells, view = [combination[name] for name in fields], ''
-    if choice:
-      tried = choice.tried[number]
-      view = tried.view if tried else ''
-      cells.append(_mean_and_std(tried.means if tried else [], measure))
-    is_shown = not choice or number == choice.best
+    if tried:
+      trial = tried[number]
+      view = trial.view if trial else ''
+      cells.append(_mean_and_std(trial.means if trial else [], measure))
+    is_shown = not tried or number == best
     rows.append((*cells, on_tests(runs, view, measure) if is_shown else ''))
   return align(rows)
 

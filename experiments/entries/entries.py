@@ -23,7 +23,7 @@ from fedjax_pfl.core.rules import Rule, at_least, count, is_number, one_of
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.core.user_code import is_code
 from fedjax_pfl.results.runs import stored_counts
-from fedjax_pfl.results.runs.entry import METHOD, Costs, Counts, Entry, Tuned
+from fedjax_pfl.results.runs.entry import METHOD, Choice, Costs, Counts, Entry
 
 FIELDS, CLIENTS = 'entry.json', 'clients.npz'
 ARRAYS = 'correct', 'total', 'seed', 'view'
@@ -76,7 +76,7 @@ def read(folder: AnyPath) -> tuple[Fields, Entry]:
       'entry', got=str(folder), expected=expected, cause=cause
     ) from error
   check_fields(fields, folder)
-  choice = Tuned(fields['settings'], fields['view'], np.nan, ())
+  choice = Choice(fields['settings'], fields['view'], np.nan, ())
   entry = Entry(fields['method'], METHOD, choice)
   if not (folder / CLIENTS).exists():
     return fields, entry

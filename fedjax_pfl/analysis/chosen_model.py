@@ -27,8 +27,8 @@ from fedjax_pfl.training.state import random_streams
 SERVER = 'server'
 
 
-class Choice(NamedTuple):
-  """Which model of a run: of a client in a view, or the server's."""
+class Owner(NamedTuple):
+  """Whose model of a run is meant: a client's in a view, or the server's."""
 
   client: int | None  # None: the server
   view: str  # '' of the server
@@ -40,14 +40,14 @@ class Choice(NamedTuple):
     return f'client {self.name or self.client}, {self.view},'
 
 
-def choose(
+def owner_of(
   settings: Settings,
   result: Mapping[str, Any],
   client: str,
   view: str,
   names: Sequence[str] = (),
-) -> Choice:
-  """Return the choice; the view of a client is that of the result if ''.
+) -> Owner:
+  """Return whose model it is; the view of a client is that of the result if ''.
 
   A client goes by its name, where it has one, or by its number.
   """
@@ -56,7 +56,7 @@ def choose(
       expected = 'none: the server has one model, which is not personalised'
       cause = 'a client was meant'
       raise bad_input('view', got=view, expected=expected, cause=cause)
-    return Choice(None, '')
+    return Owner(None, '')
   last = settings.data.num_seen_clients - 1
   if client in names:
     client = f'{names.index(client)}'
@@ -74,7 +74,7 @@ def choose(
   if settings.evaluation.select == 'validation':
     chosen = result['validation']['view']
   name = names[int(client)] if names else ''
-  return Choice(int(client), view or chosen, name)
+  return Owner(int(client), view or chosen, name)
 
 
 def client_names(workdir: AnyPath) -> list[str]:
@@ -84,19 +84,19 @@ def client_names(workdir: AnyPath) -> list[str]:
 
 
 def model_of(
-  experiment: Experiment, states: tuple[Server, Client], choice: Choice
+  experiment: Experiment, states: tuple[Server, Client], owner: Owner
 ) -> tuple[View, Scores]:
-  """Return the model of this choice, and its scores."""
-  if choice.client is None:
+  """Return the model of its owner, and its scores."""
+  if owner.client is None:
     return server_model(experiment, states[0])
-  return client_model(experiment, states, choice)
+  return client_model(experiment, states, owner)
 
 
 def client_model(
-  experiment: Experiment, states: tuple[Server, Client], choice: Choice
+  experiment: Experiment, states: tuple[Server, Client], owner: Owner
 ) -> tuple[View, Scores]:
   """Return the model of a client in a view, and its scores."""
-  algorithm, view = experiment.stages[-1].algorithm, choice.view
+  algorithm, view = experiment.stages[-1].algorithm, owner.view
   evaluate.check_views(
     [view], evaluate.view_names(algorithm, *states, experiment.train)
   )
@@ -105,7 +105,7 @@ def client_model(
     algorithm, normalise, [view], keep_models=True
   )
   key = random_streams(experiment.settings.seed)['evaluation']
-  ids = jnp.array([choice.client])
+  ids = jnp.array([owner.client])
   answers = evaluate_fn(*states, ids, *experiment.eval_data, key)
   scores, models = jax.tree.map(lambda leaf: leaf[0], answers)
   return models[view], scores[view]

@@ -18,11 +18,11 @@ import jax
 from fedjax_pfl.analysis import onnx_graph, open_run, torch_module
 from fedjax_pfl.analysis.chosen_model import (
   SERVER,
-  Choice,
-  choose,
+  Owner,
   client_names,
   global_model,
   model_of,
+  owner_of,
 )
 from fedjax_pfl.analysis.layer_list import layer_list, tensors_of
 from fedjax_pfl.analysis.model_header import TOGETHER, header, private_header
@@ -67,11 +67,11 @@ def export(
     check_installed('to', PACKAGES[to], ['npz'])
   settings, data = open_run.read_run(workdir, log, edit, moved=True)
   result, names = run_dir.load_result(workdir), client_names(workdir)
-  choice = choose(settings, result, client, view, names)
+  owner = owner_of(settings, result, client, view, names)
   if private:
-    check_private(workdir, choice)
+    check_private(workdir, owner)
   experiment = open_run.rebuild(settings, data, log, edit)
-  return export_model(experiment, workdir, choice, path, log, private, to)
+  return export_model(experiment, workdir, owner, path, log, private, to)
 
 
 def check_output(output: AnyPath, suffix: str) -> Path:
@@ -89,15 +89,15 @@ def check_output(output: AnyPath, suffix: str) -> Path:
   return path
 
 
-def check_private(workdir: AnyPath, choice: Choice) -> None:
+def check_private(workdir: AnyPath, owner: Owner) -> None:
   """Refuse a model that no budget of the run, as it is stored, covers."""
   cause = budget_of(workdir).no_budget
-  if choice.client is not None:
-    cause = f'it is the model of {choice} which holds the data of a client'
+  if owner.client is not None:
+    cause = f'it is the model of {owner} which holds the data of a client'
   if cause:
     raise bad_input(
       'private',
-      got=f'{choice} of {workdir}',
+      got=f'{owner} of {workdir}',
       expected='the model of the server after the last round of a run whose '
       'noise came from a secret that is erased, and of which a budget is known',
       choices=[f'--client={SERVER}', 'without --private: not for release'],
@@ -108,13 +108,13 @@ def check_private(workdir: AnyPath, choice: Choice) -> None:
 def export_model(
   experiment: Experiment,
   workdir: AnyPath,
-  choice: Choice,
+  owner: Owner,
   path: Path,
   log: open_run.Log,
   private: bool = False,
   to: str = 'npz',
 ) -> Path:
-  """Write the model of this choice; return the path of the file.
+  """Write the model of its owner; return the path of the file.
 
   A private file has nothing that was counted without noise.
   """
@@ -131,8 +131,8 @@ def export_model(
     model = global_model(experiment, states[0])
     about = private_header(experiment, Path(workdir), model)
   else:
-    model, scores = model_of(experiment, states, choice)
-    about = header(experiment, Path(workdir), choice, model, scores)
+    model, scores = model_of(experiment, states, owner)
+    about = header(experiment, Path(workdir), owner, model, scores)
   if about['batch_statistics']:
     log(TOGETHER)
   with atomic_files.writing(path, 'out'):
@@ -147,7 +147,7 @@ def export_model(
   number = sum(leaf.size for leaf in jax.tree.leaves(model))
   kind = 'private model' if private else 'model'
   log(
-    f'{path}: the {kind} of {choice} with {number:,} numbers{_quality(about)}.'
+    f'{path}: the {kind} of {owner} with {number:,} numbers{_quality(about)}.'
   )
   return path
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedjax_pfl.analysis.chosen_model import SERVER, Choice
+from fedjax_pfl.analysis.chosen_model import SERVER, Owner
 from fedjax_pfl.client.personalization import Cosine, Euclidean
 from fedjax_pfl.core.algorithm import View
 from fedjax_pfl.core.types import Scores
@@ -60,21 +60,18 @@ TOGETHER = (
 
 
 def header(
-  experiment: Experiment, run: Path, choice: Choice, model: View, scores: Scores
+  experiment: Experiment, run: Path, owner: Owner, model: View, scores: Scores
 ) -> dict[str, Any]:
   """Return the header of a model of this run, in the types of JSON."""
   settings = experiment.settings
   stored, result = run_dir.load_config(run), run_dir.load_result(run)
   is_chosen = settings.evaluation.select == 'validation'
   correct, count = int(scores.correct), int(scores.count)
-  columns, scale = (
-    experiment.dataset.columns,
-    scale_of_model(experiment, choice),
-  )
+  names, columns = experiment.data.names, experiment.dataset.columns
+  scale, client_name = scale_of_model(experiment, owner), {}
   of_rows = {'columns': [*columns], 'scale': scale and scale._asdict()}
-  names, client_name = experiment.data.names, {}
-  if names and choice.client is not None:
-    client_name = {'client_name': names[choice.client]}
+  if names and owner.client is not None:
+    client_name = {'client_name': names[owner.client]}
   return {
     **about_model(experiment, model),
     'class_names': class_names(experiment),
@@ -87,9 +84,9 @@ def header(
     'data': experiment.data_id,
     'seed': settings.seed,
     'round': result['validation']['round'] if is_chosen else experiment.rounds,
-    'client': SERVER if choice.client is None else choice.client,
+    'client': SERVER if owner.client is None else owner.client,
     **client_name,
-    'view': choice.view or 'global',
+    'view': owner.view or 'global',
     'test_accuracy': 100 * correct / count if count else None,
     'test_correct': correct,
     'test_count': count,
@@ -98,9 +95,9 @@ def header(
   }
 
 
-def scale_of_model(experiment: Experiment, choice: Choice) -> Scale | None:
+def scale_of_model(experiment: Experiment, owner: Owner) -> Scale | None:
   """Return the scale of a table's rows; None: each client has its own."""
-  scales, client = experiment.dataset.scales, choice.client
+  scales, client = experiment.dataset.scales, owner.client
   if experiment.settings.data.standardise != 'client':
     return scales[0] if scales else None
   return None if client is None or not scales else scales[client]

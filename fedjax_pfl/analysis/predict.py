@@ -158,10 +158,10 @@ def _of_run(workdir, client, view, log, edit) -> Predictor:
   settings, data = open_run.read_run(workdir, log, edit, moved=True)
   result = run_dir.load_result(workdir)
   names = chosen_model.client_names(workdir)
-  choice = chosen_model.choose(settings, result, client, view, names)
+  owner = chosen_model.owner_of(settings, result, client, view, names)
   experiment = open_run.rebuild(settings, data, log, edit)
   states = open_run.load_states(experiment, workdir, log)
-  model = chosen_model.model_of(experiment, states, choice)[0]
+  model = chosen_model.model_of(experiment, states, owner)[0]
   predict = experiment.stages[-1].algorithm.predict
   if experiment.task.others or experiment.task.num_labels > 1:
     raise _unusable(workdir, 'models of several kinds, or labels of tokens')
@@ -177,7 +177,7 @@ def _of_run(workdir, client, view, log, edit) -> Predictor:
     names,
     experiment.tests_by_batch,
     experiment.dataset.columns,
-    scale_of_model(experiment, choice),
+    scale_of_model(experiment, owner),
   )
 
 
@@ -213,9 +213,10 @@ def _of_file(file, client, view) -> Predictor:
   is_other = scale and {*map(np.shape, scale)} != {shape.image_shape}
   if shapes[0] != shapes[1] or len(names) != shape.num_classes or is_other:
     raise _unusable(file, 'arrays that are not those of its model')
-  size = settings.data.image_size
-  given = size, task, task.logits, params, shape, names, is_by_batch
-  return Predictor(*given, columns, scale)
+  return Predictor(
+    settings.data.image_size,
+    *(task, task.logits, params, shape, names, is_by_batch, columns, scale),
+  )
 
 
 def _unusable(source: AnyPath, what: str) -> BadInput:
@@ -263,22 +264,22 @@ def _examples(predictor: Predictor, images: Any) -> np.ndarray:
 
 def _classify(predictor: Predictor, x: np.ndarray) -> Predictions:
   """Return the predictions of all rows, in batches of one size."""
-  _, task, predict, model, _, classes, is_by_batch, *_ = predictor
-  size = TEST_BATCH if is_by_batch else ROWS
+  classes = predictor.classes
+  size = TEST_BATCH if predictor.is_by_batch else ROWS
 
   @jax.jit
   def probabilities(model, x, number):
-    inputs = task.normalise(x)
+    inputs = predictor.task.normalise(x)
     mask = (jnp.arange(size) < number).astype(float_dtype(inputs))
-    return jax.nn.softmax(predict(model, inputs, mask))
+    return jax.nn.softmax(predictor.predict(model, inputs, mask))
 
-  found = [np.zeros((0, len(classes)), np.float32)]
+  shares = [np.zeros((0, len(classes)), np.float32)]
   for first in range(0, len(x), size):
     rows = x[first : first + size]
     padded = np.zeros((size, *x.shape[1:]), x.dtype)
     padded[: len(rows)] = rows
-    answers = probabilities(model, padded, len(rows))
-    found.append(np.asarray(answers)[: len(rows)])
-  shares = np.concatenate(found)
-  labels = [classes[label] for label in shares.argmax(1)]
-  return Predictions(labels, shares, classes)
+    answers = probabilities(predictor.model, padded, len(rows))
+    shares.append(np.asarray(answers)[: len(rows)])
+  every = np.concatenate(shares)
+  labels = [classes[label] for label in every.argmax(1)]
+  return Predictions(labels, every, classes)

@@ -15,7 +15,7 @@ from pages import code_of
 
 import fedjax_pfl as pfl
 from fedjax_pfl.algorithms import fedrod
-from fedjax_pfl.analysis.chosen_model import Choice, choose
+from fedjax_pfl.analysis.chosen_model import Owner, owner_of
 from fedjax_pfl.analysis.export import export, export_model
 from fedjax_pfl.analysis.model_header import HEAD, header, rule_of
 from fedjax_pfl.core.types import Scores
@@ -25,7 +25,7 @@ from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config, replace
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-SERVER = Choice(None, '')
+SERVER = Owner(None, '')
 CONFIG = {
   'dataset': 'synthetic',
   'model': 'simple_cnn',
@@ -128,7 +128,7 @@ def test_the_header_has_what_adapters_and_predictions_need(cnn_run):
 
   def header_of(**fields):
     own = experiment.with_settings(replace(experiment.settings, **fields))
-    return header(own, workdir, Choice(0, 'initial'), {'head': 1}, one)
+    return header(own, workdir, Owner(0, 'initial'), {'head': 1}, one)
 
   about = header_of(algorithm='knn_per')
   assert about['hp']['lam'] == 0.5 and 'lora_rank' not in about
@@ -137,17 +137,17 @@ def test_the_header_has_what_adapters_and_predictions_need(cnn_run):
   assert 'kernel + lora_alpha / lora_rank lora_a' in about['rule']['text']
 
 
-def put(experiment, workdir, choice, path):
+def put(experiment, workdir, owner, path):
   """Return the model that was written, its header, and what was logged."""
   logged = []
-  export_model(experiment, workdir, choice, path, logged.append)
+  export_model(experiment, workdir, owner, path, logged.append)
   return *load_model(path), logged[-1]
 
 
 def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):
   experiment, workdir = tiny_run
-  choice = Choice(0, 'finetuned')
-  params, header, _ = put(experiment, workdir, choice, tmp_path / 'm.npz')
+  owner = Owner(0, 'finetuned')
+  params, header, _ = put(experiment, workdir, owner, tmp_path / 'm.npz')
   saved, _ = load_model(workdir / 'model' / 'finetuned_client0.npz')
   helpers.assert_close(params, saved)
   assert (header['client'], header['view']) == (0, 'finetuned')
@@ -160,8 +160,8 @@ def test_a_personal_model_is_the_one_that_the_run_evaluated(tiny_run, tmp_path):
 
 def test_class_means_are_beside_the_parameters(tiny_run, tmp_path):
   experiment, workdir = tiny_run
-  choice = Choice(2, 'templates_euclidean')
-  tree, header, _ = put(experiment, workdir, choice, tmp_path / 'm.npz')
+  owner = Owner(2, 'templates_euclidean')
+  tree, header, _ = put(experiment, workdir, owner, tmp_path / 'm.npz')
   assert header['rule']['name'] == 'network, euclidean'
   assert header['batch_statistics']
   x, y = rows_of(experiment, 2)
@@ -211,12 +211,12 @@ def test_what_this_run_has_not_got(cnn_run, tmp_path):
   (stage,) = experiment.stages
   algorithm = stage.algorithm._replace(global_model=None)
   headless = experiment._replace(stages=(stage._replace(algorithm=algorithm),))
-  for own, choice, words in (
-    (experiment, Choice(1, 'finetund'), 'did you mean finetuned?'),
+  for own, owner, words in (
+    (experiment, Owner(1, 'finetund'), 'did you mean finetuned?'),
     (headless, SERVER, 'expected a client: fedavg has no global'),
   ):
     path = tmp_path / 'm.npz'
-    assert words in refused(export_model, own, workdir, choice, path, print)
+    assert words in refused(export_model, own, workdir, owner, path, print)
   assert not path.exists()
 
 
@@ -224,5 +224,5 @@ def test_the_view_of_a_client_is_that_of_the_result():
   chosen = {**CONFIG, 'validation_fraction': 0.2, 'select': 'validation'}
   settings = parse_config(chosen)
   result = {'validation': {'view': 'finetuned_1'}}
-  assert choose(settings, result, '3', '') == Choice(3, 'finetuned_1')
-  assert choose(settings, result, '3', 'initial') == Choice(3, 'initial')
+  assert owner_of(settings, result, '3', '') == Owner(3, 'finetuned_1')
+  assert owner_of(settings, result, '3', 'initial') == Owner(3, 'initial')

@@ -15,7 +15,7 @@ from helpers import refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.analysis import onnx_graph, torch_module
-from fedjax_pfl.analysis.chosen_model import Choice
+from fedjax_pfl.analysis.chosen_model import Owner
 from fedjax_pfl.analysis.export import export, export_model
 from fedjax_pfl.analysis.layer_list import layer_list, tensors_of
 from fedjax_pfl.analysis.model_header import TOGETHER, about_model
@@ -148,8 +148,8 @@ def test_files_of_a_run_need_pytorch_alone(batch_run, tmp_path):
   """Those of a client; the module is a page, and says how it is used."""
   experiment, workdir = batch_run
   said, path = [], tmp_path / 'net.safetensors'
-  choice, own = Choice(0, 'initial'), (said.append, False, 'torch')
-  export_model(experiment, workdir, choice, path, *own)
+  owner, own = Owner(0, 'initial'), (said.append, False, 'torch')
+  export_model(experiment, workdir, owner, path, *own)
   code = path.with_suffix('.py').read_text()
   assert len(code.splitlines()) <= 35 and said[0] == TOGETHER
   assert 'client 0' in code and 'track_running_stats=False' in code
@@ -166,7 +166,7 @@ def test_files_of_a_run_need_pytorch_alone(batch_run, tmp_path):
   command = [sys.executable, '-c', program]
   done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  export_model(experiment, workdir, choice, tmp_path / 'm.npz', said.append)
+  export_model(experiment, workdir, owner, tmp_path / 'm.npz', said.append)
   params, inputs = (
     load_model(tmp_path / 'm.npz')[0],
     experiment.task.normalise(x),

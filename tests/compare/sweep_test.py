@@ -7,12 +7,11 @@ from helpers import refused
 from user_commands import load_command
 
 from experiments import commandline
-from experiments.sweep_table import as_table, best_on_validation
+from experiments.sweep_table import as_table, tried_on_validation
 from fedjax_pfl.compare import train as module
 from fedjax_pfl.compare.combinations import parse_seeds
 from fedjax_pfl.compare.plan import check, grouped, of_combinations
-from fedjax_pfl.results.statistics.choice import Choice, Tried, verdict
-from fedjax_pfl.results.statistics.differences import Difference, Verdict
+from fedjax_pfl.results.statistics.choice import Tried, best_of, verdict
 
 DIGITS = 'configs/digits.py:fedprox,quick'
 
@@ -93,32 +92,33 @@ def test_a_sweep_from_plan_to_verdict(tmp_path, monkeypatch, quick_compiler):
   groups = module.train_groups(planned, tmp_path, lambda text: None)
   # The mean of the seeds that are left would be too high.
   assert [len(group) for group in groups] == [2, 0, 2]
-  choice = best_on_validation(groups)
-  assert choice.best == 0 and choice.tried[1] is None
-  head, _, best, hot, low = as_table(rates, groups, choice).splitlines()
+  tried = tried_on_validation(groups)
+  assert best_of(tried) == 0 and tried[1] is None
+  head, _, best, hot, low = as_table(rates, groups, tried).splitlines()
   assert head.split() == ['learning_rate', 'validation', 'tests']
   views = [run.result['views'] for run in groups[0]]
   on_tests = sum(own['initial']['mean'] for own in views) / 2
-  assert f'{choice.tried[0].mean:.2f} ±' in best and f'{on_tests:.2f} ±' in best
+  assert f'{tried[0].mean:.2f} ±' in best and f'{on_tests:.2f} ±' in best
   assert hot.split() == ['1e38', 'diverged'] and low.count('±') == 1
-  untuned = as_table(rates, groups, None).splitlines()
+  untuned = as_table(rates, groups, []).splitlines()
   assert untuned[3].split() == ['1e38', 'diverged'] and '±' in untuned[4]
 
 
 def test_a_verdict_says_whether_seeds_tell_the_best_from_the_second():
   both = {'hp.mu': '1'}, {'hp.mu': '2'}
-  lead = Verdict(Difference(10.0, 4.0, 16.0), 0.01, 1.0)
-  tried = [
-    Tried('', dict(enumerate([np.array([x])] * 2))) for x in (50.0, 60.0)
-  ]
-  sure = Choice(1, 0, tuple(tried), lead)
-  assert verdict(both, sure) == (
+
+  def tried(*values):
+    return Tried('', dict(enumerate(np.array(values, float)[:, None])))
+
+  low = tried(50, 50, 50)
+  # Student's t of three seeds, 4.303, times a deviation of 1 / sqrt(3).
+  assert verdict(both, [low, tried(59, 60, 61)]) == (
     'Best on validation: hp.mu=2, 60.00 %, 10.00 points above hp.mu=1 (95 % '
-    'interval 4.00 to 16.00, paired over seeds; by Holm over all pairs of '
+    'interval 7.52 to 12.48, paired over seeds; by Holm over all pairs of '
     'settings: distinguishable).'
   )
-  unsure = sure._replace(lead=lead._replace(p=0.06))
-  assert 'settings: not distinguishable).' in verdict(both, unsure)
-  one = verdict(both, sure._replace(lead=None))
+  unsure = verdict(both, [low, tried(50, 60, 70)])
+  assert 'settings: not distinguishable).' in unsure
+  one = verdict(both, [tried(50), tried(60)])
   assert 'hp.mu=1 (of one seed, which says nothing of others).' in one
-  assert 'the only setting' in verdict(both, sure._replace(second=None))
+  assert 'the only setting' in verdict(both, [None, low])

@@ -34,7 +34,7 @@ def data():
 def found(data):
   """Return what a comparison found: clients that are right so often."""
   rng, made = np.random.default_rng(0), []
-  tuned = results.Tuned({'learning_rate': 0.01}, 'finetuned', 90.0, ())
+  tuned = results.Choice({'learning_rate': 0.01}, 'finetuned', 90.0, ())
   for name, share in SHARES.items():
     entry = results.Entry(name, 'method', tuned, data.form.seeds)
     views = {'before': 0.5, 'after': share}

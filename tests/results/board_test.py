@@ -15,10 +15,10 @@ from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.runs.entry import (
   METHOD,
   REFERENCE,
+  Choice,
   Costs,
   Counts,
   Entry,
-  Tuned,
 )
 from fedjax_pfl.results.statistics.board import make_board, sentences
 from fedjax_pfl.results.tables import board_tables as tables
@@ -43,7 +43,7 @@ def make_entry(method, mean, *, spread=0.0, before=None, **changes):
   own = np.random.default_rng(len(method)).normal(size=(S, K))
   after = counts(mean + pattern + spread * (own - own.mean()))
   first = None if before is None else counts(before + pattern)
-  choice = Tuned({'learning_rate': 0.03}, 'finetuned', 91.0, ())
+  choice = Choice({'learning_rate': 0.03}, 'finetuned', 91.0, ())
   return Entry(method, METHOD, choice, (0, 1, 2), first, after, COSTS)._replace(
     **changes
   )
@@ -54,7 +54,7 @@ def make_entries():
     make_entry('fedavg', 80, before=55),
     make_entry('local_only', 78, spread=1),
     make_entry('fedrep', 84, spread=1, before=70)._replace(
-      choice=Tuned(
+      choice=Choice(
         {'learning_rate': 0.003}, 'finetuned', 9.5, ('learning_rate',)
       )
     ),

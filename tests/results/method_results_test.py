@@ -4,17 +4,22 @@ import numpy as np
 import pytest
 from helpers import refused
 
-from experiments.sweep_table import best_on_validation
+from experiments.sweep_table import tried_on_validation
 from fedjax_pfl.core.types import Scores
 from fedjax_pfl.evaluation.measures import measure_of
 from fedjax_pfl.results.runs.entry import (
   METHOD,
-  Tuned,
+  Choice,
   costs_of,
   read_entry,
 )
 from fedjax_pfl.results.runs.run import read, read_group
-from fedjax_pfl.results.statistics.choice import choose, verdict
+from fedjax_pfl.results.statistics.choice import (
+  best_of,
+  choose,
+  lead_of,
+  verdict,
+)
 from fedjax_pfl.runs import client_scores
 from fedjax_pfl.training import divergence
 from tests.results import page_runs
@@ -63,11 +68,11 @@ def test_the_choice_is_the_best_mean_on_validation(make):
     [make('e', 99.0, 99.0), diverge(make('f', 99.0, 99.0, seed=1))],
   ]
   own = [{'learning_rate': rate, 'hp.mu': 1} for rate in (0.01, 0.03, 0.1)]
-  assert choose(own, [*map(read_group, runs)]) == Tuned(
+  assert choose(own, [*map(read_group, runs)]) == Choice(
     own[1], 'finetuned', 92.5, ()
   )
   # Equal: the first setting, then the fewest epochs.
-  first = Tuned(own[0], 'finetuned_1', 92.0, ())
+  first = Choice(own[0], 'finetuned_1', 92.0, ())
   assert choose(own[::2], [*map(read_group, runs[::2])]) == first
   assert choose(own[2:], [*map(read_group, runs[2:])]) is None
   # Of three the highest is an end that binds; hp.mu was always 1.
@@ -90,20 +95,19 @@ def test_the_lead_of_the_best_is_that_of_its_clients_and_seeds(make):
       for seed, own in enumerate(seeds)
     ]
     groups[name] = read_group(paths)
-  choice = best_on_validation([groups['b'], groups['a']])
+  tried = tried_on_validation([groups['b'], groups['a']])
   half = 12.7062 * 5  # Student's t
-  assert (choice.best, choice.second) == (1, 0)
-  assert choice.lead.gap[:3] == pytest.approx(
-    (15, 15 - half, 15 + half), abs=0.01
-  )
-  lead = best_on_validation([groups['d'], groups['e']]).lead.gap
+  second, lead = lead_of(tried)
+  assert (best_of(tried), second) == (1, 0)
+  assert lead.gap[:3] == pytest.approx((15, 15 - half, 15 + half), abs=0.01)
+  _, lead = lead_of(tried_on_validation([groups['d'], groups['e']]))
   error = np.std([12, 2, 2, 4], ddof=1) / 2
-  assert lead.high - 5 == pytest.approx(12.7062 * error, rel=1e-4)
-  alone = best_on_validation([groups['a'][:1], groups['b'][:1]])
-  assert alone.lead is None  # one seed says nothing of others
-  alone = best_on_validation([[], groups['a']])
-  assert alone.second is None and alone.tried[0] is None
-  message = refused(best_on_validation, [[], []])
+  assert lead.gap.high - 5 == pytest.approx(12.7062 * error, rel=1e-4)
+  alone = tried_on_validation([groups['a'][:1], groups['b'][:1]])
+  assert lead_of(alone) == (1, None)  # one seed says nothing of others
+  alone = tried_on_validation([[], groups['a']])
+  assert lead_of(alone) == (None, None) and alone[0] is None
+  message = refused(tried_on_validation, [[], []])
   assert '2 settings, in each of which a run diverged' in message
 
 
@@ -120,14 +124,14 @@ def test_a_metric_of_the_user_may_choose(make, better, best):
     }
     client_scores.write(path / 'scores', '3', scores)
     groups.append(read_group([path]))
-  choice = best_on_validation(groups, measure)
-  assert choice.best == best
+  tried = tried_on_validation(groups, measure)
+  assert best_of(tried) == best
   want = {'max': (0.9, 0.3), 'min': (0.7, 0.2)}[better]
-  assert [one.mean for one in choice.tried] == pytest.approx(want)
-  text = verdict([{'hp.mu': '1'}, {'hp.mu': '2'}], choice)
+  assert [one.mean for one in tried] == pytest.approx(want)
+  text = verdict([{'hp.mu': '1'}, {'hp.mu': '2'}], tried)
   assert text.startswith(f'Best on validation by gaps: hp.mu={best + 1} in')
   assert {'max': '0.6 above', 'min': '0.5 below'}[better] in text
-  message = refused(best_on_validation, groups, measure_of('f1', 'max'))
+  message = refused(tried_on_validation, groups, measure_of('f1', 'max'))
   assert "tune_by: got 'f1'" in message and 'accuracy, gaps' in message
 
 
@@ -151,7 +155,7 @@ def test_ends_are_those_of_the_rates_and_epochs_that_were_tried(make):
   assert ends(initial=90, **epochs) == ()
 
 
-CHOICE = Tuned({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())
+CHOICE = Choice({'learning_rate': 0.03}, 'finetuned_1', 92.0, ())
 
 
 def test_an_entry_has_the_clients_of_every_seed_in_the_chosen_view(make):

@@ -7,7 +7,7 @@ from helpers import refused
 from small_runs import settings_of
 
 from configs import fedbabu_cifar10
-from fedjax_pfl.analysis.chosen_model import choose
+from fedjax_pfl.analysis.chosen_model import owner_of
 from fedjax_pfl.settings import flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
 from fedjax_pfl.training.build import build_experiment
@@ -137,7 +137,7 @@ def test_an_unseen_client_has_no_model_to_export():
   """The run keeps no state of it."""
   changes = {'num_clients': 10, 'unseen_clients': 3}
   settings = parse_config(settings_of(arg='fedavg', **changes))
-  assert choose(settings, {}, '6', '').client == 6
+  assert owner_of(settings, {}, '6', '').client == 6
   words = "client: got '7', expected a client of the run, 0 to 6, or server"
-  message = refused(choose, settings, {}, '7', '')
+  message = refused(owner_of, settings, {}, '7', '')
   assert words in message and 'a client who came after training' in message

@@ -11,7 +11,7 @@ from fedjax_pfl.evaluation.choices import best_rounds, best_views
 from fedjax_pfl.evaluation.summary import summarise
 from fedjax_pfl.results.page.render import render
 from fedjax_pfl.results.runs import run as runs
-from fedjax_pfl.results.runs.entry import METHOD, Tuned, read_entry
+from fedjax_pfl.results.runs.entry import METHOD, Choice, read_entry
 from fedjax_pfl.results.runs.run import extremes, read
 from fedjax_pfl.results.tables.result_table import table
 from fedjax_pfl.runs.run_dir import load_metrics
@@ -93,7 +93,7 @@ def test_a_model_that_diverges_counts(file, tmp_path):
   chosen = result['validation']
   assert (chosen['round'], chosen['validation_accuracy']) == (1, None)
   assert 'finetuned -; not finite for clients: 3' in table([result])
-  choice, path = Tuned({}, 'finetuned', 1.0, ()), [stored.path]
+  choice, path = Choice({}, 'finetuned', 1.0, ()), [stored.path]
   entry = read_entry('fedavg', METHOD, choice, [0], path, (), ['rmse'])
   assert 'not finite with the chosen setting in 1 of 1 ' in entry.obstacle
   assert entry.after is None

@@ -63,7 +63,7 @@ def render(
   common = common_settings(groups)
   measure = tuned_by or groups[0].first.measure
   sweep = sweep_section.find_sweep(groups, measure)
-  is_chosen = sweep and sweep.choice
+  is_chosen = sweep and sweep.on_validation
   known = {Path(path): views for path, views in (published or {}).items()}
   printed = [  # those of the first run of a line
     next((known[run.path] for run in group.runs if run.path in known), {})

@@ -4,14 +4,12 @@ Of two fields a heat map, else rows of dots for each field.
 """
 
 import itertools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
-from fedjax_pfl.evaluation.choices import best_candidate
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
 from fedjax_pfl.results.charts import svg
 from fedjax_pfl.results.charts.rows import Mark, Row, plot_intervals
@@ -19,9 +17,9 @@ from fedjax_pfl.results.charts.svg import Panel, Section
 from fedjax_pfl.results.page.styles import css_of
 from fedjax_pfl.results.runs.groups import UNTRAINED, Group, without_digests
 from fedjax_pfl.results.statistics.choice import (
-  Choice,
   Tried,
-  best_setting,
+  best_of,
+  settings_tried,
   verdict,
 )
 from fedjax_pfl.settings import FIELDS
@@ -44,7 +42,7 @@ class Sweep(NamedTuple):
   values: Sequence[Mapping[str, Any]]  # of the fields in which they differ
   tried: Sequence[Tried | None]  # None: diverged, or fewer seeds than others
   best: int
-  choice: Choice | None  # None: of the tests, which are no ground for one
+  on_validation: bool  # else on the tests, which are no ground for a choice
   measure: Measure
 
   @property
@@ -74,17 +72,16 @@ def find_sweep(
   whole = [group.runs if len(group.runs) == most else () for group in groups]
   runs = [run for group in groups for run in group.runs]
   has_examples = all(run.clients.validation is not None for run in runs)
-  if has_examples and EXAMPLES.isdisjoint(shown):
-    choice = best_setting(whole, measure)
-    best, tried = (choice.best, choice.tried) if choice else (None, ())
+  on_validation = has_examples and EXAMPLES.isdisjoint(shown)
+  if on_validation:
+    tried = settings_tried(whole, measure)
   else:
     pairs = zip(groups, whole, strict=True)
     tried = [_on_tests(group, measure) if x else None for group, x in pairs]
-    merits = [trial.merit if trial else math.nan for trial in tried]
-    choice, best = None, best_candidate(merits)
+  best = best_of(tried)
   if best is None:
     return None
-  return Sweep(groups, values, tried, best, choice, measure)
+  return Sweep(groups, values, tried, best, on_validation, measure)
 
 
 def _on_tests(group: Group, measure: Measure) -> Tried:
@@ -93,10 +90,10 @@ def _on_tests(group: Group, measure: Measure) -> Tried:
 
 
 def make_section(sweep: Sweep) -> Section:
-  where = 'validation examples' if sweep.choice else 'the tests'
+  where = 'validation examples' if sweep.on_validation else 'the tests'
   words = sweep.measure.label(f'{sweep.measure.head} on {where}')
   text = f'{words}, mean over clients and seeds.'
-  if not sweep.choice:
+  if not sweep.on_validation:
     text += ' To choose a setting by it would be to choose by the tests.'
   if len({len(group.runs) for group in sweep.groups}) > 1:
     text += ' Settings with fewer seeds than others have no number.'
@@ -108,7 +105,7 @@ def lead(sweep: Sweep) -> str:
   view, group = sweep.tried[sweep.best].view, sweep.groups[sweep.best]
   tests = group.mean(view or group.after, sweep.measure.in_summary)
   said = sweep.measure.said(tests)
-  return f'{verdict(sweep.values, sweep.choice)} On the tests it has {said}.'
+  return f'{verdict(sweep.values, sweep.tried)} On the tests it has {said}.'
 
 
 def _overview(sweep: Sweep) -> list[Panel]:

@@ -19,8 +19,8 @@ Fields = Mapping[str, Any]
 METHOD, REFERENCE = 'method', 'reference'  # the second has other clients
 
 
-class Tuned(NamedTuple):
-  """The settings, and the view after personalisation, by validation."""
+class Choice(NamedTuple):
+  """The settings, and the view after personalisation, that validation chose."""
 
   fields: Fields  # of the candidate
   view: str  # among the numbers of epochs, or SuPerFed's mixtures
@@ -66,7 +66,7 @@ class Entry(NamedTuple):
 
   method: str
   kind: str  # METHOD or REFERENCE
-  choice: Tuned | None
+  choice: Choice | None
   seeds: tuple[int, ...] = ()
   before: Counts | None = None  # None without this view
   after: Counts | None = None
@@ -79,7 +79,7 @@ class Entry(NamedTuple):
 def read_entry(
   method: str,
   kind: str,
-  choice: Tuned | None,
+  choice: Choice | None,
   seeds: Sequence[int],
   paths: Paths,
   whole: Sequence[str],

@@ -20,7 +20,7 @@ from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.evaluation.measures import LEFT_OUT, MAX, Measure, measure_of
-from fedjax_pfl.results.runs.entry import Costs, Counts, Entry, Tuned
+from fedjax_pfl.results.runs.entry import Choice, Costs, Counts, Entry
 
 MARK = '_counts'  # in the name of the file
 VIEWS = 'before', 'after'
@@ -164,7 +164,7 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
   if first['choice']:
     fields = atomic_files.parse_object(first['choice'])
     fields.setdefault('value', fields.pop('accuracy', None))  # older files
-    choice = Tuned(**fields | {'ends': tuple(fields['ends'])})
+    choice = Choice(**fields | {'ends': tuple(fields['ends'])})
   given = first['method'], first['kind'], choice
   entry = Entry(*given, obstacle=first['obstacle'])
   kinds = [len({row[name] for row in rows}) for name in ('seed', 'choice')]

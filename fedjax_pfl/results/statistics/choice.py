@@ -23,7 +23,7 @@ from fedjax_pfl.evaluation.choices import (
   mean_of_clients,
 )
 from fedjax_pfl.evaluation.measures import ACCURACY, Measure
-from fedjax_pfl.results.runs.entry import Fields, Tuned
+from fedjax_pfl.results.runs.entry import Choice, Fields
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.differences import (
   ABOVE,
@@ -43,6 +43,7 @@ class Tried(NamedTuple):
   view: str  # '': what each run has chosen
   values: BySeed
   measure: Measure = ACCURACY
+  has_same_clients: bool = False  # with every seed
 
   @property
   def means(self) -> list[float]:
@@ -59,69 +60,63 @@ class Tried(NamedTuple):
     return self.measure.sign * self.mean
 
 
-class Choice(NamedTuple):
-  """The best of some settings."""
+Trials = Sequence[Tried | None]  # each in its best view; None: it diverged
 
-  best: int  # its place
-  second: int | None  # of those with finite numbers
-  tried: tuple[Tried | None, ...]  # each in its best view; None: it diverged
-  lead: Verdict | None  # the best less the second; None of one seed
+
+def best_of(tried: Trials) -> int | None:
+  """Return the place of the best; None without a finite number."""
+  return best_candidate(merits(tried))
+
+
+def merits(tried: Trials) -> list[float]:
+  return [math.nan if trial is None else trial.merit for trial in tried]
 
 
 def views_tried(runs: Runs, measure: Measure = ACCURACY) -> list[Tried]:
   """Return a setting in every view that may be chosen."""
   by_seed = {run.seed: run.on_validation(measure.name) for run in runs}
-  views = next(iter(by_seed.values()), {})
-  return [
-    Tried(view, {seed: of[view] for seed, of in by_seed.items()}, measure)
-    for view in views
-    if all(view in of for of in by_seed.values())
-  ]
+  tried = []
+  for view in next(iter(by_seed.values()), {}):
+    if all(view in values for values in by_seed.values()):
+      values = {seed: values[view] for seed, values in by_seed.items()}
+      tried.append(Tried(view, values, measure, runs[0].has_same_clients))
+  return tried
 
 
-def best_view(runs: Runs, measure: Measure = ACCURACY) -> Tried | None:
-  """Return a setting in its best view; None without a finite number."""
-  tried = views_tried(runs, measure)
-  at = best_candidate([trial.merit for trial in tried])
-  return None if at is None else tried[at]
-
-
-def best_setting(
+def settings_tried(
   groups: Sequence[Runs], measure: Measure = ACCURACY
-) -> Choice | None:
-  """Return the best of these settings; None if all diverged."""
-  tried = tuple(best_view(runs, measure) for runs in groups)
-  means = [trial.merit if trial else math.nan for trial in tried]
-  best = best_candidate(means)
-  if best is None:
-    return None
-  others = [math.nan if at == best else mean for at, mean in enumerate(means)]
-  second = best_candidate(others)
+) -> list[Tried | None]:
+  """Return each setting in its best view."""
+  every = [views_tried(runs, measure) for runs in groups]
+  places = [(views, best_of(views)) for views in every]
+  return [None if at is None else views[at] for views, at in places]
+
+
+def lead_of(tried: Trials) -> tuple[int | None, Verdict | None]:
+  """Return the place of the second, and the best less it; None of one seed."""
+  best = best_of(tried)
+  second = best_of([*tried[:best], None, *tried[best + 1 :]])
   known = {str(at): trial.values for at, trial in enumerate(tried) if trial}
-  same_clients = groups[best][0].has_same_clients
-  verdicts = behind_best(known, str(best), same_clients, measure)
-  return Choice(best, second, tried, verdicts.get(str(second)))
+  of = tried[best].has_same_clients, tried[best].measure
+  return second, behind_best(known, str(best), *of).get(str(second))
 
 
-def verdict(settings: Sequence[Fields], choice: Choice) -> str:
-  """Return what was chosen, by how much, and whether seeds tell them apart."""
-  tried = choice.tried[choice.best]
-  measure = tried.measure
-  best = in_words(settings[choice.best])
-  view = f' in the view {tried.view}' if tried.view else ''
+def verdict(settings: Sequence[Fields], tried: Trials) -> str:
+  """Return what is chosen, by how much, and whether seeds tell them apart."""
+  best, (second, lead) = best_of(tried), lead_of(tried)
+  chosen, measure = tried[best], tried[best].measure
+  view = f' in the view {chosen.view}' if chosen.view else ''
   by = f' by {measure.name}' * (measure != ACCURACY)
-  number = f'{measure.text(tried.mean)} {measure.unit}'.rstrip()
-  line = f'Best on validation{by}: {best}{view}, {number}'
-  if choice.second is None:
+  number = f'{measure.text(chosen.mean)} {measure.unit}'.rstrip()
+  line = f'Best on validation{by}: {in_words(settings[best])}{view}, {number}'
+  if second is None:
     return f'{line}; the only setting with finite numbers.'
-  ahead = tried.mean - choice.tried[choice.second].mean
+  ahead = chosen.mean - tried[second].mean
   side = ABOVE if measure.sign > 0 else BELOW
-  second = in_words(settings[choice.second])
   gap = f'{measure.text(abs(ahead))} {measure.unit_of_gap}'.rstrip()
-  line += f', {gap} {side} {second}'
-  if choice.lead is None:
+  line += f', {gap} {side} {in_words(settings[second])}'
+  if lead is None:
     return f'{line} (of one seed, which says nothing of others).'
-  lead = choice.lead
   ends = sorted(measure.sign * end for end in lead.gap[1:3])
   interval = ' to '.join(map(measure.text, ends))
   word = 'distinguishable' if lead.is_ahead else lead.word
@@ -140,20 +135,19 @@ def choose(
   fields: Sequence[Fields],
   groups: Sequence[Runs],
   measure: Measure = ACCURACY,
-) -> Tuned | None:
+) -> Choice | None:
   """Return the best of the candidates of a method; None if all diverged."""
-  choice = best_setting(groups, measure)
-  if choice is None:
+  tried = settings_tried(groups, measure)
+  best = best_of(tried)
+  if best is None:
     return None
-  chosen, tried = fields[choice.best], choice.tried[choice.best]
-  means = [trial.merit if trial else math.nan for trial in choice.tried]
-  ends = []
-  for name in chosen:
+  chosen, ends = tried[best], []
+  for name in fields[best]:
     values = [setting[name] for setting in fields]
-    if all(map(is_number, values)) and binds(values, means, choice.best):
+    if all(map(is_number, values)) and binds(values, merits(tried), best):
       ends.append(name)
-  ends += _ends_of_views(views_tried(groups[choice.best], measure), tried.view)
-  return Tuned(chosen, tried.view, tried.mean, tuple(ends))
+  ends += _ends_of_views(views_tried(groups[best], measure), chosen.view)
+  return Choice(fields[best], chosen.view, chosen.mean, tuple(ends))
 
 
 def _ends_of_views(views: Sequence[Tried], chosen: str) -> list[str]:
