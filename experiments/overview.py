@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 
-from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.types import AnyPath
 from fedjax_pfl.results.charts import figure_file, picture
 from fedjax_pfl.results.charts.svg import Panel
@@ -16,12 +15,12 @@ from fedjax_pfl.results.page.sections import (
   plot_levels,
 )
 from fedjax_pfl.results.page.styles import css_of, style_of
-from fedjax_pfl.results.runs.groups import Group, make_groups
-from fedjax_pfl.results.runs.run import (
-  dataset_in_words,
+from fedjax_pfl.results.runs.groups import (
+  Group,
+  make_groups,
   notes_on_choice,
-  read_comparable,
 )
+from fedjax_pfl.results.runs.run import dataset_in_words, read_comparable
 from fedjax_pfl.results.statistics import standing
 
 WIDTH = 800  # of the chart
@@ -64,7 +63,6 @@ def draw(groups: Sequence[Group]):
   """Return a Figure of a line a method, from before to after."""
   title = f'Personalisation on {dataset_in_words(groups[0].first.dataset)}'
   colours = {css_of(g): style_of(g.first.method).colour for g in groups}
-  by_name = {paper_name(group.first.method): group.runs for group in groups}
-  notes = [levels_in_words(groups), *notes_on_choice(by_name)]
+  notes = [levels_in_words(groups), *notes_on_choice(groups)]
   panels = [Panel('', plot_levels(groups, WIDTH))]
   return picture.draw(title, panels, colours, notes=notes)

@@ -174,5 +174,7 @@ def train_unit(unit: Unit, folder: Path) -> Entry:
   whole = [
     stage.name for stage in unit.outline.stages if stage.full_participation
   ]
-  known = unit.method, unit.kind, choice, form.seeds, final, whole
-  return read_entry(*known, [one.name for one in measures])
+  names = [measure.name for measure in measures]
+  return read_entry(
+    unit.method, unit.kind, choice, form.seeds, final, whole, names
+  )

@@ -19,13 +19,11 @@ from fedjax_pfl.results.runs.groups import (
   Group,
   Views,
   compared_measures,
-  has_worst_tenth,
-)
-from fedjax_pfl.results.runs.run import (
   either,
-  notes_on_batches,
+  has_worst_tenth,
   notes_on_choice,
 )
+from fedjax_pfl.results.runs.run import notes_on_batches
 from fedjax_pfl.results.statistics import standing
 from fedjax_pfl.results.statistics.differences import BySeed
 from fedjax_pfl.results.statistics.standing import ONE_SEED, Place
@@ -269,7 +267,7 @@ def _interval(group: Group, view: str) -> Cell:
 def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
   """Return what is to be said of these groups below the summary."""
   by_label = {group.label: group.runs for group in groups}
-  notes = notes_on_choice(by_label)
+  notes = notes_on_choice(groups)
   results = {name: [x.result for x in runs] for name, runs in by_label.items()}
   notes += notes_on_batches(results)
   if all(len(runs) == 1 for runs in by_label.values()):

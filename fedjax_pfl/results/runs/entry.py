@@ -94,17 +94,15 @@ def read_entry(
   if choice is None:
     return entry._replace(obstacle='diverged with every setting that was tried')
   if number := sum(map(bool, map(sentence_of, paths))):
-    words = (
-      f'diverged with the chosen setting in {number} of {len(paths)} seeds'
-    )
-    return entry._replace(obstacle=words)
+    diverged = f'diverged with the chosen setting in {number} of'
+    return entry._replace(obstacle=f'{diverged} {len(paths)} seeds')
   runs = [read(path) for path in paths]
   has_before = INITIAL in runs[0].views
   after = _counts(runs, choice.view, measures)
   main = after.of(next(iter(measures), 'accuracy'))
   if number := int(np.isinf(main).any(axis=1).sum()):
-    words = 'has predictions that are not finite with the chosen setting in '
-    return entry._replace(obstacle=f'{words}{number} of {len(paths)} seeds')
+    infinite = 'has predictions that are not finite with the chosen setting in'
+    return entry._replace(obstacle=f'{infinite} {number} of {len(paths)} seeds')
   return entry._replace(
     seeds=tuple(seeds),
     before=_counts(runs, INITIAL, measures) if has_before else None,

@@ -8,7 +8,7 @@ import collections
 import functools
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.evaluation.measures import MEASURES, Measure
-from fedjax_pfl.results.runs.run import Run, either, with_defaults
+from fedjax_pfl.results.runs.run import Run, chosen_by_tests, with_defaults
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.identity import flatten
 from fedjax_pfl.settings import FIELDS
@@ -156,8 +156,8 @@ def make_groups(runs: Sequence[Run]) -> list[Group]:
   for seeds, label in zip(sets, _labels(sets), strict=True):
     method = seeds[0].method
     met[method] += 1
-    numbers = list(met).index(method), met[method] - 1
-    groups.append(Group(label, tuple(seeds), *numbers))
+    number = list(met).index(method)
+    groups.append(Group(label, tuple(seeds), number, met[method] - 1))
   return groups
 
 
@@ -219,6 +219,22 @@ def views_in_words(groups: Sequence[Group]) -> str:
     return next(iter(labels))
   parts = [f'{views} ({", ".join(of)})' for views, of in labels.items()]
   return '; '.join(parts)
+
+
+def notes_on_choice(groups: Sequence[Group]) -> list[str]:
+  """Return a sentence for every group whose views the tests have chosen."""
+  notes = []
+  for group in groups:
+    chosen = [chosen_by_tests(run.views, run.result) for run in group.runs]
+    if views := either(filter(None, chosen)):
+      by_tests = 'is chosen by the tests, which is optimistic'
+      notes.append(f'{views} of {group.label} {by_tests}.')
+  return notes
+
+
+def either(views: Iterable[str]) -> str:
+  """Return 'mix_0.4 or mix_0.5', each once."""
+  return ' or '.join(dict.fromkeys(views))
 
 
 def _labels(sets: Sequence[list[Run]]) -> list[str]:

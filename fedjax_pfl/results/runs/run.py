@@ -76,10 +76,8 @@ class Run:
     clients = self.stored()
     if self.shared is None:
       return clients
-    places = {
-      client: at for at, client in enumerate(self.in_partition(clients))
-    }
-    rows = np.array([places[client] for client in self.shared])
+    row_of = {who: row for row, who in enumerate(self.in_partition(clients))}
+    rows = np.array([row_of[client] for client in self.shared])
     return client_scores.take(clients, rows, self.path)
 
   def in_partition(self, clients: Clients) -> list[int] | list[str]:
@@ -124,10 +122,9 @@ class Run:
   def data(self) -> str:
     """Return the fingerprint of the data, without that of an initial model."""
     data = str(self.record.get('data')).partition('+')[0]
-    images = data.partition('-')[0]
-    return (
-      data if self.shared is None else f'{images}-{len(self.shared)} shared'
-    )
+    if self.shared is None:
+      return data
+    return f'{data.partition("-")[0]}-{len(self.shared)} shared'
 
   @property
   def measure(self) -> Measure:
@@ -245,13 +242,12 @@ def read(workdir: AnyPath) -> Run:
 def extremes(workdir: AnyPath) -> str:
   """Return a line of clients by name, and one of unseen ones; '' without."""
   run = read(workdir)
-  both, lines = {'': run.clients, 'unseen, ': run.clients.unseen}, []
-  for who, clients in both.items():
+  view, lines = run.compared[1], []
+  for who, clients in (('', run.clients), ('unseen, ', run.clients.unseen)):
     if clients is not None and clients.names is not None:
-      view = run.compared[1]
       numbers = accuracies(clients.scores[view], clients.counted)
-      words = _by_name(clients.labels, numbers, run.measure)
-      lines += [f'{who}{view}: {words}'] * bool(words)
+      if text := _by_name(clients.labels, numbers, run.measure):
+        lines.append(f'{who}{view}: {text}')
   return '\n'.join(lines)
 
 
@@ -274,10 +270,7 @@ def read_group(paths: Sequence[AnyPath]) -> list[Run]:
 
 
 def settings_in(record: Mapping[str, Any]) -> Settings:
-  """Return the settings of a run; hyperparameters by the order of their names.
-
-  `record` is config.json, in which they have any order.
-  """
+  """Return the settings in config.json, hyperparameters in order of names."""
   hp = sorted((record['config'].get('hp') or {}).items())
   return parse_config({**record['config'], 'hp': dict(hp)})
 
@@ -389,19 +382,6 @@ def chosen_by_tests(known: Sequence[str], result: Result) -> str | None:
   return None
 
 
-def notes_on_choice(
-  runs_by_label: Mapping[str, Sequence[Run]],
-) -> list[str]:
-  """Return a sentence for every label whose views the tests have chosen."""
-  notes = []
-  for label, runs in runs_by_label.items():
-    chosen = [chosen_by_tests(run.views, run.result) for run in runs]
-    if views := either(filter(None, chosen)):
-      words = 'is chosen by the tests, which is optimistic.'
-      notes.append(f'{views} of {label} {words}')
-  return notes
-
-
 def notes_on_batches(
   results_by_label: Mapping[str, Sequence[Result]],
 ) -> list[str]:
@@ -417,8 +397,3 @@ def notes_on_batches(
     'norm_statistics=running'
   )
   return [f'{words}: {", ".join(labels)}.'] * bool(labels)
-
-
-def either(views) -> str:
-  """Return 'mix_0.4 or mix_0.5', each once."""
-  return ' or '.join(dict.fromkeys(views))

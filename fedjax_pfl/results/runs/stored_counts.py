@@ -165,8 +165,8 @@ def _entry(rows: Sequence[Mapping[str, str]]) -> Entry:
     fields = atomic_files.parse_object(first['choice'])
     fields.setdefault('value', fields.pop('accuracy', None))  # older files
     choice = Choice(**fields | {'ends': tuple(fields['ends'])})
-  given = first['method'], first['kind'], choice
-  entry = Entry(*given, obstacle=first['obstacle'])
+  names = 'method', 'kind', 'obstacle'
+  entry = Entry(choice=choice, **{name: first[name] for name in names})
   kinds = [len({row[name] for row in rows}) for name in ('seed', 'choice')]
   if kinds != [len(rows), 1]:
     raise ValueError('a seed twice, or seeds with different settings')
