@@ -16,6 +16,7 @@ from experiments.attacks_board.cells import (
   METHODS,
   RULES,
 )
+from experiments.marked_pages import filled
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.results.charts import picture
 from fedjax_pfl.results.charts.figure_file import format_number, save
@@ -24,9 +25,10 @@ from fedjax_pfl.results.charts.svg import Panel
 from fedjax_pfl.results.page.styles import style_of
 from fedjax_pfl.results.statistics import differences
 from fedjax_pfl.results.statistics.differences import Difference
+from fedjax_pfl.results.tables.table import markdown
 
 PAGE, FIGURES = 'docs/attacks.md', 'docs/images'
-BEGIN, END = '<!-- board: experiments/attacks.py --form={} -->', '<!-- end -->'
+BEGIN = '<!-- board: experiments/attacks.py --form={} -->'
 VIEWS = 'before', 'after'
 # A method, and whether before or after personalisation.
 COLUMNS = {
@@ -150,18 +152,15 @@ def section(board: Board, figure: str) -> str:
     f'\n![By attack and rule](images/{figure})\n',
     'Tests of other classes of honest clients that the trigger moves to its '
     'target, in percent, before and after personalisation:\n',
-    f'| rule | {" | ".join(methods)} |\n|---|{"---:|" * len(methods)}',
   ]
-  rows = {'mean, nobody attacks': CLEAN}
-  rows |= {rule: (BACKDOOR, rule) for rule in board.rules}
-  for name, kind in rows.items():
-    pairs = (
-      ', '.join(
-        f'{mean(board.success, (x, view, *kind)):.1f}' for view in VIEWS
-      )
-      for x in methods
-    )
-    lines.append(f'| {name} | {" | ".join(pairs)} |')
+  moved = lambda cell: f'{mean(board.success, cell):.1f}'
+  kinds = {'mean, nobody attacks': CLEAN}
+  kinds |= {rule: (BACKDOOR, rule) for rule in board.rules}
+  rows = [
+    [name, *(', '.join(moved((x, v, *kind)) for v in VIEWS) for x in methods)]
+    for name, kind in kinds.items()
+  ]
+  lines.append(markdown(['rule', *methods], rows, range(1, 1 + len(methods))))
   return '\n'.join(lines)
 
 
@@ -169,7 +168,7 @@ def mean(known: Numbers, cell: Cell) -> float:
   return float(np.mean([np.nanmean(x) for x in known[cell].values()]))
 
 
-def words(found: Difference | None) -> str:
+def in_words(found: Difference | None) -> str:
   if found is None:
     return '-'
   text, low, high = (f'{x:+.1f}' for x in found[:3])
@@ -179,7 +178,7 @@ def words(found: Difference | None) -> str:
 def listed(gaps: dict[str, Difference | None]) -> str:
   """Return all gaps, and of which of them the interval is on one side of 0."""
   told = [name for name, found in gaps.items() if found and found.sign]
-  every = '; '.join(f'{name} {words(found)}' for name, found in gaps.items())
+  every = '; '.join(f'{name} {in_words(found)}' for name, found in gaps.items())
   if not any(found and found.has_interval for found in gaps.values()):
     return f'{every}.'
   return f'{every}. Told from 0: {"; ".join(told) or "none"}.'
@@ -213,7 +212,7 @@ def sentences(board: Board) -> Iterator[str]:
     '**Does fine-tuning remove a backdoor?** With the mean its trigger moves '
     f'{mean(opened, old):.1f} % of the tests to the target in FedAvg, and '
     f'{mean(opened, new):.1f} % once it is fine-tuned: '
-    f'{words(gap(opened, [new], old))}. Where nobody attacks it moves '
+    f'{in_words(gap(opened, [new], old))}. Where nobody attacks it moves '
     f'{mean(opened, base):.1f} % and {mean(opened, calm):.1f} %. Of '
     f'{is_open.sum()} honest clients with such a test, over all seeds, '
     f'{(after[is_open] == 0).sum()} have none after it.'
@@ -246,25 +245,23 @@ def sentences(board: Board) -> Iterator[str]:
   )
 
 
-def text(board: Board, page: str, form: str) -> str:
+def text(board: Board, page: Path, form: str) -> str:
   """Return the page, with the section of this form between its marks."""
-  begin = BEGIN.format(form)
-  before, _, rest = page.partition(begin)
-  inside = section(board, _figure(form))
-  return f'{before}{begin}\n\n{inside}\n\n{END}{rest.partition(END)[2]}'
+  return filled(page, BEGIN.format(form), section(board, _figure(form)))
 
 
 def write(counts: Path, root: Path) -> list[Path]:
   """Write a form's part of the page, and its figure; return the paths."""
   form = counts.name.partition('_')[0]
   board, page = read(counts), root / PAGE
-  content = text(board, page.read_text(encoding='utf-8'), form)
-  atomic_files.write_bytes(page, content.encode())
-  found, lines = gaps_of(board), []
-  for cell, one in found.items():
-    lines.append((*cell, *map(format_number, (one or [None] * 3)[:3])))
+  atomic_files.write_bytes(page, text(board, page, form).encode())
+  gaps = gaps_of(board)
+  lines = [
+    (*cell, *map(format_number, (found or [None] * 3)[:3]))
+    for cell, found in gaps.items()
+  ]
   colours = {key[0]: style_of(key[0]).colour for key in COLUMNS.values()}
-  panels = [_panel(board, found, name) for name in board.columns]
+  panels = [_panel(board, gaps, name) for name in board.columns]
   number = len(board.unlike)
   title = f'Attacks on {SETS[form]}, {number} seed{"s" * (number > 1)}'
   figure = picture.draw(title, panels, colours, notes=[NOTE])
@@ -276,14 +273,14 @@ def _figure(form: str) -> str:
   return f'attacks_{form}.png'
 
 
-def _panel(board: Board, found: dict, name: str) -> Panel:
+def _panel(board: Board, gaps: dict, name: str) -> Panel:
   css, rows = COLUMNS[name][0], []
   for attack in board.attacks:
     rows.append(Row(attack.replace('_', ' ')))
     for rule in board.rules:
-      one = found[name, attack, rule]
-      if one and (attack, rule) != CLEAN:
-        marks = [Mark(*one[:3], css, size=3.5)]
+      found = gaps[name, attack, rule]
+      if found and (attack, rule) != CLEAN:
+        marks = [Mark(*found[:3], css, size=3.5)]
         rows.append(Row(rule.replace('_', ' '), marks))
   alone = gap(board.accuracy, [LOCAL], (*COLUMNS[name], *CLEAN))
   marks = [Mark(*alone[:3], css, 'hollow', 'D', size=3.5)]

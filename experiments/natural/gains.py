@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.marked_pages import filled
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.evaluation.measures import Measure
@@ -17,11 +18,12 @@ from fedjax_pfl.results.runs.entry import METHOD, Counts, Entry
 from fedjax_pfl.results.statistics import board, differences
 from fedjax_pfl.results.statistics.differences import Difference
 from fedjax_pfl.results.tables.board_tables import rows_of
+from fedjax_pfl.results.tables.table import markdown
 
 UNLIKE = 'results/leaderboard/unlike.csv'
 PAGE, FIGURE = 'docs/natural.md', 'docs/images/natural.png'
-BEGIN, END = '<!-- sets: experiments/gains.py -->', '<!-- end -->'
-OWN = 'natural'  # begins the names of forms whose clients exist
+BEGIN = '<!-- sets: experiments/gains.py -->'
+NATURAL = 'natural'  # begins the names of forms whose clients exist
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 400, 50, 352, 34
 SHARES = {'start': 0, 'middle': 0.5, 'end': 1}  # of a text left of its spot
 LETTER = 5.5  # the width of a letter, at most in the mean
@@ -75,31 +77,33 @@ def read(root: Path) -> list[Gain]:
   for form in dict.fromkeys(line['form'] for line in lines):
     counts = (root / UNLIKE).with_name(f'{form}{stored_counts.MARK}.csv')
     if counts.exists():
-      about, found = stored_counts.read([counts])
-      kept = [x for x in lines if x['form'] == form and x['partition'] in found]
-      gains += [gain_of(line, about, found) for line in kept]
+      about, entries = stored_counts.read([counts])
+      kept = [
+        x for x in lines if x['form'] == form and x['partition'] in entries
+      ]
+      gains += [gain_of(line, about, entries) for line in kept]
   return sorted(gains, key=lambda gain: gain.unlike)
 
 
-def gain_of(line: dict[str, str], about, found) -> Gain:
+def gain_of(line: dict[str, str], about, stored) -> Gain:
   """Return the gain of the method with the best value on validation.
 
   Local only is no choice. All are read after personalisation.
   """
   partition, measure = line['partition'], about.main
-  entries = {one.method: one for one in found[partition] if one.after}
+  entries = {x.method: x for x in stored[partition] if x.after}
   fedavg, alone = entries['fedavg'], entries['local_only']
   others = [x for x in entries.values() if x.kind == METHOD and x != alone]
   chosen = max(others, key=lambda entry: measure.sign * entry.choice.value)
-  how = measure, partition in about.same_clients
-  rows = rows_of(board.make_board(about, partition, found[partition]))
+  same = partition in about.same_clients
+  rows = rows_of(board.make_board(about, partition, stored[partition]))
   (row,) = (row for row in rows if row['method'] == chosen.method)
-  is_real = line['form'].startswith(OWN)
+  is_real = line['form'].startswith(NATURAL)
   return Gain(
     *(partition if is_real else f'{line["form"]}, {partition}', is_real),
     *(measure, line, fedavg, chosen),
-    _gap(chosen.after, fedavg.before, *how),
-    _gap(chosen.after, alone.after, *how),
+    _gap(chosen.after, fedavg.before, measure, same),
+    _gap(chosen.after, alone.after, measure, same),
     *(row, _mean(fedavg.before, measure)),
   )
 
@@ -120,10 +124,9 @@ def _mean(counts: Counts, measure: Measure) -> float:
 
 def section(gains: Sequence[Gain]) -> str:
   """Return what stands between the marks of the page."""
-  lines = [f'| {" | ".join(COLUMNS)} |', f'|---|{"---:|" * (len(COLUMNS) - 1)}']
-  lines += [f'| {" | ".join(cells(gain))} |' for gain in gains]
+  table = markdown(COLUMNS, map(cells, gains), range(1, len(COLUMNS)))
   image = f'![Gain against unlikeness]({FIGURE.removeprefix("docs/")})'
-  return '\n\n'.join([image, *sentences(gains), '\n'.join(lines)])
+  return '\n\n'.join([image, *sentences(gains), table])
 
 
 def cells(gain: Gain) -> Iterator[str]:
@@ -134,16 +137,16 @@ def cells(gain: Gain) -> Iterator[str]:
   yield f'{of.short(gain.first)}{unit}'
   yield of.short(_mean(gain.fedavg.after, of))
   yield f'{paper_name(gain.chosen.method)} {of.short(row["after"])}'
-  yield words(gain.gap[:3], of.short)
-  yield words(gain.shares, '{:.0f}'.format)
-  yield words(gain.alone[:3], of.short)
+  yield with_ends(gain.gap[:3], of.short)
+  yield with_ends(gain.shares, '{:.0f}'.format)
+  yield with_ends(gain.alone[:3], of.short)
   for measure in sorted(board.compared(), key=lambda one: one.head):
     yield of.short(row[f'after_{measure.column}'])
   worse = row['worse_than_alone']
   yield '-' if worse is None else f'{worse:.0f} %'
 
 
-def words(numbers: Sequence[float], form) -> str:
+def with_ends(numbers: Sequence[float], form) -> str:
   mean, low, high = (f'{"-" if x < 0 else "+"}{form(abs(x))}' for x in numbers)
   return f'{mean} ({low} to {high})'
 
@@ -183,9 +186,7 @@ def sentences(gains: Sequence[Gain]) -> Iterator[str]:
 def write(root: Path) -> list[Path]:
   """Write page and figure below `root`; return their paths."""
   gains, page = read(root), root / PAGE
-  before, _, rest = page.read_text(encoding='utf-8').partition(BEGIN)
-  after = rest.partition(END)[2]
-  text = f'{before}{BEGIN}\n\n{section(gains)}\n\n{END}{after}'
+  text = filled(page, BEGIN, section(gains))
   atomic_files.write_bytes(page, text.encode())
   note = (
     'Blue: clients exist. Grey: divided by a generator. Bars: 95 % intervals '

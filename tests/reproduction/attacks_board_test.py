@@ -113,7 +113,7 @@ def test_the_page_compares_honest_clients_with_the_clean_mean(tmp_path):
 
 
 def test_the_page_is_what_its_counts_say():
-  content = (ROOT / page.PAGE).read_text()
+  path = ROOT / page.PAGE
   for counts in COUNTS.glob('*_counts.csv'):
     form = counts.name.partition('_')[0]
-    assert page.text(page.read(counts), content, form) == content
+    assert page.text(page.read(counts), path, form) == path.read_text()

@@ -15,6 +15,7 @@ from user_commands import load_command
 
 from configs.tables.common import load_configs
 from experiments import commandline
+from experiments.marked_pages import END
 from experiments.reproduction.claims import claims_page, write
 from experiments.reproduction.claims.claims_file import load_claims
 from experiments.reproduction.claims.verdicts import PLANNED, printed_of
@@ -138,7 +139,7 @@ GOOD = claim_runs.CLAIM + claim_runs.COMPARISON.format('fedbabu', 'fedavg')
     ('algorithm=fedavg', 'algorithm=fedrep', 'algorithm=fedrep.*fedavg'),
     ('shards_per_client=2', 'shards_per_client=7', 'shards_per_client=7'),
     ('shards_per_client=2,', '', 'which 2 cells of fedbabu/98 match'),
-    ("below = 'algorithm=fedavg'", '', "got 'no below'"),
+    ("below = 'algorithm=fedavg'", '', "argument: 'below'"),
     (GOOD, GOOD + GOOD, 'a twice'),
     (GOOD, None, 'no such file'),
   ],
@@ -228,7 +229,7 @@ def test_the_figures_are_those_of_the_results(verdicts, tmp_path):
 def test_no_number_of_the_results_is_typed_by_hand():
   page = (ROOT / 'docs' / 'results.md').read_text()
   before, rest = page.split(write.BEGIN)
-  typed = before + rest.partition(write.END)[2]
+  typed = before + rest.partition(END)[2]
   assert not re.findall(r'\d+\.\d', typed)
   text = (RESULTS / 'claims.toml').read_text()
   assert '±' not in text and not re.findall(r'\d\d\.\d', text)

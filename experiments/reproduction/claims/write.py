@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.marked_pages import filled
 from experiments.reproduction import summary_rows
 from experiments.reproduction.claims import claims_page
 from experiments.reproduction.claims.claims_file import LoadTable, load_claims
@@ -29,7 +30,7 @@ from fedjax_pfl.results.page.styles import style_of
 
 PAGE = 'docs/results.md'
 IMAGES = 'docs/images'
-BEGIN, END = '<!-- claims: experiments/claims.py -->', '<!-- end -->'
+BEGIN = '<!-- claims: experiments/claims.py -->'
 FOREST = 'claims.png'
 CLIENTS = 'claim_{}_clients.png'
 DRAWN = 'a'  # the claim of which every client is drawn, if it has their scores
@@ -73,7 +74,8 @@ def judge(
 def text(verdicts: Sequence[Verdict], results: Path, page: Path) -> str:
   """Return the page, with the verdicts between its marks."""
   progress = claims_page.progress(results)
-  return _replaced(page, f'{progress} {claims_page.whole(verdicts)}')
+  section = f'{progress} {claims_page.whole(verdicts)}'
+  return filled(page, BEGIN, section)
 
 
 def write(verdicts: Sequence[Verdict], results: Path, root: Path) -> list[Path]:
@@ -81,21 +83,6 @@ def write(verdicts: Sequence[Verdict], results: Path, root: Path) -> list[Path]:
   page = root / PAGE
   atomic_files.write_bytes(page, text(verdicts, results, page).encode())
   return [page, *save_figures(verdicts, root / IMAGES)]
-
-
-def _replaced(page: Path, section: str) -> str:
-  text = page.read_text(encoding='utf-8')
-  before, begun, rest = text.partition(BEGIN)
-  _, ended, after = rest.partition(END)
-  if not (begun and ended):
-    raise bad_input(
-      'page',
-      got=f'{page} without {BEGIN} .. {END}',
-      expected='both marks: what stands between them is replaced',
-      choices=['put them back'],
-      cause='the page was edited by hand',
-    )
-  return f'{before}{BEGIN}\n\n{section}\n\n{END}{after}'
 
 
 # ---- Figures -----------------------------------------------------------------
