@@ -129,15 +129,15 @@ def run(form, folder, which=1, number=1):
   from fedjax_pfl.results.page import board_page
   from fedjax_pfl.results.runs.stored_counts import MARK
 
-  about, found = protocol.about(form), {}
+  about, entries = protocol.about(form), {}
   path = folder / f'{form.name}_seeds_{"_".join(map(str, form.seeds))}.html'
   if number > 1:
     path = path.with_name(f'{path.stem}{MARK}_{which}_of_{number}.csv')
   try:
     for partition, entry in train.entries(form, folder / RUNS, which, number):
-      found.setdefault(partition, []).append(entry)
+      entries.setdefault(partition, []).append(entry)
   finally:
-    board_page.write(found, about, path)
+    board_page.write(entries, about, path)
   return path
 
 
@@ -147,13 +147,13 @@ def compute_again():
   from fedjax_pfl.results.runs import stored_counts
 
   files = stored_counts.files_of(AGAIN.value)
-  about, found = stored_counts.read(files)
+  about, entries = stored_counts.read(files)
   for name in BASELINE.value:
     one_of(about.methods, 'a method of it').check('--baseline', name)
   if BASELINE.value:
     about = about._replace(baselines=tuple(BASELINE.value))
   name = stored_counts.about_path(files[0]).with_suffix('.html').name
-  board_page.write(found, about, Path(WORKDIR.value) / name)
+  board_page.write(entries, about, Path(WORKDIR.value) / name)
 
 
 def read_form(overrides):
@@ -167,7 +167,7 @@ def read_form(overrides):
   if FORM.value:
     methods = commandline.load_methods(METHODS.value)
     form = load_form(FORM.value, seeds, methods)
-    where = {own: overrides[own] for own in overrides if own == 'data_dir'}
+    where = {x: overrides[x] for x in overrides if x == 'data_dir'}
     commandline.refuse_beside_form(overrides.keys() - where, OF_CONFIG)
     form = form._replace(base=form.base | where)
     return form.only(PARTITION.value) if PARTITION.value else form
@@ -179,7 +179,7 @@ def read_form(overrides):
     commandline.read_settings(CONFIG.value, overrides | {'algorithm': name})
     for name in METHODS.value
   ]
-  methods = tuple(one['algorithm'] for one in methods)
+  methods = tuple(config['algorithm'] for config in methods)
   fields = {name: base[name] for name in base if name not in ('hp', 'views')}
   label = f'{name_of_data(base)}, {base["partition"]}'
   tied = {method: RATE_FIELDS.get(method, RATE) for method in methods}
@@ -212,11 +212,11 @@ def read_form(overrides):
 
 def read_candidates(methods, overrides):
   """Return the settings of each method that the flags ask for."""
-  from fedjax_pfl.compare import combinations
+  from fedjax_pfl.compare.combinations import make_candidates, parse
 
-  flags = GRID.value, RANGE.value, RANDOM.value
-  varied = combinations.parse(*flags, overrides, methods)
-  return combinations.make_candidates(methods, varied, RANDOM.value or 0)
+  number = RANDOM.value
+  varied = parse(GRID.value, RANGE.value, number, overrides, methods)
+  return make_candidates(methods, varied, number or 0)
 
 
 def read_shard():
@@ -226,9 +226,9 @@ def read_shard():
   which, _, number = SHARD.value.partition('/')
   are_numbers = which.isdecimal() and number.isdecimal()
   if not are_numbers or not 1 <= int(which) <= int(number):
-    how = {'expected': 'WHICH/OF, from 1/OF to OF/OF', 'choices': ['2/8']}
+    expected = 'WHICH/OF, from 1/OF to OF/OF, as 2/8'
     cause = 'a job number that begins with 0'
-    raise bad_input('--shard', got=SHARD.value, **how, cause=cause)
+    raise bad_input('--shard', got=SHARD.value, expected=expected, cause=cause)
   return int(which), int(number)
 
 

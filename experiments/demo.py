@@ -36,15 +36,13 @@ def load_choices():
   """Return learning rate and views of each method, as chosen on validation."""
   from fedjax_pfl.results.runs import stored_counts
 
-  _, found = stored_counts.read([COUNTS])
-  entries = {entry.method: entry for entry in found[PARTITION]}
-  return {
-    method: (
-      entries[method].choice.fields['learning_rate'],
-      (*[INITIAL] * bool(entries[method].before), entries[method].choice.view),
-    )
-    for method in METHODS
-  }
+  _, entries = stored_counts.read([COUNTS])
+  choices = {}
+  for entry in entries[PARTITION]:
+    if entry.method in METHODS:
+      views = (*[INITIAL] * bool(entry.before), entry.choice.view)
+      choices[entry.method] = entry.choice.fields['learning_rate'], views
+  return {method: choices[method] for method in METHODS}
 
 
 def plan_of(form, method, rate, views, seeds):

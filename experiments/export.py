@@ -32,9 +32,10 @@ def main(overrides):
 
   compile_cache.cache_programs(progress.log)
   client = CLIENT.value or 'server' * PRIVATE.value
-  which, edit = (client, VIEW.value), commandline.make_edit(overrides)
-  how = progress.log, edit, PRIVATE.value, TO.value
-  export(RUN.value, *which, OUT.value, *how)
+  export(
+    *(RUN.value, client, VIEW.value, OUT.value, progress.log),
+    *(commandline.make_edit(overrides), PRIVATE.value, TO.value),
+  )
 
 
 if __name__ == '__main__':

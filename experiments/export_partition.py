@@ -37,11 +37,11 @@ def main(overrides):
   from fedjax_pfl.settings import parse_config
 
   settings = parse_config(config)
-  data, quick = settings.data, settings.system.quick
-  dataset = load_images(data, quick, progress.log)
+  data, out = settings.data, OUT.value
+  dataset = load_images(data, settings.system.quick, progress.log)
   division = divide(data, settings.seed, dataset)
-  how = dataset, division, data.test_partition
-  path = partition_files.write(FORMAT.value, OUT.value, *how)
+  tests = data.test_partition
+  path = partition_files.write(FORMAT.value, out, dataset, division, tests)
   progress.log(f'{len(division["train"])} clients of {dataset.name}: {path}')
 
 
@@ -53,8 +53,8 @@ def export_form():
   form = load_form(FORM.value)
   data = form_data.load(form, PARTITION.value or next(iter(form.partitions)))
   form_data.export(data, entries.blank(data), OUT.value)
-  words = 'images, rows, budget, and an entry to fill in'
-  progress.log(f'{form.name}, {data.partition}: {words}: {OUT.value}')
+  content = 'images, rows, budget, and an entry to fill in'
+  progress.log(f'{form.name}, {data.partition}: {content}: {OUT.value}')
 
 
 if __name__ == '__main__':

@@ -97,9 +97,9 @@ def main():
   if is_small:
     print('No GPU here: all parts on the CPU, in a small form.')
   file = Path(RESULTS.value)
-  done = {one['item'] for one in read(file)}
+  done = {result['item'] for result in read(file)}
   end = time.monotonic() + 60 * MINUTES.value
-  for item in itertools.chain(*(ITEMS[one](is_small) for one in PART.value)):
+  for item in itertools.chain(*(ITEMS[x](is_small) for x in PART.value)):
     if item.name in done or MATCH.value not in item.name:
       continue
     if time.monotonic() > end:
@@ -120,11 +120,11 @@ def has_gpu() -> bool:
 
 def read(file: Path) -> list[dict[str, Any]]:
   """Return the results of a file; a line that was cut off is asked again."""
-  found = []
+  results = []
   for line in file.read_text('utf-8').splitlines() if file.exists() else ():
     with contextlib.suppress(json.JSONDecodeError):
-      found.append(json.loads(line))
-  return found
+      results.append(json.loads(line))
+  return results
 
 
 def make_item(
@@ -136,9 +136,9 @@ def make_item(
 
 
 def tests(is_small: bool) -> Iterator[Item]:
+  pytest = '-m', 'pytest', '-vv', '--short', '-p', 'no:cacheprovider'
   for room in TESTS[:1] if is_small else TESTS:
-    how = ('-m', 'pytest', '-vv', '--short', '-p', 'no:cacheprovider')
-    command = (sys.executable, *how, f'tests/{room}')
+    command = (sys.executable, *pytest, f'tests/{room}')
     yield Item(f'tests {room}', command, 240 if is_small else 120)
 
 
@@ -166,31 +166,32 @@ def bars(is_small: bool) -> Iterator[Item]:
     yield plain._replace(name=name, command=(python, '-c', TUNED, *script))
     name = f'check while in CUDA graphs, {plain.name}'
     yield plain._replace(name=name, environ=WHILE)
-    for how in ('gemm', 'fused'):  # by layers, beside each other
-      more = (*first, 'float32', how)
+    for conv_impl in ('gemm', 'fused'):  # by layers, beside each other
+      more = (*first, 'float32', conv_impl)
       yield of_case('ours', 'as_typed.py', more, limit)
   much = (1, 1) if is_small else (80, 3)
   yield make_item('check precision', 240, 'benchmarks/precision.py', *much)
   much = (6, 1) * is_small
   yield make_item('check seeds', 240, 'benchmarks/many_runs.py', *much)
+  limit = 240 if is_small else 280
   for name in ('forecast',) if is_small else ('startup', 'forecast'):
-    how = f'--bars={name}', '--repeats=1'
-    yield make_item(f'check {name}', 240 if is_small else 280, 'bench.py', *how)
+    bar = f'--bars={name}'
+    yield make_item(f'check {name}', limit, 'bench.py', bar, '--repeats=1')
 
 
 def of_case(
   name: str, script: str, case: tuple, limit: float, *first: str, **more: Any
 ) -> Item:
   """Return the item of rounds of a case, timed by a script."""
-  images, words = math.prod(case[1:4]), ' '.join(map(str, case))
-  how = f'benchmarks/{script}', *first, *case
-  return make_item(f'{name} {words}', limit, *how, images=images, **more)
+  more |= {'images': math.prod(case[1:4])}
+  name, script = ' '.join(map(str, (name, *case))), f'benchmarks/{script}'
+  return make_item(name, limit, script, *first, *case, **more)
 
 
 def cells(is_small: bool) -> Iterator[Item]:
   limit = 120 if is_small else min(60 * MINUTES.value, 580)
   for table in TABLES[:1] if is_small else TABLES:
-    flags = f'--table={table}', '--workdir=results', *['--dry-run'] * is_small
+    flags = [f'--table={table}', '--workdir=results', *['--dry-run'] * is_small]
     yield make_item(f'cells {table}', limit, 'reproduce.py', *flags)
 
 

@@ -17,7 +17,7 @@ from absl import flags
 
 FILE = commandline.ROOT / 'docs' / 'methods.md'
 WRITE = flags.DEFINE_bool('write', False, 'write the table and the pages')
-PLACE = re.compile(
+TABLE = re.compile(
   r'(?<=<!-- methods: experiments/methods.py -->\n).*(?=\n<!-- end -->)', re.S
 )
 GOLDENS = commandline.ROOT / 'tests' / 'golden_cases' / 'data'
@@ -27,24 +27,23 @@ CODES = 'SuPerFed', 'FedConcat', 'pFedMe', 'NIID-Bench', 'FedVLS'
 
 def golden_cases(names: list[str]) -> dict[str, list[tuple[str, str, str]]]:
   """Return name, source and recipe of the golden cases of each method."""
-  found = {name: [] for name in names}
+  cases = {name: [] for name in names}
   for path in sorted(GOLDENS.rglob('*.json')):
     case = json.loads(path.read_text())
     text = re.sub(r'\W', '_', case.get('algorithm', '').lower())
-    for name in names:
-      if text.startswith(name):
-        recipe = case.get('recipe', '')
-        found[name].append((path.stem, case['source'], recipe))
-  return found
+    for name in filter(text.startswith, names):
+      stated = case['source'], case.get('recipe', '')
+      cases[name].append((path.stem, *stated))
+  return cases
 
 
 def golden_origins(names: list[str]) -> dict[str, str]:
   """Return whose code made the golden cases of each method, with numbers."""
-  found = {}
+  origins = {}
   for name, cases in golden_cases(names).items():
     codes = Counter(origin(source) for _, source, _ in cases).most_common()
-    found[name] = ', '.join(f'{code} {n}' for code, n in codes) or 'none'
-  return found
+    origins[name] = ', '.join(f'{code} {n}' for code, n in codes) or 'none'
+  return origins
 
 
 def origin(source: str) -> str:
@@ -66,20 +65,19 @@ def origin(source: str) -> str:
 
 def numbers_of(name: str) -> list[dict[str, str]]:
   """Return the rows of published tables that were run with a method."""
-  found = []
+  numbers = []
   for path in sorted(TABLES.glob('*.csv')):
     with path.open(encoding='utf-8') as file:
       rows = [*csv.DictReader(file)]
+    table = path.stem.replace('_', '/', 1)
     for row in rows:
       method = row.get('algorithm', '')  # '': layers of FedBABU
       if row.get('ours_mean') and re.fullmatch(f'{name}(_[a-z]+)?', method):
-        pairs = [*row.items()][: [*row].index('seeds')]
-        own = [pair for pair in pairs if pair != ('algorithm', name)]
-        setting = ', '.join(map('='.join, own))
-        table = path.stem.replace('_', '/', 1)
-        more = {'table': f'`{table}`', 'setting': f'`{setting}`'}
-        found.append({**row, **more})
-  return found
+        fields = [*row.items()][: [*row].index('seeds')]
+        named = ('='.join(x) for x in fields if x != ('algorithm', name))
+        setting = f'`{", ".join(named)}`'
+        numbers.append({**row, 'table': f'`{table}`', 'setting': setting})
+  return numbers
 
 
 def files() -> dict:
@@ -93,25 +91,25 @@ def files() -> dict:
   traced = {name: table.trace(name, task) for name in names}
   rows = table.method_table(traced, golden_origins(names))
   index = FILE.read_text(encoding='utf-8')
-  found = {FILE: PLACE.sub(lambda _: rows, index)}
+  texts = {FILE: TABLE.sub(lambda _: rows, index)}
   for name, stages in traced.items():
-    place = FILE.parent / 'methods' / name
+    path = FILE.parent / 'methods' / name
     of_paper = [stage for stage in stages if not stage.reading]
-    tex = place.with_suffix('.tex')
+    tex = path.with_suffix('.tex')
     equations = tex.read_text(encoding='utf-8') if tex.exists() else ''
-    found[place.with_suffix('.md')] = page.page(
+    texts[path.with_suffix('.md')] = page.page(
       name, stages, cases[name], numbers_of(name), equations
     )
-    found[place.with_suffix('.svg')] = picture.picture(of_paper, model)
-  return found
+    texts[path.with_suffix('.svg')] = picture.picture(of_paper, model)
+  return texts
 
 
 def main():
-  found = files()
+  texts = files()
   if not WRITE.value:
-    print(PLACE.search(found[FILE])[0])
+    print(TABLE.search(texts[FILE])[0])
     return
-  for file, text in found.items():
+  for file, text in texts.items():
     file.parent.mkdir(exist_ok=True)
     file.write_text(text, encoding='utf-8')
 

@@ -28,9 +28,10 @@ def main(overrides):
   from fedjax_pfl.training import compile_cache
 
   compile_cache.cache_programs(progress.log)
-  which = CLIENT.value, VIEW.value
-  how = progress.log, commandline.make_edit(overrides)
-  predict_folder(RUN.value, IMAGES.value, OUT.value, *which, *how)
+  predict_folder(
+    *(RUN.value, IMAGES.value, OUT.value, CLIENT.value, VIEW.value),
+    *(progress.log, commandline.make_edit(overrides)),
+  )
 
 
 if __name__ == '__main__':

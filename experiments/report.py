@@ -27,12 +27,12 @@ def published(paths):
   from experiments.reproduction.published import published_for_run
   from fedjax_pfl.runs import run_dir
 
-  cells, found = load_cells(), {}
+  cells, known = load_cells(), {}
   for path in paths:
     rounds = run_dir.load_result(path)['rounds']
     stored = run_dir.load_config(path)
-    found[path] = published_for_run(stored, rounds, cells)
-  return found
+    known[path] = published_for_run(stored, rounds, cells)
+  return known
 
 
 if __name__ == '__main__':

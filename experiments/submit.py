@@ -28,8 +28,8 @@ def main():
 
   flags = {'authors': AUTHORS, 'paper': PAPER, 'code': CODE}
   stated = {name: flag.value for name, flag in flags.items()}
-  which = METHOD.value, PARTITION.value
-  submit(FROM.value, load_form, *which, stated, OUT.value)
+  method, partition = METHOD.value, PARTITION.value
+  submit(FROM.value, load_form, method, partition, stated, OUT.value)
   progress.log(f'The entry is in {OUT.value}; `verify` checks it.')
 
 

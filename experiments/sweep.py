@@ -65,8 +65,8 @@ def main(overrides):
   combinations = read_combinations(overrides)
   tunes = bool(TUNE.value or TUNE_BY.value)
   configs = [
-    commandline.read_settings(CONFIG.value, {**overrides, **own})
-    for own in combinations
+    commandline.read_settings(CONFIG.value, {**overrides, **combination})
+    for combination in combinations
   ]
   if TUNE_BY.value and configs[0]['select'] == 'validation':
     overrides['tune_by'] = TUNE_BY.value  # of its rounds, too
@@ -106,11 +106,9 @@ def read_combinations(overrides):
 
 def command_of(fields):
   """Return the command that runs one combination."""
-
-  words = [f'--config={CONFIG.value}', '--workdir=runs/best']
-  words[1:1] = [f'--config.{name}={value}' for name, value in fields.items()]
-  words = ['fedjax-pfl train', *map(shlex.quote, words)]
-  return ' \\\n    '.join(words)
+  given = [f'--config.{name}={value}' for name, value in fields.items()]
+  flags = [f'--config={CONFIG.value}', *given, '--workdir=runs/best']
+  return ' \\\n    '.join(['fedjax-pfl train', *map(shlex.quote, flags)])
 
 
 if __name__ == '__main__':

@@ -25,8 +25,8 @@ def main(folders):
   from fedjax_pfl.core import progress
 
   (method,) = commandline.load_methods([RERUN.value]) if RERUN.value else ('',)
-  how = AGAINST.value, method, WORKDIR.value
-  progress.log(verify(folders, load_form, *how))
+  against, workdir = AGAINST.value, WORKDIR.value
+  progress.log(verify(folders, load_form, against, method, workdir))
 
 
 if __name__ == '__main__':

@@ -54,13 +54,13 @@ def training(model: str, repeats: int) -> Iterator[Bar]:
   for case in MODELS[model].cases:
     yield _against_torch(case, 'training', repeats)
   if model == 'convnet4':
-    how = MODELS[model].cases[0], 'training', repeats, measure.has_torch()
-    one = measure.measure(*how)
-    share, low, high = (100 * part for part in one.share_of_product())
-    name = f'{MODELS[model].name}, share of the product peak'
-    how = f'{low:.0f} to {high:.0f} % in {repeats} repeats'
-    how += '; FLOPs of the direct convolutions'
-    yield Bar(name, share, 50, '%', 'at least', how)
+    row, has_torch = MODELS[model], measure.has_torch()
+    measured = measure.measure(row.cases[0], 'training', repeats, has_torch)
+    share, low, high = (100 * part for part in measured.share_of_product())
+    name = f'{row.name}, share of the product peak'
+    note = f'{low:.0f} to {high:.0f} % in {repeats} repeats'
+    note += '; FLOPs of the direct convolutions'
+    yield Bar(name, share, 50, '%', 'at least', note)
 
 
 def evaluation(repeats: int) -> Iterator[Bar]:
@@ -71,29 +71,29 @@ def evaluation(repeats: int) -> Iterator[Bar]:
 
 
 def _against_torch(case: Case, work: str, repeats: int) -> Bar:
-  row, measured, how = MODELS[case.model], None, measure.NO_TORCH
-  words = ', fine-tuning evaluation' * (work == 'evaluation')
+  row, ratio, note = MODELS[case.model], None, measure.NO_TORCH
   if measure.has_torch():
     best = yardstick.at_our_best(case, work)
-    one = measure.measure(best, work, repeats, with_torch=True)
-    typed = one.against_torch(as_typed=True) or one.against_torch()
-    measured, how = typed.median, how_measured(one)
-  name = f'{row.name}, batch {case.batch}{words}'
-  return Bar(name, measured, row.limit, 'x PyTorch', 'at least', how)
+    measured = measure.measure(best, work, repeats, with_torch=True)
+    typed = measured.against_torch(as_typed=True) or measured.against_torch()
+    ratio, note = typed.median, how_measured(measured)
+  name = f'{row.name}, batch {case.batch}'
+  name += ', fine-tuning evaluation' * (work == 'evaluation')
+  return Bar(name, ratio, row.limit, 'x PyTorch', 'at least', note)
 
 
-def how_measured(one: measure.Measured) -> str:
+def how_measured(ours: measure.Measured) -> str:
   """Return what ran, against what, the spread, and what did not take part."""
-  ratio, images = one.against_torch(), one.rate(one.images).median
-  words = (
-    f'{yardstick.words(one.case.devices)} against {one.torch_variant}: '
+  ratio, images = ours.against_torch(), ours.rate(ours.images).median
+  text = (
+    f'{yardstick.in_words(ours.case.devices)} against {ours.torch_variant}: '
     f'{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) in '
-    f'{len(one.seconds)} repeats; {images:,.0f} images/s'
+    f'{len(ours.seconds)} repeats; {images:,.0f} images/s'
   )
-  if typed := one.against_torch(as_typed=True):
-    words = f'as typed, {typed.low:.2f} to {typed.high:.2f}; best form: {words}'
-  left_out = yardstick.ranking(one.case).left_out
-  return f'{words}; {left_out}' if left_out else words
+  if typed := ours.against_torch(as_typed=True):
+    text = f'as typed, {typed.low:.2f} to {typed.high:.2f}; best form: {text}'
+  left_out = yardstick.ranking(ours.case).left_out
+  return f'{text}; {left_out}' if left_out else text
 
 
 def startup(repeats: int) -> Iterator[Bar]:
@@ -108,9 +108,9 @@ def startup(repeats: int) -> Iterator[Bar]:
     with tempfile.TemporaryDirectory() as folder:
       for name, limit in STARTS.items():
         seconds, busy = start(config, Path(folder), name)
-        how = f'{busy:.1f} s of processor time until the first round was logged'
+        note = f'{busy:.1f} s of processor time until a round was logged'
         title = f'{name} start, {config.replace(".py", "")}'
-        yield Bar(title, seconds, limit, 's', 'at most', how)
+        yield Bar(title, seconds, limit, 's', 'at most', note)
 
 
 def start(config: str, folder: Path, name: str) -> tuple[float, float]:
@@ -176,15 +176,15 @@ def methods(repeats: int) -> Iterator[Bar]:
     *_, metrics = program.run()
     return float(metrics['num_steps'].sum())
 
-  own = gradients(fedavg)
+  of_fedavg = gradients(fedavg)
   for name in algorithms.available():
     program = make_program(case, data, ids, name)
-    share = gradients(program) / own * (1 + PASSES.get(name, 0))
+    share = gradients(program) / of_fedavg * (1 + PASSES.get(name, 0))
     seconds = in_turn({name: program.run, 'fedavg': fedavg.run}, repeats)
     times = spread(ratios(seconds[name], seconds['fedavg']))
-    how = f'{times.median:.2f} ({times.low:.2f} to {times.high:.2f}) x FedAvg'
-    how += f', {share:.2f} x its gradients'
-    yield Bar(name, times.median / share, 1.3, 'x gradients', 'at most', how)
+    note = f'{times.median:.2f} ({times.low:.2f} to {times.high:.2f}) x FedAvg'
+    note += f', {share:.2f} x its gradients'
+    yield Bar(name, times.median / share, 1.3, 'x gradients', 'at most', note)
     jax.clear_caches()
 
 
@@ -212,22 +212,20 @@ def scale(repeats: int) -> Iterator[Bar]:
   for run in runs.values():
     run()
   seconds = in_turn(runs, 3 * repeats)
-  first, times = seconds[fewest], seconds.items()
-  grown = max(spread(ratios(own, first)).median for _, own in times)
-  words = (f'{spread(own).median:.3f} s of {number:,}' for number, own in times)
-  listed = ', '.join(words)
-  more, unit = f'a round, {most:,} clients', f'x {fewest}'
-  how = f'the worst of {listed}'
-  yield Bar(f'time of {more}', grown, 1.1, unit, 'at most', how)
+  first, more = seconds[fewest], f'a round, {most:,} clients'
+  grown = max(spread(ratios(x, first)).median for x in seconds.values())
+  listed = (f'{spread(x).median:.3f} s of {n:,}' for n, x in seconds.items())
+  note, unit = f'the worst of {", ".join(listed)}', f'x {fewest}'
+  yield Bar(f'time of {more}', grown, 1.1, unit, 'at most', note)
   on_host = {number: _bytes_on_host(number) for number in REGISTERED}
   few, many = programs[fewest].memory, programs[most].memory
-  how = (
+  note = (
     f'clients_placement=host: {on_host[most] / MIB:.1f} MiB of {most:,}; with '
     f'their rows on the device {few / MIB:.1f} of {fewest}, '
     f'{many / MIB:.1f} of {most:,}'
   )
   grown = max(on_host.values()) / on_host[fewest]
-  yield Bar(f'memory of {more}', grown, 1.1, unit, 'at most', how)
+  yield Bar(f'memory of {more}', grown, 1.1, unit, 'at most', note)
 
 
 def _draw(number: int) -> np.ndarray:
@@ -242,8 +240,9 @@ def _bytes_on_host(number: int) -> int:
   algorithm, key = make_stage(SMALL).algorithm, jax.random.key(0)
   server, cohort = algorithm.init_server(key), gather((), ids, data)
   position, shape = np.arange(len(ids)), data.index.shape
-  args = server, cohort, position, data.x, data.y, key
-  lowered = compile_round(algorithm, None, 1).lower(shape, *args)
+  lowered = compile_round(algorithm, None, 1).lower(
+    shape, server, cohort, position, data.x, data.y, key
+  )
   return program_bytes(lowered.compile())
 
 
@@ -257,16 +256,16 @@ def forecast(repeats: int) -> Iterator[Bar]:
   for model, chunk in (('simple_cnn', 1), ('simple_cnn', 2), ('convnet4', 1)):
     changes = {'model': model, 'clients_per_chunk': chunk}
     experiment = build_experiment({**settings, **changes})
-    ((_, found),) = memory_estimate.forecasts(experiment)
+    ((_, estimate),) = memory_estimate.forecasts(experiment)
     # The tests are no argument of a round.
     tests = sum(leaf.nbytes for leaf in jax.tree.leaves(experiment.test))
     program = next(make_programs(experiment, jax.devices()[:1]))
     lowered = jax.jit(program.function).lower(*program.arguments.values())
     used = program_bytes(lowered.compile())
-    expected = found.round - tests
+    expected = estimate.round - tests
     off.append(100 * abs(expected / used - 1))
-    words = f'{expected / MIB:.1f} MiB for {used / MIB:.1f}'
-    listed.append(f'{model}, chunk {chunk}: {words}')
+    sizes = f'{expected / MIB:.1f} MiB for {used / MIB:.1f}'
+    listed.append(f'{model}, chunk {chunk}: {sizes}')
   name = 'forecast of memory, off by'
   yield Bar(name, max(off), 20, '%', 'at most', '; '.join(listed))
 
@@ -275,10 +274,8 @@ def _share_clients(number: int) -> ClientData:
   """Return so many clients, who share the images of SMALL's few."""
   few = make_clients(SMALL, SMALL.steps * SMALL.batch)
   owners = np.arange(number) % SMALL.clients
-  own = {'index': few.index, 'count': few.count}
-  return few._replace(
-    **{name: jnp.asarray(np.asarray(own[name])[owners]) for name in own}
-  )
+  index, count = (np.asarray(x)[owners] for x in (few.index, few.count))
+  return few._replace(index=jnp.asarray(index), count=jnp.asarray(count))
 
 
 BARS = {model: partial(training, model) for model in MODELS}

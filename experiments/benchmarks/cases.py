@@ -58,7 +58,7 @@ MOMENTUM = {'fedavg_cnn': 0.0, 'pfl_cnn': 0.0}  # of their benchmarks; else 0.9
 
 def _model(model: str, name: str, limit: float, *sizes: tuple) -> Model:
   momentum = MOMENTUM.get(model, 0.9)
-  cases = tuple(Case(model, *one, momentum=momentum) for one in sizes)
+  cases = tuple(Case(model, *size, momentum=momentum) for size in sizes)
   return Model(name, cases, limit, model in EVALUATED)
 
 

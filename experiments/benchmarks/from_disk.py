@@ -98,8 +98,8 @@ def main(argv: list[str]) -> None:
 
   size = EXAMPLES * (4 + SHAPE[0] * SHAPE[1] * SHAPE[2])
   number = int(SHARE.value * room_on_host() / size)
-  with tempfile.TemporaryDirectory(dir=FOLDER.value) as place:
-    folder = pathlib.Path(place, 'clients')
+  with tempfile.TemporaryDirectory(dir=FOLDER.value) as parent:
+    folder = pathlib.Path(parent, 'clients')
     write_clients(folder, clients(number), num_classes=10)
     runs = runs_of(str(folder), number)
     for run in runs.values():  # compiles

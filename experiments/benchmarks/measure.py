@@ -64,7 +64,7 @@ class Measured(NamedTuple):
     """Return our FLOPs per second as a share of those of the product."""
     scale = self.flops / self.product_flops
     over = ratios(self.product_seconds, self.seconds)
-    return spread([scale * one for one in over])
+    return spread([scale * ratio for ratio in over])
 
   @property
   def torch_variant(self) -> str | None:
@@ -89,8 +89,9 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
   runs = {'ours': program.run, 'product': _product(side)}
   with contextlib.ExitStack() as stack:
     if with_torch:
-      for one in yardstick.ranking(case).variants[: yardstick.FINALISTS]:
-        runs[str(one)] = stack.enter_context(yardstick.running(case, work, one))
+      for variant in yardstick.ranking(case).variants[: yardstick.FINALISTS]:
+        running = yardstick.running(case, work, variant)
+        runs[str(variant)] = stack.enter_context(running)
       if work == 'training':
         runs[TYPED] = stack.enter_context(as_typed(case))
     seconds = in_turn(runs, repeats)
@@ -112,9 +113,9 @@ def measure(case: Case, work: str, repeats: int, with_torch: bool) -> Measured:
 
 def as_typed(case: Case) -> contextlib.AbstractContextManager[Run]:
   """Give a round as README writes it, without PyTorch's huge pages."""
-  words = case.model, case.clients, case.steps, case.batch, case.momentum
+  share = case.model, case.clients, case.steps, case.batch, case.momentum
   environ = {k: v for k, v in os.environ.items() if k != 'GLIBC_TUNABLES'}
-  return processes('as_typed.py', [words], environ)
+  return processes('as_typed.py', [share], environ)
 
 
 def has_torch() -> bool:
@@ -179,5 +180,5 @@ def _programs_in(parameters: dict) -> list[Jaxpr]:
   leaves = jax.tree.leaves(
     [*parameters.values()], is_leaf=lambda part: isinstance(part, kinds)
   )
-  found = [part for part in leaves if isinstance(part, kinds)]
-  return [getattr(part, 'jaxpr', part) for part in found]
+  programs = (part for part in leaves if isinstance(part, kinds))
+  return [getattr(part, 'jaxpr', part) for part in programs]

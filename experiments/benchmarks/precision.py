@@ -32,10 +32,10 @@ CONFIG = f'{commandline.ROOT}/configs/digits.py:fedavg'
 
 def trained(precision: str, seed: int) -> tuple[list[np.ndarray], int]:
   """Return the model at the start, after each round, and its correct tests."""
-  own = {'precision': precision} if precision != 'float64' else {}
+  given = {'precision': precision} if precision != 'float64' else {}
   settings = commandline.read_settings(CONFIG)
   with jax.enable_x64(precision == 'float64'):
-    experiment = pfl.build_experiment({**settings, 'seed': seed, **own})
+    experiment = pfl.build_experiment({**settings, 'seed': seed, **given})
     (stage,), data = experiment.stages, experiment.train
     round_fn, key = pfl.make_round(stage.algorithm), jax.random.key(seed)
     with jax.enable_x64(False):  # the numbers drawn depend on it
@@ -48,8 +48,8 @@ def trained(precision: str, seed: int) -> tuple[list[np.ndarray], int]:
       server, clients, _ = round_fn(server, clients, cohort, data, key)
       models.append(flat(server))
     states = server, clients
-    found = Evaluator(experiment, key).clients(0, states, ('initial',))
-  return models, int(found['initial'].correct.sum())
+    scores = Evaluator(experiment, key).clients(0, states, ('initial',))
+  return models, int(scores['initial'].correct.sum())
 
 
 def as_float64(leaf):

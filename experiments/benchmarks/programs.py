@@ -120,8 +120,8 @@ def make_evaluation(case: Case) -> Program:
   everyone, tests = jnp.arange(case.clients), make_clients(case, case.tests)
   arguments = (*begin(stage, data, key), everyone, data, tests, key)
   compiled, (server, clients, _, *rest) = _compile(evaluate, mesh, arguments)
-  given, block = (compiled, (VIEW,), server, clients, *rest), case.clients
-  run = functools.partial(evaluate_clients, *given, block=block)
+  evaluated = compiled, (VIEW,), server, clients, *rest
+  run = lambda: evaluate_clients(*evaluated, block=case.clients)
   return Program(run, program_bytes(compiled))
 
 

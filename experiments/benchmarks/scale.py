@@ -28,11 +28,11 @@ ROUNDS = 200
 MEGABYTE = 1e6
 CLIENTS = flags.DEFINE_list('clients', '1000', 'numbers of clients')
 OUT = flags.DEFINE_string('out', 'docs/images', 'the folder of both files')
-ONE = flags.DEFINE_string('one', '', 'METHOD,PLACE,CLIENTS of this process')
+ONE = flags.DEFINE_string('one', '', 'METHOD,PLACEMENT,CLIENTS of a process')
 
 
 def measure(
-  method: str, place: str, number: int, run: pathlib.Path
+  method: str, placement: str, number: int, run: pathlib.Path
 ) -> dict[str, float]:
   """Return seconds and bytes of so many clients; `run` has states on disk."""
   import jax
@@ -46,14 +46,14 @@ def measure(
 
   million.NUM_CLIENTS = number
   config = million.get_config(method)
-  config.clients_placement = place
+  config.clients_placement = placement
   folder, began = pathlib.Path(config.data_dir), time.perf_counter()
   experiment = build_experiment(config.to_dict())
   build = time.perf_counter() - began
   stage, keys = experiment.stages[0], random_streams(0)
-  placement = experiment.placement.of_run(run)
-  experiment = experiment._replace(placement=placement)
-  server, clients = placement.begin(stage, experiment.train, keys['states'])
+  states = experiment.placement.of_run(run)
+  experiment = experiment._replace(placement=states)
+  server, clients = states.begin(stage, experiment.train, keys['states'])
   clients = unshared(clients, (server, experiment.train))
   rounds = Program(experiment).rounds(0, server)
   sampler, took = experiment.sampler_of(stage), []
@@ -65,9 +65,9 @@ def measure(
     )
     jax.tree.map(np.asarray, metrics)
     took.append(time.perf_counter() - began)
-  if place == 'disk':
+  if placement == 'disk':
     began = time.perf_counter()
-    placement.save(len(took), clients, 0, lambda clients: None)
+    states.save(len(took), clients, 0, lambda clients: None)
     save = round(1000 * (time.perf_counter() - began), 1)
     files = (run / 'states').iterdir()  # less their holes
     held = sum(512 * file.stat().st_blocks for file in files)
@@ -98,16 +98,16 @@ def draw(rows: list[dict], path: pathlib.Path) -> None:
     ('ms a round', 'MB of memory, at its peak'),
     strict=True,
   ):
-    for method, place in CURVES:
-      curve = [row for row in rows if row['method'] == method]
-      curve = [row for row in curve if row['placement'] == place]
+    for method, placement in CURVES:
+      pair = {'method': method, 'placement': placement}
+      curve = [row for row in rows if pair.items() <= row.items()]
       axis.plot(
         [row['clients'] for row in curve],
         [row[name] for row in curve],
         color=COLOURS[method],
-        linestyle='--' if place == 'disk' else '-',
+        linestyle='--' if placement == 'disk' else '-',
         marker='o',
-        label=NAMES[method] + ', on disk' * (place == 'disk'),
+        label=NAMES[method] + ', on disk' * (placement == 'disk'),
       )
     axis.set(xscale='log', xlabel='registered clients')
     axis.set_title(label)
@@ -121,19 +121,19 @@ def main(argv: list[str]) -> None:
   from fedjax_pfl.core.atomic_files import write_csv
 
   if ONE.value:
-    method, place, number = ONE.value.split(',')
+    method, placement, number = ONE.value.split(',')
     with tempfile.TemporaryDirectory() as run:
-      row = measure(method, place, int(number), pathlib.Path(run))
+      row = measure(method, placement, int(number), pathlib.Path(run))
     print(json.dumps(row))
     return
   rows, out = [], pathlib.Path(OUT.value)
   for number in CLIENTS.value:
-    for method, place in CURVES:
-      words = [sys.executable, __file__, f'--one={method},{place},{number}']
-      done = subprocess.run(words, capture_output=True, text=True, check=True)
-      row = json.loads(done.stdout.splitlines()[-1])
-      given = {'method': method, 'placement': place, 'clients': int(number)}
-      rows.append({**given, **row})
+    for method, placement in CURVES:
+      command = [sys.executable, __file__]
+      command.append(f'--one={method},{placement},{number}')
+      done = subprocess.run(command, capture_output=True, text=True, check=True)
+      given = {'method': method, 'placement': placement, 'clients': int(number)}
+      rows.append(given | json.loads(done.stdout.splitlines()[-1]))
       print(rows[-1], flush=True)
   draw(rows, out / 'scale.png')
   write_csv(out / 'scale.csv', [*rows[0]], rows)

@@ -44,7 +44,7 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
   >>> ratios([4, 9], [2, 3])
   [2.0, 3.0]
   """
-  return [one / other for one, other in zip(over, under, strict=True)]
+  return [x / y for x, y in zip(over, under, strict=True)]
 
 
 def in_turn(
@@ -77,8 +77,8 @@ def processes(
   how = {'stdin': pipe, 'stdout': pipe, 'text': True, 'env': environ}
   with contextlib.ExitStack() as stack:
     started = []
-    for words in shares:
-      command = [sys.executable, str(program), *map(str, words)]
+    for share in shares:
+      command = [sys.executable, str(program), *map(str, share)]
       process = stack.enter_context(subprocess.Popen(command, **how))
       stack.callback(process.stdin.close)  # which ends it
       started.append(process)

@@ -145,8 +145,8 @@ def _make_graphs(side: Side) -> Callable[[], None]:
     totals = [torch.zeros_like(leaf) for leaf in parameters(server)]
     for lane in lanes:
       add(totals, lane.total)
-      for own in lane.total:
-        own.zero_()
+      for leaf in lane.total:
+        leaf.zero_()
 
   return run
 
@@ -196,8 +196,8 @@ def main(form, model, clients, steps, batch, momentum, work='', threads='0'):
     sys.exit(f'{form} needs a GPU')
   if threads != '0':
     torch.set_num_threads(int(threads))
-  numbers = int(clients), int(steps), int(batch)
-  case, run = Case(model, *numbers, momentum=float(momentum)), None
+  clients, steps, batch = map(int, (clients, steps, batch))
+  case, run = Case(model, clients, steps, batch, momentum=float(momentum)), None
   for _ in sys.stdin:
     began = time.perf_counter()
     try:

@@ -27,9 +27,9 @@ def pooled(inputs, outputs, size):
 def dense(*widths):
   """Return linear layers of these widths on the flat image, and ReLUs."""
   parts = [nn.Flatten()]
-  for place, inputs in enumerate(widths[:-1]):
-    parts += [nn.ReLU()] * (place > 0)
-    parts.append(nn.Linear(inputs, widths[place + 1]))
+  for at, inputs in enumerate(widths[:-1]):
+    parts += [nn.ReLU()] * (at > 0)
+    parts.append(nn.Linear(inputs, widths[at + 1]))
   return parts
 
 
@@ -68,22 +68,22 @@ class Residual(nn.Module):
 
 
 def basic(inputs, width, stride):
-  first = conv3(inputs, width, stride), norm(width), nn.ReLU()
-  return Residual(inputs, width, stride, *first, conv3(width, width))
+  parts = [conv3(inputs, width, stride), norm(width), nn.ReLU()]
+  return Residual(inputs, width, stride, *parts, conv3(width, width))
 
 
 def bottleneck(inputs, width, stride):
-  narrow = conv1(inputs, width), norm(width), nn.ReLU()
-  seen = conv3(width, width, stride), norm(width), nn.ReLU()
+  parts = [conv1(inputs, width), norm(width), nn.ReLU()]
+  parts += [conv3(width, width, stride), norm(width), nn.ReLU()]
   wide = conv1(width, 4 * width)
-  return Residual(inputs, 4 * width, stride, *narrow, *seen, wide)
+  return Residual(inputs, 4 * width, stride, *parts, wide)
 
 
 def resnet(block, blocks, growth, num_classes):
   parts, width = [conv3(3, 64), norm(64), nn.ReLU()], 64
   for stage, number in enumerate(blocks):
-    for place in range(number):
-      stride = 2 if stage and place == 0 else 1
+    for block_number in range(number):
+      stride = 2 if stage and block_number == 0 else 1
       parts.append(block(width, 64 * 2**stage, stride))
       width = growth * 64 * 2**stage
   return nn.Sequential(*parts, nn.AvgPool2d(4), *dense(width, num_classes))
@@ -111,7 +111,7 @@ def pfl_cnn(num_classes):
 
 
 MODELS = {
-  **{one.__name__: one for one in (convnet4, mobilenet, pfl_cnn, vgg9)},
+  **{make.__name__: make for make in (convnet4, mobilenet, pfl_cnn, vgg9)},
   'fedavg_cnn': lambda num_classes: nn.Sequential(
     *pooled(3, 32, 5), *pooled(32, 64, 5), *dense(1600, 512, num_classes)
   ),

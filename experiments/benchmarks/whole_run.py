@@ -25,8 +25,8 @@ from fedjax_pfl.training.loop import train
 
 MIB = 2**20
 
-config, *words = sys.argv[1:]
-fields = dict(word.removeprefix('--config.').split('=', 1) for word in words)
+config, *flags = sys.argv[1:]
+fields = dict(flag.removeprefix('--config.').split('=', 1) for flag in flags)
 settings = commandline.read_settings(config, fields)
 compile_cache.cache_programs(print)
 began = time.perf_counter()
@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory() as workdir:
   train(experiment, workdir)
 took, compiled = time.perf_counter() - began, progress.compiled_seconds()
 used = (jax.local_devices()[0].memory_stats() or {}).get('peak_bytes_in_use')
-forecast = max(one.peak for _, one in memory_estimate.forecasts(experiment))
+forecast = max(x.peak for _, x in memory_estimate.forecasts(experiment))
 of_device = f', used {used / MIB:.0f}' if used else ''
 print(f'forecast {forecast / MIB:.0f} MiB{of_device}')
 print(f'{took:.2f} s, compiling {compiled:.2f}, the rest {took - compiled:.2f}')

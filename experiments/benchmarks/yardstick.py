@@ -41,8 +41,8 @@ class Variant(NamedTuple):
   processes: int
 
   def __str__(self) -> str:
-    how = f'{self.processes} processes' if self.processes else 'one process'
-    return f'{self.form}, {how}'
+    several = f'{self.processes} processes' if self.processes else ''
+    return f'{self.form}, {several or "one process"}'
 
 
 class Ranking(NamedTuple):
@@ -66,11 +66,12 @@ def ranking(case: Case) -> Ranking:
   on_cpu = jax.default_backend() == 'cpu'
   processes = [0, several] if on_cpu and several > 1 else [0]
   with contextlib.ExitStack() as stack:
-    for one in itertools.starmap(Variant, itertools.product(FORMS, processes)):
+    for pair in itertools.product(FORMS, processes):
+      variant = Variant(*pair)
       try:
-        runs[one] = stack.enter_context(running(case, 'training', one))
+        runs[variant] = stack.enter_context(running(case, 'training', variant))
       except RuntimeError as error:
-        if one.form != 'compiled':
+        if variant.form != 'compiled':
           raise
         left_out = f'torch.compile is left out: {error}'
     return Ranking(tuple(_first_pass(runs)), left_out)
@@ -83,11 +84,11 @@ def running(
   number = variant.processes
   dealt = [len(range(at, case.clients, number)) for at in range(number)]
   after = case.steps, case.batch, case.momentum, work, int(number > 0)
-  words = [
+  shares = [
     (variant.form, case.model, clients, *after)
     for clients in dealt or [case.clients]
   ]
-  return processes('torch_loop.py', words, os.environ)
+  return processes('torch_loop.py', shares, os.environ)
 
 
 @functools.cache
@@ -96,7 +97,7 @@ def at_our_best(case: Case, work: str) -> Case:
   several = min(jax.local_device_count(), case.clients)
   if jax.default_backend() != 'cpu' or several == 1:
     return case
-  ours = {f'ours, {words(number)}': number for number in (1, several)}
+  ours = {f'ours, {in_words(number)}': number for number in (1, several)}
   runs = {
     name: programs.make(case._replace(devices=number), work).run
     for name, number in ours.items()
@@ -109,16 +110,16 @@ def at_our_best(case: Case, work: str) -> Case:
 def _first_pass(runs: Mapping[Hashable, Run]) -> list[Hashable]:
   """Return the names from the fastest on, by the fastest time; print all."""
   seconds = in_turn(runs, FIRST_REPEATS)
-  ranked = sorted(seconds, key=lambda one: min(seconds[one]))
-  for one in ranked:
-    print(f'  {one}: {min(seconds[one]):.2f} s', file=sys.stderr, flush=True)
+  ranked = sorted(seconds, key=lambda name: min(seconds[name]))
+  for name in ranked:
+    print(f'  {name}: {min(seconds[name]):.2f} s', file=sys.stderr, flush=True)
   return ranked
 
 
-def words(devices: int) -> str:
+def in_words(devices: int) -> str:
   """Return the number of our devices in words.
 
-  >>> words(1), words(2)
+  >>> in_words(1), in_words(2)
   ('one device', '2 devices')
   """
   return f'{devices} devices' if devices > 1 else 'one device'

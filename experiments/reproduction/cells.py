@@ -109,18 +109,18 @@ def field(published: Published, name: str) -> Any:
 
 
 def replaced(
-  config: Mapping[str, Any], fields: Mapping[str, Any]
+  config: Mapping[str, Any], changes: Mapping[str, Any]
 ) -> dict[str, Any]:
   """Return a config with fields replaced; a dot separates group and field.
 
   A hyperparameter, hp.<name>, may be new: the method checks it.
   """
   changed = copy.deepcopy(dict(config))
-  for name, value in fields.items():
+  for name, value in changes.items():
     *group, field = name.split('.')
-    place = changed[group[0]] if group else changed
-    assert field in place or group == ['hp'], f'no field {name}'
-    place[field] = value
+    fields = changed[group[0]] if group else changed
+    assert field in fields or group == ['hp'], f'no field {name}'
+    fields[field] = value
   return changed
 
 
@@ -148,9 +148,9 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
       )
     known = values_of(cells)
     if name not in known:
-      pairs = [(one, ' or '.join(map(str, own))) for one, own in known.items()]
-      how = {'expected': 'a field of the cells of this table'}
-      raise bad_input('--where', got=name, **how, choices=map('='.join, pairs))
+      expected = 'a field of the cells of this table'
+      fields = [f'{x}={" or ".join(map(str, known[x]))}' for x in known]
+      raise bad_input('--where', got=name, expected=expected, choices=fields)
     matching = tuple(cell for cell in chosen if _matches(cell, name, value))
     if name not in values_of(matching):
       raise bad_input(
@@ -167,12 +167,12 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
 def values_of(cells: Sequence[Cell]) -> dict[str, list[Any]]:
   """Return the values of each field, in the order of the table."""
   variants = (name for cell in cells for name in cell.published.variant)
-  found = {}
+  values_by_name = {}
   for name in dict.fromkeys((*FIELDS, *variants)):
     values = dict.fromkeys(field(cell.published, name) for cell in cells)
-    if known := [one for one in values if one not in (None, '')]:
-      found[name] = known
-  return found
+    if known := [value for value in values if value not in (None, '')]:
+      values_by_name[name] = known
+  return values_by_name
 
 
 def _matches(cell: Cell, name: str, wanted: str) -> bool:

@@ -49,7 +49,6 @@ BEST_VIEW = 'test_best_view'  # in result.json
 class Score(NamedTuple):
   """The number of one method with one seed, in percent."""
 
-  sign: int  # 1 or -1: with which it is in the difference
   mean: float
   std: float | None = None  # over clients; None: one number of the server
   size: int = 0  # clients or, without a std, test images; 0: unknown
@@ -94,19 +93,19 @@ def compare_all(cells: Sequence[Cell], results: Results) -> list[Compared]:
 
   Nothing but the folder of results is read: no images are needed.
   """
-  found = []
-  for cell in cells:
-    measured, diverged = [], []
-    for seed in sorted(results.data):
-      evaluation = evaluation_of(cell, seed)
-      if one := measure(evaluation, cell.reading, results):
-        measured.append(one)
-      elif results.diverged(evaluation.training):
-        diverged.append(seed)
-    ours = over_seeds({one.seed: one.score for one in measured})
-    runs = {'measured': tuple(measured), 'diverged': tuple(diverged)}
-    found.append(compare(cell, ours)._replace(**runs))
-  return found
+  return [_compare_seeds(cell, results) for cell in cells]
+
+
+def _compare_seeds(cell: Cell, results: Results) -> Compared:
+  measured, diverged = [], []
+  for seed in sorted(results.data):
+    evaluation = evaluation_of(cell, seed)
+    if ours := measure(evaluation, cell.reading, results):
+      measured.append(ours)
+    elif results.diverged(evaluation.training):
+      diverged.append(seed)
+  compared = compare(cell, over_seeds({x.seed: x.score for x in measured}))
+  return compared._replace(measured=tuple(measured), diverged=tuple(diverged))
 
 
 def compare(cell: Cell, ours: Ours | None) -> Compared:
@@ -123,21 +122,19 @@ def compare(cell: Cell, ours: Ours | None) -> Compared:
 def over_seeds(scores: Mapping[int, Score]) -> Ours | None:
   """Return the number of a cell from those of its seeds; None of none.
 
-  >>> over_seeds({0: Score(1, 80.0, 7.0, 100), 1: Score(1, 82.0, 9.0, 100)})
+  >>> over_seeds({0: Score(80.0, 7.0, 100), 1: Score(82.0, 9.0, 100)})
   Ours(mean=81.0, std=8.0, error=1.0, seeds=(0, 1))
   """
   if not scores:
     return None
   every, number = [*scores.values()], len(scores)
-  means, size = [one.mean for one in every], every[0].size
-  stds = [one.std for one in every if one.std is not None]
+  means, size = [score.mean for score in every], every[0].size
+  stds = [score.std for score in every if score.std is not None]
   error = None
   if number > 1 and (size or number >= MIN_SEEDS):
     error = float(np.std(means, ddof=1) / math.sqrt(number))
   if number < MIN_SEEDS and size:
-    squares = (
-      one.std**2 if stds else one.mean * (100 - one.mean) for one in every
-    )
+    squares = [x**2 for x in stds] or [x * (100 - x) for x in means]
     error = max(error or 0.0, math.sqrt(sum(squares) / size) / number)
   std = float(np.mean(stds)) if stds else None
   return Ours(float(np.mean(means)), std, error, tuple(scores))
@@ -166,17 +163,17 @@ def measure(
   if is_best:  # of a family of views, that of its best one
     run = results.paths.get(key)  # finished or not
     is_finished = run and run_dir.is_finished(run)
-    found = run_dir.load_result(run).get(BEST_VIEW, {}) if is_finished else {}
-    if family not in found:
+    best = run_dir.load_result(run).get(BEST_VIEW, {}) if is_finished else {}
+    if family not in best:
       return None
-    reading = reading._replace(view=found[family]['together']['view'])
+    reading = reading._replace(view=best[family]['together']['view'])
   row, any_row = {}, results.row_of.get(key, {})
-  if one := results.find(key, evaluation.key, reading.stored_name):
-    score, data = score_of(one.run, reading), one.training.run.data
+  if stored := results.find(key, evaluation.key, reading.stored_name):
+    score, data = score_of(stored.run, reading), stored.training.run.data
   elif row := _row(results, key, evaluation, reading):
-    std, size = row['std'], int(row['num_clients'] or 0)
-    own = (float(std), size) if std else ()
-    score, data = Score(1, float(row['mean']), *own), row['data']
+    score, data = Score(float(row['mean'])), row['data']
+    if std := row['std']:
+      score = Score(score.mean, float(std), int(row['num_clients'] or 0))
   else:
     return None
   seed, score = evaluation.training.settings.seed, score._replace(data=data)
@@ -188,21 +185,20 @@ def score_of(run: Run, reading: Reading) -> Score:
   if reading.client is not None:
     numbers = by_client(run.clients, reading)
     if reading.client:
-      return Score(1, numbers[reading.client])
+      return Score(numbers[reading.client])
     every = np.array([*numbers.values()])
-    return Score(1, np.nanmean(every), np.nanstd(every), len(every), every)
+    return Score(np.nanmean(every), np.nanstd(every), len(every), every)
   if reading.measure not in OF_SERVER:
     clients = run.clients
-    scores = clients.scores[reading.stored_name]
-    given = scores, clients.train_count
-    numbers, own = summarise(*given), accuracies(*given)
+    scores, count = clients.scores[reading.stored_name], clients.train_count
+    numbers, every = summarise(scores, count), accuracies(scores, count)
     if reading.measure in OF_ALL_TESTS:
       if reading.measure == 'best_pooled':
         numbers = run.result['test_best'][reading.view]['together']
-      size = int(np.sum(scores.count[~np.isnan(own)]))
-      return Score(1, numbers['pooled'], None, size)
+      size = int(np.sum(scores.count[~np.isnan(every)]))
+      return Score(numbers['pooled'], None, size)
     mean, std, size = (numbers[x] for x in ('mean', 'std', 'num_clients'))
-    return Score(1, mean, std, size, own)
+    return Score(mean, std, size, every)
   numbers = run.result.get('global')
   if not numbers:
     raise bad_input(
@@ -215,7 +211,7 @@ def score_of(run: Run, reading: Reading) -> Score:
     mean = numbers['last10']['mean']
   else:
     mean = numbers['top5' if reading.measure == 'global_top5' else 'accuracy']
-  return Score(1, mean, None, numbers.get('count', 0))
+  return Score(mean, None, numbers.get('count', 0))
 
 
 def by_client(clients: Clients, reading: Reading) -> dict[str, float]:
@@ -234,11 +230,11 @@ def _row(
   results: Results, key: str, evaluation: Evaluation, reading: Reading
 ) -> Row | None:
   """Return the row of summary.csv with the number of a reading, or None."""
-  own = keys.evaluation_key(evaluation.training.settings)
+  of_run = keys.evaluation_key(evaluation.training.settings)
   view = reading.stored_name
   if reading.measure in OF_ALL_TESTS or reading.client is not None:
     return None
   if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
     view = 'global' if reading.measure == 'global' else ''
-  row = results.rows.get((row_key(key, evaluation.key, own), view))
+  row = results.rows.get((row_key(key, evaluation.key, of_run), view))
   return row if row and row['mean'] else None

@@ -30,14 +30,14 @@ def list_costs(
   for number, cell in enumerate(cells):
     wanted = [evaluation_of(cell, seed) for seed in seeds]
     state, missing, trainings = execute.what_is_left(wanted, results)
-    new = [one for one in trainings if one.identity not in counted]
-    counted |= {one.identity for one in new}
-    rounds = [execute.saved_round(one, results) for one in new]
-    plan += [Planned(one.settings, {'cell': number}) for one in new]
+    new = [x for x in trainings if x.identity not in counted]
+    counted |= {x.identity for x in new}
+    rounds = [execute.saved_round(x, results) for x in new]
+    plan += [Planned(x.settings, {'cell': number}) for x in new]
     saved += rounds
     if new:
-      words = (f'continue from round {n}' if n else 'train' for n in rounds)
-      state = ', '.join(dict.fromkeys(words))
+      states = (f'continue from round {n}' if n else 'train' for n in rounds)
+      state = ', '.join(dict.fromkeys(states))
     elif missing:
       state = _without_training(missing, results)
     values = (field(cell.published, name) for name in names)
@@ -52,7 +52,7 @@ def list_costs(
   times = (time_in_words(value) if value else '-' for value in seconds)
   lines = [(*row, time) for row, time in zip(rows, times, strict=True)]
   progress.log(align([head, *lines]))
-  data = sorted({one.settings.data.dataset for one in plan})
+  data = sorted({planned.settings.data.dataset for planned in plan})
   progress.log(
     f'{len(cells)} cells, {len(seeds)} seed{"s" * (len(seeds) > 1)}: '
     f'{time_in_words(sum(seconds))} of training on this machine, estimated '
@@ -62,6 +62,6 @@ def list_costs(
 
 def _without_training(missing: Sequence[Evaluation], results: Results) -> str:
   """Return what a cell lacks whose runs are there, or are of cells above."""
-  are_own = all(one.settings == one.training.settings for one in missing)
-  trained = (execute.is_trained(one.training, results) for one in missing)
-  return 'with a cell above' if are_own and not any(trained) else 'evaluate'
+  are_of_runs = all(x.settings == x.training.settings for x in missing)
+  trained = (execute.is_trained(x.training, results) for x in missing)
+  return 'with a cell above' if are_of_runs and not any(trained) else 'evaluate'

@@ -56,7 +56,7 @@ def execute(
 
   `on_done` is called after each group of trainings.
   """
-  missing = [one for one in evaluations if lacking(one, results)]
+  missing = [x for x in evaluations if lacking(x, results)]
   for group in group_seeds(distinct_trainings(missing)):
     train_missing(group, results)
     of_group = {training.identity for training in group}
@@ -81,12 +81,12 @@ def what_is_left(
   evaluations: Sequence[Evaluation], results: Results
 ) -> tuple[str, list[Evaluation], list[PlannedRun]]:
   """Return 'done', 'diverged' or '', what is missing, and what is to train."""
-  missing = [one for one in evaluations if lacking(one, results)]
-  finite = [one for one in missing if not results.diverged(one.training)]
+  missing = [x for x in evaluations if lacking(x, results)]
+  finite = [x for x in missing if not results.diverged(x.training)]
   if not finite:
     return 'diverged' if missing else 'done', [], []
   trainings = distinct_trainings(finite)
-  return '', finite, [one for one in trainings if not is_trained(one, results)]
+  return '', finite, [x for x in trainings if not is_trained(x, results)]
 
 
 def is_trained(training: PlannedRun, results: Results) -> bool:
@@ -224,5 +224,5 @@ def best_of_each(
 
 
 def _views(readings: Sequence[Reading], *measures: str) -> list[str]:
-  names = [one.view for one in readings if one.measure in measures]
-  return list(dict.fromkeys(names))
+  views = (x.view for x in readings if x.measure in measures)
+  return list(dict.fromkeys(views))

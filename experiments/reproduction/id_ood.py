@@ -114,7 +114,7 @@ def analyse(
           f'image of {title}, or none for training, and are left out there.'
         )
   log(align(lines))
-  views = dict.fromkeys(' and '.join(one) for one in splits.values())
+  views = dict.fromkeys(map(' and '.join, splits.values()))
   notes = [f'The views compared: {"; ".join(views)}. {MEANING}']
   figure = picture.draw('', *draw(runs, splits), notes=notes)
   return save(figure, output, HEADER, rows)
@@ -163,8 +163,8 @@ def measure(run: OpenRun, clients: int, log: open_run.Log) -> dict[str, Split]:
   server, states = open_run.load_states(experiment, run.path, log)
 
   def first(data):  # the pool of examples stays whole
-    own = {'index': data.index[:number], 'count': data.count[:number]}
-    return data._replace(**own)
+    index, count = data.index[:number], data.count[:number]
+    return data._replace(index=index, count=count)
 
   train, test = first(experiment.train), first(experiment.test)
   few = experiment.with_data(train=train, test=test)
@@ -205,9 +205,10 @@ def score_by_class(
     clients_per_chunk=BLOCK if launches_kernels() else 1,
     score_fn=partial(score_classes, num_classes),
   )
-  states = server, clients, *experiment.eval_data
   scores = evaluate_clients(
-    evaluate, views, *states, key, block=BLOCK, on_progress=on_progress
+    *(evaluate, views, server, clients, *experiment.eval_data, key),
+    block=BLOCK,
+    on_progress=on_progress,
   )
   return scores, label_counts_of_clients(experiment.train, num_classes) > 0
 
@@ -229,7 +230,7 @@ def score_classes(num_classes: int, *given: Any) -> ClassScores:
 def split_scores(scores: ClassScores, owned: np.ndarray) -> Split:
   """Return the scores on owned and on other classes: [K, Y] -> [K]."""
   sides = [
-    Scores(*(np.sum(np.where(mask, one, 0), -1) for one in scores))
+    Scores(*(np.sum(np.where(mask, counts, 0), -1) for counts in scores))
     for mask in (owned, ~owned)
   ]
   return Split(*sides)

@@ -75,7 +75,7 @@ def distinct_trainings(evaluations: Sequence[Evaluation]) -> list[PlannedRun]:
   """Return the trainings, each once, after those that they start from."""
   ordered: dict[str, PlannedRun] = {}
   for evaluation in evaluations:
-    ordered |= {one.identity: one for one in evaluation.training.chain}
+    ordered |= {run.identity: run for run in evaluation.training.chain}
   return list(ordered.values())
 
 
@@ -83,6 +83,6 @@ def group_seeds(trainings: Sequence[PlannedRun]) -> list[list[PlannedRun]]:
   """Return trainings that differ only in the seed in one group."""
   groups: dict[str, list[PlannedRun]] = {}
   for training in trainings:
-    shared = repr([one.settings._replace(seed=0) for one in training.chain])
+    shared = repr([run.settings._replace(seed=0) for run in training.chain])
     groups.setdefault(shared, []).append(training)
   return list(groups.values())

@@ -77,12 +77,11 @@ def footnotes_of(published: Published) -> tuple[str, ...]:
   """Return the footnotes: of each group, the first that applies."""
 
   def applies(note):
-    return all(
-      field(published, name) in own for name, own in note.where.items()
-    )
+    fields = note.where.items()
+    return all(field(published, name) in values for name, values in fields)
 
-  found = (next(filter(applies, group), None) for group in load_footnotes())
-  return tuple(note.text for note in found if note)
+  first = (next(filter(applies, group), None) for group in load_footnotes())
+  return tuple(note.text for note in first if note)
 
 
 def published_for_run(
@@ -100,22 +99,21 @@ def published_for_run(
     return {}
   config = to_config(replace(settings, seed=0))
   training = keys.training_key(parse_config(config), '')
-  own = training, keys.evaluation_key(settings)
+  of_run = training, keys.evaluation_key(settings)
   same = {name: config[name] for name in ('algorithm', 'dataset', 'model')}
   on_the_way = {name: config[name] for name in ON_THE_WAY}
-  found = {}
+  known = {}
   for cell in cells:
     view, printed = cell.reading.stored_name, cell.published
     not_of_clients = cell.reading.measure in (*OF_SERVER, *OF_ALL_TESTS)
-    if cell.init_from or not_of_clients or view in found:
+    if cell.init_from or not_of_clients or view in known:
       continue
     if not same.items() <= cell.settings.items():  # a quick look
       continue
-    one = evaluation_of(
-      cell._replace(settings={**cell.settings, **on_the_way}), 0
-    )
-    if (one.training.identity, one.key) == own:
+    cell = cell._replace(settings={**cell.settings, **on_the_way})
+    evaluation = evaluation_of(cell, 0)
+    if (evaluation.training.identity, evaluation.key) == of_run:
       table = f'{PAPERS[printed.paper]}, Table {printed.table}'
       notes = footnotes_of(printed)
-      found[view] = printed.mean, printed.std, table, notes
-  return found
+      known[view] = printed.mean, printed.std, table, notes
+  return known

@@ -44,7 +44,7 @@ class Results:
 
   def add_run(self, path: Path) -> None:
     """Read a run directory, again if it was read before."""
-    others = [one for one in self.evaluations if one.training.run.path != path]
+    others = [x for x in self.evaluations if x.training.run.path != path]
     training = read_training(path, self._models)
     run, key = training.run, training.key
     is_finished = run.result != {}
@@ -53,7 +53,7 @@ class Results:
       self.data.setdefault(run.seed, set()).add(run.data)
       if is_finished or training.setting not in self.key_of_setting:
         self.key_of_setting[training.setting] = key
-    finished = {one.training.run.path for one in others}
+    finished = {other.training.run.path for other in others}
     if self.paths.setdefault(key, path) not in finished and is_finished:
       self.paths[key] = path
 
@@ -88,11 +88,11 @@ class Results:
     starts, data = [''], self._kept.get(seed, ())
     if first is not None:
       data, start = self.data.get(seed, ()), self.key_of(first)
-      others = (keys.training_key(first.settings, one) for one in data)
+      others = (keys.training_key(first.settings, x) for x in data)
       trained = [start] if start else others
-      starts = [keys.model_key(one, first.settings) for one in trained]
-    for start, one in itertools.product(starts, data):
-      key = keys.training_key(training.settings, one, start)
+      starts = [keys.model_key(key, first.settings) for key in trained]
+    for start, fingerprint in itertools.product(starts, data):
+      key = keys.training_key(training.settings, fingerprint, start)
       if key in self.paths or key in self.row_of:
         return key
     return ''

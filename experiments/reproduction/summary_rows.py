@@ -61,8 +61,8 @@ def read_rows(results: Results, configs: Configs) -> None:
   """
   flat = {name: keys.flat(config) for name, config in configs.items()}
   rows: dict[tuple[str, str], Row] = {}
-  for one in results.evaluations:
-    for row in _rows_of(one, flat):
+  for evaluation in results.evaluations:
+    for row in _rows_of(evaluation, flat):
       rows.setdefault((row['key'], row['view']), row)
   for row in read_csv(results.folder / SUMMARY):
     new = rows.setdefault((row['key'], row['view']), {**row, 'run': ''})
@@ -72,27 +72,25 @@ def read_rows(results: Results, configs: Configs) -> None:
         f'{row["mean"]} in the summary is now {new["mean"]}.'
       )
 
-  def place(row):
-    return row['setting'], int(row['seed']), row['view'], row['key']
-
-  results.set_rows(sorted(rows.values(), key=place))
+  order = lambda x: (x['setting'], int(x['seed']), x['view'], x['key'])
+  results.set_rows(sorted(rows.values(), key=order))
 
 
-def _rows_of(one: Evaluation, configs: Flat) -> list[Row]:
-  training, settings = one.training, one.run.settings
+def _rows_of(evaluation: Evaluation, configs: Flat) -> list[Row]:
+  training, settings = evaluation.training, evaluation.run.settings
   run = training.run
   if training.start:  # named by its key, as the run itself below
     first = training.start.partition('-')[0]  # the training of that model
     settings = replace(settings, init_from=f'runs/{first}')
   name, fields = nearest(settings, configs)
   named = {field: fields[field] for field in fields if field not in UNNAMED}
-  words = [f'{field}={_text(value)}' for field, value in named.items()]
-  own = keys.evaluation_key(run.settings)
-  key = row_key(training.key, one.key, own)
-  # A view of its own that the run got later counts as one of the run.
-  origin = run.record if one.key == own else one.run.record
+  changes = [f'{field}={_text(value)}' for field, value in named.items()]
+  of_run = keys.evaluation_key(run.settings)
+  key = row_key(training.key, evaluation.key, of_run)
+  # A view that the run got later counts as one of the run.
+  origin = run.record if evaluation.key == of_run else evaluation.run.record
   shared = {
-    'setting': ' '.join([name, *words]),
+    'setting': ' '.join([name, *changes]),
     'seed': str(run.settings.seed),
     'commit': origin.get('commit') or '',
     'machine': machine_of(origin),
@@ -101,9 +99,10 @@ def _rows_of(one: Evaluation, configs: Flat) -> list[Row]:
     'key': key,
     'run': run.path.name,
   }
-  views, rows = dict(one.run.result['views']), []
-  if 'global' in one.run.result:
-    views['global'] = {'mean': one.run.result['global']['accuracy']}
+  result, rows = evaluation.run.result, []
+  views = dict(result['views'])
+  if 'global' in result:
+    views['global'] = {'mean': result['global']['accuracy']}
   for view, summary in views.items():
     measures = 'mean', 'std', 'worst_decile'
     numbers = {name: format_number(summary.get(name)) for name in measures}
@@ -127,14 +126,13 @@ def nearest(settings: Settings, configs: Flat) -> tuple[str, dict[str, Any]]:
   """
   given, absent = keys.flat(settings), object()
   shown = {name: given[name] for name in given if name not in LEFT_OUT}
-  found = {
+  differing = {
     name: {k: v for k, v in shown.items() if known.get(k, absent) != v}
     for name, known in configs.items()
     if known.keys() <= given.keys()
   }
-  assert found, f'no config without hyperparameters among {list(configs)}'
-  name = min(found, key=lambda one: (len(found[one]), one))
-  return name, found[name]
+  assert differing, f'no config without hyperparameters among {list(configs)}'
+  return min(differing.items(), key=lambda pair: (len(pair[1]), pair[0]))
 
 
 def command(settings: Settings, configs: Flat, workdir: str) -> str:
@@ -146,10 +144,10 @@ def command(settings: Settings, configs: Flat, workdir: str) -> str:
   """
   name, fields = nearest(settings, configs)
   file, colon, argument = name.partition(':')
-  words = [f'--config=configs/{file}.py{colon}{argument}']
-  words += [f'--config.{field}={_text(fields[field])}' for field in fields]
-  words.append(f'--workdir={workdir}')
-  return shlex.join(['python', 'experiments/main.py', *words])
+  flags = [f'--config=configs/{file}.py{colon}{argument}']
+  flags += [f'--config.{field}={_text(fields[field])}' for field in fields]
+  flags.append(f'--workdir={workdir}')
+  return shlex.join(['python', 'experiments/main.py', *flags])
 
 
 def _text(value: Any) -> str:

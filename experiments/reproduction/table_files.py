@@ -28,7 +28,7 @@ def write_table(table: Table, results: Results) -> Path:
   """Write a table as .csv and .md below the results; return the .md's path."""
   compared = compare_all(table.cells, results)
   path = results.folder / FOLDER / f'{table.name.replace("/", "_")}.md'
-  rows = [_csv_row(table, one) for one in compared]
+  rows = [_csv_row(table, cell) for cell in compared]
   atomic_files.write_csv(path.with_suffix('.csv'), [*rows[0]], rows)
   atomic_files.write_bytes(path, as_markdown(table, compared).encode())
   return path
@@ -51,10 +51,10 @@ def as_markdown(table: Table, compared: Sequence[Compared]) -> str:
 
 def summary_of(compared: Sequence[Compared]) -> str:
   """Return the number of cells that were run, and of those that agree."""
-  done = [one for one in compared if one.ours]
-  agreeing = [one.agrees for one in done if one.agrees is not None]
+  done = [x for x in compared if x.ours]
+  agreeing = [x.agrees for x in done if x.agrees is not None]
   text = f'{len(done)} of {len(compared)} cells run'
-  if number := sum(bool(one.diverged) for one in compared):
+  if number := sum(bool(x.diverged) for x in compared):
     text += f'; {number} diverged'
   if agreeing:
     text += (
@@ -69,11 +69,11 @@ def pair(mean: float, std: float | None, width: int = 0) -> str:
   return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:{width}.2f}'
 
 
-def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
+def _csv_row(table: Table, compared: Compared) -> dict[str, Any]:
   """Return the columns of a cell: those that name it come first."""
-  published, ours = one.cell.published, one.ours
+  published, ours = compared.cell.published, compared.ours
   named = {name: field(published, name) for name in table.key_fields}
-  lost = DIVERGED if one.diverged else ''
+  lost = DIVERGED if compared.diverged else ''
   return named | {
     'metric': published.metric,
     'seeds': ' '.join(map(str, ours.seeds)) if ours else '',
@@ -81,10 +81,10 @@ def _csv_row(table: Table, one: Compared) -> dict[str, Any]:
     'ours_std': format_number(ours and ours.std),
     'published_mean': published.mean,
     'published_std': published.std,
-    'difference': format_number(one.difference),
-    'two_standard_errors': format_number(one.tolerance),
-    'within': '' if one.agrees is None else AGREES[one.agrees],
-    'footnote': ' '.join(_notes(one)),
+    'difference': format_number(compared.difference),
+    'two_standard_errors': format_number(compared.tolerance),
+    'within': '' if compared.agrees is None else AGREES[compared.agrees],
+    'footnote': ' '.join(_notes(compared)),
   }
 
 
@@ -95,38 +95,38 @@ def _lines(
   notes: dict[str, int] = {}
   names = table.key_fields
   lines = [(*(name.replace('_', ' ') for name in names), *COLUMNS)]
-  for one in compared:
-    ours, published = one.ours, one.cell.published
-    if ours is None and not one.diverged:
+  for each in compared:
+    ours, published = each.ours, each.cell.published
+    if ours is None and not each.diverged:
       continue
     printed = '-'
     if published.mean is not None:
       printed = pair(published.mean, published.std, 5)
-    printed += marks(_notes(one), notes)
+    printed += marks(_notes(each), notes)
     mean = DIVERGED
     if ours:
       seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
       mean = pair(ours.mean, ours.std, 5) + seeds
-    difference = format_number(one.difference, '+.2f') or '-'
-    tolerance = format_number(one.tolerance, '.2f') or '-'
+    difference = format_number(each.difference, '+.2f') or '-'
+    tolerance = format_number(each.tolerance, '.2f') or '-'
     settings = (_shown(name, field(published, name)) for name in names)
-    numbers = (mean, printed, difference, tolerance, AGREES[one.agrees])
+    numbers = (mean, printed, difference, tolerance, AGREES[each.agrees])
     lines.append((*settings, *numbers))
   return lines, [f'[{number}] {note}' for note, number in notes.items()]
 
 
-def marks(own: Iterable[str], notes: dict[str, int]) -> str:
-  """Return ' [1] [2]', the numbers of a cell's own footnotes; add new ones."""
-  numbers = (notes.setdefault(note, len(notes) + 1) for note in own)
+def marks(of_cell: Iterable[str], notes: dict[str, int]) -> str:
+  """Return ' [1] [2]', the numbers of a cell's footnotes; add new ones."""
+  numbers = (notes.setdefault(note, len(notes) + 1) for note in of_cell)
   return ''.join(f' [{number}]' for number in sorted(numbers))
 
 
-def _notes(one: Compared) -> list[str]:
+def _notes(compared: Compared) -> list[str]:
   """Return the footnotes of a cell; of seeds that diverged or are gone, too."""
-  kept = [measured.seed for measured in one.measured if measured.is_kept]
-  pairs = [(KEPT, kept), (LOST, one.diverged)]
-  ours = [text.format(', '.join(map(str, own))) for text, own in pairs if own]
-  return [*ours, *footnotes_of(one.cell.published)]
+  kept = [measured.seed for measured in compared.measured if measured.is_kept]
+  pairs = [(KEPT, kept), (LOST, compared.diverged)]
+  ours = [x.format(', '.join(map(str, seeds))) for x, seeds in pairs if seeds]
+  return [*ours, *footnotes_of(compared.cell.published)]
 
 
 def _shown(name: str, value: Any) -> str:

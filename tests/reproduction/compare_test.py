@@ -31,7 +31,7 @@ def ours(means, stds=None, size=100):
   """Return our number of seeds with these means and deviations."""
   stds = stds or [None] * len(means)
   pairs = enumerate(zip(means, stds, strict=True))
-  return over_seeds({seed: Score(1, *pair, size) for seed, pair in pairs})
+  return over_seeds({seed: Score(*pair, size) for seed, pair in pairs})
 
 
 def test_two_numbers_agree_within_twice_the_combined_error():

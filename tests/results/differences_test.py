@@ -140,7 +140,7 @@ def test_boards_sweeps_and_claims_say_the_same_of_the_same_seeds():
   assert board == pytest.approx([-lead.gap[at] for at in (0, 2, 1)])
   seeds = [
     [
-      SimpleNamespace(score=Score(1, np.nanmean(own), 0.0, 0, own, f'{seed}'))
+      SimpleNamespace(score=Score(np.nanmean(own), 0.0, 0, own, f'{seed}'))
       for own in pair
     ]
     for seed, pair in enumerate(zip(ours, theirs, strict=True))

@@ -33,9 +33,9 @@ def brief(verdicts: Sequence[Verdict]) -> str:
   rows = []
   for verdict in verdicts:
     claim, first, published = verdict.claim, verdict.like[0], verdict.judged[0]
-    numbers = (first.stated.sentence, our_words(first), _published(published))
-    line = (f'({claim.name})', claim.sentence, words_of(verdict.like))
-    rows.append((*line, *numbers))
+    line = f'({claim.name})', claim.sentence, words_of(verdict.like)
+    line += first.stated.sentence, our_words(first), _published(published)
+    rows.append(line)
   return markdown(BRIEF, rows)
 
 
@@ -58,27 +58,27 @@ def as_text(verdicts: Sequence[Verdict]) -> str:
 
 def words_of(judged: Sequence[Judged]) -> str:
   """Return '5 of 7 shown, 2 not run; one seed'."""
-  known = collections.Counter(one.verdict for one in judged)
+  known = collections.Counter(x.verdict for x in judged)
   counts = [(name, known[name]) for name in VERDICTS if known[name]]
   (name, first), *others = counts
   text = f'{first} of {len(judged)} {name}' if others else name
   text += ''.join(f', {count} {other}' for other, count in others)
-  run = [len(one.measured) for one in judged if one.measured]
+  run = [len(x.measured) for x in judged if x.measured]
   return f'{text}; {seeds(min(run), max(run))}' if run else text
 
 
 def effort(verdicts: Sequence[Verdict]) -> str:
   """Return what the trainings behind the verdicts took, and where."""
-  found = {
-    one.key: one.row
+  row_of = {
+    measured.key: measured.row
     for verdict in verdicts
     for judged in (*verdict.judged, *verdict.like)
     for _, compared in judged.cells
-    for one in compared.measured
+    for measured in compared.measured
   }
-  if not found:
+  if not row_of:
     return 'No training is behind these claims yet.'
-  rows = sorted(found.values(), key=lambda row: (row['setting'], row['seed']))
+  rows = sorted(row_of.values(), key=lambda row: (row['setting'], row['seed']))
   hours = sum(float(row['seconds'] or 0) for row in rows) / 3600
   machines = '; '.join(dict.fromkeys(row['machine'] for row in rows))
   machines = machines.replace(', 1 cores', ', 1 core')
@@ -94,7 +94,7 @@ def effort(verdicts: Sequence[Verdict]) -> str:
 def _section(verdict: Verdict) -> str:
   """Return a claim: its comparisons, what differs in views, and commands."""
   claim = verdict.claim
-  pairs = (pair for one in verdict.judged for pair in one.stated.commands)
+  pairs = (pair for x in verdict.judged for pair in x.stated.commands)
   commands = [
     f'    fedjax-pfl reproduce --table={name} \\\n        --where {where}'
     for name, where in dict.fromkeys(pairs)
@@ -109,29 +109,30 @@ def _comparison_rows(verdict: Verdict) -> list[tuple[str, ...]]:
   """Return a row for each, and one more where a paper compares unlike views."""
   rows = []
   for like, judged in zip(verdict.like, verdict.judged, strict=True):
-    words, published = judged.stated.sentence, _published(judged)
-    rows.append((words, our_words(like), _verdict(like), published))
-    if judged.measured and judged.stated.unlike:
-      row = our_words(judged), _verdict(judged), published
-      rows[-1] = (*rows[-1][:3], '')
-      rows.append((f'{words}, as published', *row))
+    name, printed = judged.stated.sentence, _published(judged)
+    is_twice = bool(judged.measured and judged.stated.unlike)
+    row = (name, our_words(like), _verdict(like))
+    rows.append((*row, printed * (not is_twice)))
+    if is_twice:
+      name = f'{name}, as published'
+      rows.append((name, our_words(judged), _verdict(judged), printed))
   return rows
 
 
 def _verdict(judged: Judged) -> str:
   """Return 'shown (p 0.003), 3 seeds', with Holm's p."""
-  words = judged.verdict
+  text = judged.verdict
   if judged.difference is not None:
     number = len(judged.measured)
     digits = 3 if round(judged.p, 2) == LEVEL else 2  # on one side of 0.05
     p = f' (p {judged.p:.{digits}g})' * (not math.isnan(judged.difference.p))
-    words += f'{p}, {seeds(number, number)}'
+    text += f'{p}, {seeds(number, number)}'
     if number := len(judged.added):
-      words += f'; {our_words(judged.with_added())} with {number} added'
+      text += f'; {our_words(judged.with_added())} with {number} added'
   if judged.diverged:
     others = ' with other seeds' * (judged.difference is not None)
-    words += f': diverged{others} ({", ".join(judged.diverged)})'
-  return words
+    text += f': diverged{others} ({", ".join(judged.diverged)})'
+  return text
 
 
 def seeds(fewest: int, most: int) -> str:
@@ -143,10 +144,9 @@ def seeds(fewest: int, most: int) -> str:
 
 def our_words(judged: Judged) -> str:
   """Return '+5.12 (3.10 to 7.14)'; 'FedBABU 66.74 alone, ..'; ''."""
-  one = judged.difference
-  if one is not None:
-    ends = f' ({one.low:.2f} to {one.high:.2f})' if one.has_interval else ''
-    return f'{one.mean:{SIGNED}}{ends}'
+  if gap := judged.difference:
+    ends = f' ({gap.low:.2f} to {gap.high:.2f})' * gap.has_interval
+    return f'{gap.mean:{SIGNED}}{ends}'
   alone = []
   for term, compared in judged.cells:
     if compared.ours:

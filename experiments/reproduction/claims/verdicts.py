@@ -53,6 +53,7 @@ PLANNED = range(3)  # seeds; results/claims.toml has the rule of stopping
 
 # A cell of a claim, and it with our number beside the printed one.
 Pair = tuple[Term, Compared]
+Signed = tuple[int, Score]
 
 
 class Judged(NamedTuple):
@@ -71,23 +72,22 @@ class Judged(NamedTuple):
   added: tuple[tuple[Measured, ...], ...] = ()  # of seeds that decide nothing
 
   @property
-  def signed(self) -> list[list[Score]]:
+  def signed(self) -> list[list[Signed]]:
     """Return the numbers of each seed with the signs of their terms."""
     signs = [term.sign for term in self.stated.terms]
-    seeds = [zip(signs, seed, strict=True) for seed in self.measured]
-    return [[x.score._replace(sign=sign) for sign, x in own] for own in seeds]
+    scores = [[x.score for x in seed] for seed in self.measured]
+    return [[*zip(signs, seed, strict=True)] for seed in scores]
 
   def over_seeds(self) -> Difference:
     """Return the difference; its error is not below that of the clients.
 
     Of a number of the server, or of a row without clients, seeds alone count.
     """
-    sums = [sum(x.sign * x.mean for x in scores) for scores in self.signed]
-    each = [one.clients for scores in self.signed for one in scores]
+    sums = [sum(sign * x.mean for sign, x in seed) for seed in self.signed]
     floor = 0.0
-    if all(clients is not None for clients in each):
-      each = itertools.chain(*map(differences_by_client, self.signed))
-      floor = math.sqrt(sum(map(variance_of_mean, each))) / len(sums)
+    if all(x.clients is not None for seed in self.signed for _, x in seed):
+      gaps = itertools.chain(*map(differences_by_client, self.signed))
+      floor = math.sqrt(sum(map(variance_of_mean, gaps))) / len(sums)
     return differences.over_seeds(sums, floor)
 
   def with_added(self) -> 'Judged':
@@ -105,32 +105,30 @@ class Verdict(NamedTuple):
 
 def judge_all(claims: Sequence[Claim], results: Results) -> list[Verdict]:
   """Return the verdicts of all claims of a file: one family of Holm's."""
-  stated = [one for claim in claims for one in claim.comparisons]
-  published = decide([judge(one, results) for one in stated])
+  stated = [comparison for claim in claims for comparison in claim.comparisons]
+  published = decide([judge(comparison, results) for comparison in stated])
   like = published.copy()
-  for at, one in enumerate(stated):
-    if one.like:
-      like[at] = judge(one._replace(terms=one.like), results)
-    elif one.unlike:
-      like[at] = Judged(one, NOT_STORED, None, ())
-  like = decide(like)
-  pairs = iter(zip(published, like, strict=True))
+  for at, comparison in enumerate(stated):
+    if comparison.like:
+      like[at] = judge(comparison._replace(terms=comparison.like), results)
+    elif comparison.unlike:
+      like[at] = Judged(comparison, NOT_STORED, None, ())
+  pairs = iter(zip(published, decide(like), strict=True))
   of_claim = lambda claim: [next(pairs) for _ in claim.comparisons]
-  return [Verdict(one, *zip(*of_claim(one), strict=True)) for one in claims]
+  return [Verdict(x, *zip(*of_claim(x), strict=True)) for x in claims]
 
 
 def decide(judged: Sequence[Judged]) -> list[Judged]:
   """Return a family of comparisons with Holm's p and the verdicts."""
-  gaps = [one.difference for one in judged]
+  gaps = [x.difference for x in judged]
   ps = holm([math.nan if gap is None else gap.p for gap in gaps])
   return [
-    one if one.difference is None else one._replace(p=p, verdict=_word(one, p))
-    for one, p in zip(judged, ps, strict=True)
+    x if gap is None else x._replace(p=p, verdict=_word(gap.sign, p))
+    for x, gap, p in zip(judged, gaps, ps, strict=True)
   ]
 
 
-def _word(one: Judged, p: float) -> str:
-  sign = one.difference.sign
+def _word(sign: int, p: float) -> str:
   if not sign:
     return NOT_SHOWN
   if p < LEVEL:
@@ -145,27 +143,26 @@ def judge(stated: Comparison, results: Results) -> Judged:
   """
   compared = compare_all([term.cell for term in stated.terms], results)
   cells = tuple(zip(stated.terms, compared, strict=True))
-  by_term = [{one.seed: one for one in own.measured} for _, own in cells]
+  by_term = [{x.seed: x for x in ours.measured} for ours in compared]
   shared = sorted(set.intersection(*map(set, by_term)))
-  every = {seed: tuple(one[seed] for one in by_term) for seed in shared}
+  every = {seed: tuple(term[seed] for term in by_term) for seed in shared}
   planned = tuple(every[seed] for seed in shared if seed in PLANNED)
   added = tuple(every[seed] for seed in shared if seed not in PLANNED)
+  lost = dict.fromkeys(term.name for term, ours in cells if ours.diverged)
   verdict = HALF_RUN if any(by_term) else NOT_RUN
-  printed = printed_of(stated.terms)
-  lost = dict.fromkeys(term.name for term, own in cells if own.diverged)
-  runs = {'measured': planned, 'diverged': tuple(lost), 'added': added}
-  judged = Judged(stated, verdict, printed, cells, **runs)
+  judged = Judged(stated, verdict, printed_of(stated.terms), cells)
+  judged = judged._replace(measured=planned, added=added, diverged=tuple(lost))
   return judged._replace(difference=judged.over_seeds()) if planned else judged
 
 
-def differences_by_client(scores: Sequence[Score]) -> list[np.ndarray]:
+def differences_by_client(scores: Sequence[Signed]) -> list[np.ndarray]:
   """Return the signed sum of every client, an array for each partition.
 
   Clients without an accuracy in one of the methods are left out.
   """
   groups: dict[str, np.ndarray] = {}
-  for one in scores:
-    groups[one.data] = groups.get(one.data, 0.0) + one.sign * one.clients
+  for sign, score in scores:
+    groups[score.data] = groups.get(score.data, 0.0) + sign * score.clients
   return [group[np.isfinite(group)] for group in groups.values()]
 
 
@@ -174,6 +171,6 @@ def printed_of(terms: Sequence[Term]) -> tuple[float, float | None] | None:
   if not all(term.is_printed for term in terms):
     return None
   published = [(term.sign, term.cell.published) for term in terms]
-  errors = [published_error(one) for _, one in published]
-  mean = sum(sign * one.mean for sign, one in published)
+  errors = [published_error(cell) for _, cell in published]
+  mean = sum(sign * cell.mean for sign, cell in published)
   return mean, None if None in errors else math.hypot(*errors)

@@ -4,6 +4,7 @@ Two figures, each with its numbers as a CSV beside it: of all differences, and
 of those of every client.
 """
 
+import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -96,12 +97,12 @@ def save_figures(verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
   title = 'Claims of the papers: ours and the published differences'
   figure = picture.draw(title, panels, COLOURS, notes=[FOREST_NOTE])
   lines = []
-  for one in verdicts:
-    for pair in zip(one.like, one.judged, strict=True):
-      lines += map(_line, [one.claim.name] * 2, VIEWS, pair)
+  for verdict in verdicts:
+    for pair in zip(verdict.like, verdict.judged, strict=True):
+      lines += map(_line, [verdict.claim.name] * 2, VIEWS, pair)
   paths = [save(figure, folder / FOREST, FOREST_HEADER, lines)]
   for verdict in verdicts:
-    shown = [one for one in verdict.like if _has_pairs(one)]
+    shown = [judged for judged in verdict.like if _has_pairs(judged)]
     if verdict.claim.name == DRAWN and shown:
       paths.append(_save_clients(verdict, shown, folder))
   return paths
@@ -110,10 +111,11 @@ def save_figures(verdicts: Sequence[Verdict], folder: Path) -> list[Path]:
 def _save_clients(
   verdict: Verdict, shown: Sequence[Judged], folder: Path
 ) -> Path:
-  rows = [_client_row(one, f'c{at}') for at, one in enumerate(shown)]
+  rows = [_client_row(judged, f'c{at}') for at, judged in enumerate(shown)]
+  below = [judged.stated.terms[1].cell.settings for judged in shown]
   colours = {
-    row.css: style_of(one.stated.terms[1].cell.settings['algorithm']).colour
-    for row, one in zip(rows, shown, strict=True)
+    row.css: style_of(settings['algorithm']).colour
+    for row, settings in zip(rows, below, strict=True)
   }
   label = 'difference of a client, points of its test accuracy'
   panels = [Panel('', plot_intervals(rows, label, **CLIENTS_SIZE))]
@@ -121,24 +123,24 @@ def _save_clients(
   notes = CLIENTS_NOTE, FOREST_NOTE
   figure = picture.draw(title, panels, colours | COLOURS, notes=notes)
   path = folder / CLIENTS.format(verdict.claim.name)
-  lines = (line for one in shown for line in _client_lines(one))
+  lines = itertools.chain(*map(_client_lines, shown))
   return save(figure, path, CLIENTS_HEADER, lines)
 
 
 def _has_pairs(judged: Judged) -> bool:
   """Return whether two methods have the score of each shared client."""
-  scores = [one.score for seed in judged.measured for one in seed]
-  has_two = len(judged.stated.terms) == 2 and bool(scores)
-  return has_two and all(one.clients is not None for one in scores)
+  clients = [x.score.clients for seed in judged.measured for x in seed]
+  has_two = len(judged.stated.terms) == 2 and bool(clients)
+  return has_two and all(x is not None for x in clients)
 
 
 def _client_lines(judged: Judged) -> Iterator[tuple[str, ...]]:
   """Yield comparison, seed, client and difference of every client."""
   for (first, *_), scores in zip(judged.measured, judged.signed, strict=True):
-    total = sum(one.sign * one.clients for one in scores)
-    for client, value in enumerate(total):
-      place = judged.stated.sentence, str(first.seed), str(client)
-      yield (*place, format_number(value))
+    total = sum(sign * score.clients for sign, score in scores)
+    name, seed = judged.stated.sentence, str(first.seed)
+    for client, value in enumerate(map(format_number, total)):
+      yield name, seed, str(client), value
 
 
 def _client_row(judged: Judged, css: str) -> Row:
@@ -160,15 +162,14 @@ def _client_row(judged: Judged, css: str) -> Row:
 def _rows(verdict: Verdict) -> Iterator[Row]:
   """Yield a heading, then ours above the published number of comparisons."""
   yield Row(f'({verdict.claim.name}) {verdict.claim.title}')
-  for one, published in zip(verdict.like, verdict.judged, strict=True):
+  for like, published in zip(verdict.like, verdict.judged, strict=True):
     marks = []
-    if one.difference is not None:
-      ours, low, high = one.difference[:3]
-      ends = (low, high) if one.difference.has_interval else (ours, ours)
-      marks.append(Mark(ours, *ends, OURS, shift=-5, size=3.5))
-    if not one.stated.unlike:
+    if gap := like.difference:
+      low, high = gap[1:3] if gap.has_interval else (gap.mean, gap.mean)
+      marks.append(Mark(gap.mean, low, high, OURS, shift=-5, size=3.5))
+    if not like.stated.unlike:
       marks += _printed(published, 5)
-    yield Row(one.stated.sentence, marks, (one.verdict,))
+    yield Row(like.stated.sentence, marks, (like.verdict,))
 
 
 def _printed(judged: Judged, shift: float) -> list[Mark]:
@@ -177,12 +178,12 @@ def _printed(judged: Judged, shift: float) -> list[Mark]:
     return []
   value, error = judged.printed
   half = NORMAL * (error or 0.0)
-  ends = value - half, value + half
-  return [Mark(value, *ends, PRINT, 'hollow', 'D', shift=shift, size=3)]
+  low, high = value - half, value + half
+  return [Mark(value, low, high, PRINT, 'hollow', 'D', shift=shift, size=3)]
 
 
-def _line(claim: str, views: str, one: Judged) -> tuple[str, ...]:
-  printed = one.printed or (None, None)
-  values = *(one.difference or (None,) * 4), one.p, *printed
-  head = claim, one.stated.sentence, views, one.verdict
-  return (*head, str(len(one.measured)), *map(format_number, values))
+def _line(claim: str, views: str, judged: Judged) -> tuple[str, ...]:
+  gap, printed = judged.difference or [None] * 4, judged.printed or [None] * 2
+  numbers = map(format_number, (*gap, judged.p, *printed))
+  line = claim, judged.stated.sentence, views, judged.verdict
+  return (*line, str(len(judged.measured)), *numbers)
