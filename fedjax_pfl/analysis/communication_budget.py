@@ -49,12 +49,13 @@ def communication_budget(settings: Settings) -> tuple[list[StageBudget], float]:
   if not is_code(training.sampling):  # your own has to see the data
     fraction = build_method.make_sampler(settings).mean_size / num_clients
   at_once = settings.speeds.buffer_size / num_clients or fraction
-  part = at_once, settings.failures.dropout_rate
-  budgets = []
+  budgets, lost = [], settings.failures.dropout_rate
   for stage, *states in stage_shapes(run.stages, data):
     sent = communication.sizes_of(communication.messages(stage, *states, data))
-    own = (1.0, 0.0) if stage.full_participation else part
-    budgets.append(StageBudget(stage.name, stage.rounds, *own, sent))
+    budget = StageBudget(stage.name, stage.rounds, at_once, lost, sent)
+    if stage.full_participation:
+      budget = budget._replace(client_fraction=1.0, dropout_rate=0.0)
+    budgets.append(budget)
   model = jax.eval_shape(run.task.init, jax.eval_shape(jax.random.key, 0))
   total = sum(budget.total for budget in budgets)
   return budgets, total / (fraction * 2 * trees.num_bytes(model))

@@ -95,6 +95,6 @@ def _weight(kind: str, kernel: np.ndarray) -> np.ndarray:
     return kernel.T
   if kernel.ndim == 3:  # [k, k, C]: each channel has one of its own
     kernel = kernel[:, :, None]
-  while kernel.ndim < 4:  # [in, out], of one pixel
-    kernel = kernel[None]
+  if kernel.ndim == 2:  # [in, out], of one pixel
+    kernel = kernel[None, None]
   return kernel.transpose(3, 2, 0, 1)

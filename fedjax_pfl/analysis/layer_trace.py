@@ -96,10 +96,10 @@ def _add(steps: list[Step], jaxpr: core.Jaxpr, values: list) -> list:
     if all(value is None for value in given):
       continue
     if name := INNER.get(eqn.primitive.name):
-      found = _add(steps, eqn.params[name].jaxpr, given)
+      results = _add(steps, eqn.params[name].jaxpr, given)
     else:
-      found = [_value(steps, eqn, given, makers)]
-    known |= zip(eqn.outvars, found, strict=True)
+      results = [_value(steps, eqn, given, makers)]
+    known |= zip(eqn.outvars, results, strict=True)
   return [known.get(var) for var in jaxpr.outvars]
 
 
@@ -128,14 +128,15 @@ def _value(steps: list[Step], eqn: core.JaxprEqn, given: list, makers) -> Any:
   if isinstance(first, Step):  # a sum
     if name == 'div' and literals == [first.sizes['number']]:
       step = first._replace(sizes=first.sizes['sizes'])
-  elif found := _operator(eqn, literals, makers):
+  elif operator := _operator(eqn, literals, makers):
     inputs = (first,) if name == 'layer' or literals else (first, *others)
-    step = Step(found[0], inputs, eqn.outvars[0].aval.shape[1:], found[1], path)
+    (kind, sizes), shape = operator, eqn.outvars[0].aval.shape[1:]
+    step = Step(kind, inputs, shape, sizes, path)
     if name in MEANS:
       return step
   if step is None or not all(isinstance(n, int) for n in step.inputs):
-    place = '/'.join(path) or eqn.source_info.name_stack
-    raise refusal(f'{eqn.params.get("kind", name)} in {place}')
+    layer = '/'.join(path) or eqn.source_info.name_stack
+    raise refusal(f'{eqn.params.get("kind", name)} in {layer}')
   steps.append(step)
   return len(steps) - 1
 
@@ -158,13 +159,13 @@ def _operator(eqn: core.JaxprEqn, literals: list, makers) -> tuple | None:
     case 'reduce_sum' if len(old) == 4 and params['axes'] == (1, 2):
       return MEANS[name], {'number': old[1] * old[2], 'sizes': {}}
     case 'reduce_window_max' | 'reduce_window_sum' if len(old) == 4:
-      one, *kernel, channels = params['window_dimensions']
+      rows, *kernel, channels = params['window_dimensions']
       window = _window(
         params['window_strides'][1:3],
         params['padding'][1:3],
         params['window_dilation'] + params['base_dilation'],
       )
-      if window is None or (one, channels) != (1, 1):
+      if window is None or (rows, channels) != (1, 1):
         return None
       window['kernel_shape'] = tuple(kernel)
       if name == 'reduce_window_max':

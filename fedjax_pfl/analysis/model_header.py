@@ -34,7 +34,7 @@ ADAPTED = (
   'lora_b, in the shape of kernel, takes its place'
 )
 # Fields of a config that make the task of a model.
-TASK = [name for name, one in FIELDS.items() if one.section == 'model']
+TASK = [name for name, field in FIELDS.items() if field.section == 'model']
 TASK += ['dataset', 'image_size', 'preprocessing', 'feature_width']
 CIFAR10 = 'airplane automobile bird cat deer dog frog horse ship truck'
 # In the order of the alphabet (Krizhevsky 2009).
@@ -180,8 +180,8 @@ def rule_of(model: View) -> dict[str, str]:
   """
   name = type(model).__name__.lower()
   if not isinstance(model, Mapping | Euclidean | Cosine):
-    own = getattr(model, 'rule', "as `predict` in the method's file says")
-    text = f"{own}. The network is params/, f its head's input"
+    rule = getattr(model, 'rule', "as `predict` in the method's file says")
+    text = f"{rule}. The network is params/, f its head's input"
     return {'name': f'network, {name}', 'text': text}
   is_nearest = isinstance(model, Euclidean | Cosine)
   params = model.model.params if is_nearest else model
@@ -204,6 +204,6 @@ def model_settings(experiment: Experiment) -> dict[str, Any]:
   dataset = experiment.dataset
   module = model.make(dataset.train.x.shape[1:], dataset.num_classes)
   no_setting = {'parent', 'name', 'inits'}  # flax's own; the model has begun
-  fields = {one.name for one in dataclasses.fields(module)} - no_setting
+  fields = {field.name for field in dataclasses.fields(module)} - no_setting
   values = {name: getattr(module, name) for name in sorted(fields)}
   return {name: getattr(v, '__name__', v) for name, v in values.items()}

@@ -33,8 +33,8 @@ def contents(
     chain = _operators(step)
     for number, (operator, constants, attributes) in enumerate(chain, 1):
       output = value if number == len(chain) else f'{value}_{number}'
-      for place, constant in enumerate(constants):
-        inputs.append(f'{output}_{place}' * (constant is not None))
+      for at, constant in enumerate(constants):
+        inputs.append(f'{output}_{at}' * (constant is not None))
         arrays[inputs[-1]] = constant
       nodes.append(helper.make_node(operator, inputs, [output], **attributes))
       inputs = [output]
@@ -80,6 +80,6 @@ def _operators(step: Step) -> list[tuple[str, list, Mapping[str, Any]]]:
     case 'grey':
       return [('Tile', [np.array([1, 3, 1, 1])], {})]
     case 'resize':
-      how = {'axes': (2, 3), 'mode': 'linear', 'antialias': 1}
-      return [('Resize', [None, None, np.array(step.shape[:2])], how)]
+      linear = {'axes': (2, 3), 'mode': 'linear', 'antialias': 1}
+      return [('Resize', [None, None, np.array(step.shape[:2])], linear)]
   return [(step.kind, [], sizes)]

@@ -113,14 +113,14 @@ def load_states(
       got=f'{workdir} with {saved}',
       expected=f'the checkpoint after its last round, {experiment.rounds}',
     )
-  found = [restored[1][part] for part in parts]
+  number, state = restored
   if is_chosen:
-    return chosen_states(experiment, *found)
-  server, clients = found
+    return chosen_states(experiment, state['chosen'])
+  server, clients = state['server'], state['clients']
   if experiment.placement.on_disk:
-    placement, key = experiment.placement.of_run(Path(workdir)), 'states'
-    key = random_streams(experiment.settings.seed)[key]
+    placement = experiment.placement.of_run(Path(workdir))
+    key = random_streams(experiment.settings.seed)['states']
     files = placement.resumed(experiment.stages[0], experiment.train, key)
-    files.show(restored[0])
+    files.show(number)
     clients = files.clients
   return server, clients

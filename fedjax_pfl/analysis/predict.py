@@ -122,18 +122,18 @@ def predict_folder(
   elif is_table or shape.dtype != IMAGE:
     raise _other_examples(predictor, f'{folder}')
   else:
-    size = shape.image_shape, predictor.image_size
-    x, kind = image_folder.read_files(files, *size), 'file'
+    kind, size = 'file', predictor.image_size
+    x = image_folder.read_files(files, shape.image_shape, size)
     names = [file.relative_to(folder).as_posix() for file in files]
-  found = _classify(predictor, x)
+  labels, probabilities, classes = _classify(predictor, x)
   stream = io.StringIO()
   rows = csv.writer(stream, lineterminator='\n')
-  rows.writerow([kind, 'class', *(f'p_{name}' for name in found.classes)])
-  for name, label, row in zip(names, *found[:2], strict=True):
+  rows.writerow([kind, 'class', *(f'p_{name}' for name in classes)])
+  for name, label, row in zip(names, labels, probabilities, strict=True):
     rows.writerow([name, label, *(f'{share:.6f}' for share in row)])
   with atomic_files.writing(path, 'out'):
     atomic_files.write_bytes(path, stream.getvalue().encode())
-  log(f'{path}: {kind}s {len(x):,}, classes {len(found.classes)}.')
+  log(f'{path}: {kind}s {len(x):,}, classes {len(classes)}.')
   return path
 
 
@@ -167,14 +167,13 @@ def _of_run(workdir, client, view, log, edit) -> Predictor:
     raise _unusable(workdir, 'models of several kinds, or labels of tokens')
   if settings.model.frozen_features:
     raise _unusable(workdir, 'a head, whose inputs are features')
-  names = class_names(experiment)
   return Predictor(
     settings.data.image_size,
     experiment.task,
     predict,
     model,
     experiment.outline.shape,
-    names,
+    class_names(experiment),
     experiment.tests_by_batch,
     experiment.dataset.columns,
     scale_of_model(experiment, owner),
@@ -195,7 +194,8 @@ def _of_file(file, client, view) -> Predictor:
   try:
     flat = {name: field.default for name, field in FIELDS.items()}
     settings = from_flat(flat | about['task'])
-    shape = tuple(about['image_shape']), about['num_classes'], about['dtype']
+    images, dtype = tuple(about['image_shape']), about['dtype']
+    shape = Shape(images, about['num_classes'], dtype)
     names, rule = [*map(str, about['class_names'])], about['rule']['name']
     is_by_batch = bool(about['batch_statistics'])
     columns, scale = about.get('columns', ()), about.get('scale')
@@ -204,7 +204,7 @@ def _of_file(file, client, view) -> Predictor:
       scale = scale._replace(std=np.nan_to_num(scale.std, nan=np.inf))
   except (LookupError, TypeError, ValueError) as error:
     raise _unusable(file, f'a header without {error}') from error
-  name, shape = settings.model.name, Shape(*shape)
+  name = settings.model.name
   if rule != 'network' or is_code(name) or settings.model.frozen_features:
     raise _unusable(file, f'the rule {rule!r} with {describe(name)}')
   task = build_method.build_task(settings, shape)

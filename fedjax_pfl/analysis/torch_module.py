@@ -26,7 +26,7 @@ CALLS = {
   'AveragePool': 'F.avg_pool2d({}, {window})',
 }
 BEGIN = {'Conv', 'Gemm', 'Flatten', 'ReduceMean'}  # a line, with what they read
-VARIABLES = [f'x{number}' for number in range(100)]
+VARIABLES = ['x', 'y', 'z', *(f'x{number}' for number in range(100))]
 HEAD = '''"""{model}, of {algorithm}: {of}.
 
 fedjax-pfl wrote it, with the parameters in {file}:
@@ -117,28 +117,23 @@ def _forward(steps: Sequence[Step]) -> list[str]:
   """
   lines = ['  def forward(self, x):']
   readers = [
-    [n for n, step in enumerate(steps) if place in step.inputs]
-    for place in range(len(steps))
+    [n for n, step in enumerate(steps) if number in step.inputs]
+    for number in range(len(steps))
   ]
   texts = {0: 'x'}
-  for place, step in enumerate(steps[1:], 1):
+  for number, step in enumerate(steps[1:], 1):
     if step.kind == 'normalise':
       constants = [[*step.sizes[name]] for name in ('mean', 'std')]
-      lines.append(
-        f'    mean, std = x.new_tensor({constants})[..., None, None]'
-      )
-    texts[place] = _called(step, [texts[n] for n in step.inputs])
-    if not readers[place]:
-      return [*lines, f'    return {texts[place]}']
-    following = steps[place + 1]
-    begins = following.kind in BEGIN
-    if readers[place] != [place + 1] or begins:
-      busy = {texts[n] for n in range(place) if readers[n][-1] > place}
-      free = next(
-        name for name in ('x', 'y', 'z', *VARIABLES) if name not in busy
-      )
-      lines.append(f'    {free} = {texts[place]}')
-      texts[place] = free
+      tensor = f'x.new_tensor({constants})[..., None, None]'
+      lines.append(f'    mean, std = {tensor}')
+    texts[number] = _called(step, [texts[n] for n in step.inputs])
+    if not readers[number]:
+      return [*lines, f'    return {texts[number]}']
+    if readers[number] != [number + 1] or steps[number + 1].kind in BEGIN:
+      busy = {texts[n] for n in range(number) if readers[n][-1] > number}
+      free = next(name for name in VARIABLES if name not in busy)
+      lines.append(f'    {free} = {texts[number]}')
+      texts[number] = free
   return lines
 
 

@@ -194,9 +194,7 @@ def _steps_of_evaluation(
 # ---- how fast this machine trains a model ------------------------------------
 
 
-def speed_of(
-  settings: Settings, side_by_side: int, log: Callable[[str], None]
-) -> Speed:
+def speed_of(settings: Settings, side_by_side: int, log: Log) -> Speed:
   """Return the speed of clients that run side by side with this model."""
   shape = build_method.peek_shape(settings.data)
   device = jax.devices()[0].device_kind
@@ -237,8 +235,8 @@ def measure(settings: Settings, shape: Shape, clients: int) -> Speed:
     times, count = [], jnp.full(clients, examples, data.count.dtype)
     while len(times) < REPEATS or sum(times) < SECONDS:
       began = time.perf_counter()
-      args = *states, cohort, data._replace(count=count), key
-      jax.block_until_ready(program(*args))
+      metrics = program(*states, cohort, data._replace(count=count), key)
+      jax.block_until_ready(metrics)
       times.append(time.perf_counter() - began)
     return min(times)
 

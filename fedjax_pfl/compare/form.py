@@ -62,7 +62,7 @@ class Form(NamedTuple):
   def measures(self) -> list[Measure]:
     """Return what is tuned by, then the main number, and other metrics."""
     metrics = self.base.get('metrics', ())
-    others = [one for one in MEASURES if one.compared and one.of_client]
+    others = [x for x in MEASURES if x.compared and x.of_client]
     has_backdoor = self.base.get('attack') in BACKDOORS
     others += [measure_of('backdoor')] * has_backdoor
     loss = self.base.get('loss', CROSS_ENTROPY)

@@ -61,14 +61,14 @@ def about(form: Form) -> About:
     version=made['version'],
     commit=made['commit'] or '',
     same_clients=same_clients,
-    measures=tuple((one.name, one.better) for one in form.measures),
+    measures=tuple((x.name, x.better) for x in form.measures),
   )
 
 
 def name_of_data(fields: Mapping[str, Any]) -> str:
   """Return the name of a data set; of a user's own that of its place."""
-  place = Path(fields.get('data_dir', '')).resolve().name
-  return place if fields['dataset'] in OWN else fields['dataset']
+  folder, name = Path(fields.get('data_dir', '')), fields['dataset']
+  return folder.resolve().name if name in OWN else name
 
 
 def _protocol(form: Form) -> list[str]:
@@ -80,7 +80,7 @@ def _protocol(form: Form) -> list[str]:
     for name in first[0]
   )
   main, *others = form.measures
-  others = ', '.join(f'{one.head} ({one.direction})' for one in others)
+  others = ', '.join(f'{x.head} ({x.direction})' for x in others)
   choice = f'Validation chooses by {main.name}, {main.direction}.'
   beside = (
     f'Beside {main.name}, over the clients for whom it is defined: {others}.'

@@ -102,8 +102,8 @@ def read_training(path: Path, models: dict[str, str]) -> Training:
     settings = run.settings
   except BadInput as error:  # a run of another version
     raise BadInput(f'{path}: {error}') from error
-  data = run.record['data'], ''
-  key, setting = (keys.training_key(settings, one, start) for one in data)
+  key = keys.training_key(settings, run.record['data'], start)
+  setting = keys.training_key(settings, '', start)
   if run.result.get('rounds'):  # else its model is that of another run
     models[run_dir.model_digest(path)] = keys.model_key(key, settings)
   return Training(run, key, setting, start)

@@ -243,7 +243,7 @@ def _labels(sets: Sequence[list[Run]]) -> list[str]:
   for run, *_ in sets:
     of_method[run.method].append(trained(run.config))
   for run, *_ in sets:
-    peers, words = of_method[run.method], []
+    peers, changed = of_method[run.method], []
     for field, value in trained(run.config).items():
       values = [value, *(peer.get(field, value) for peer in peers)]
       if all(other == value for other in values):
@@ -251,10 +251,10 @@ def _labels(sets: Sequence[list[Run]]) -> list[str]:
       # 'mu' for 'hp.mu', unless a field of its own has that name.
       name = field.removeprefix('hp.')
       name = field if any(name in peer for peer in peers) else name
-      words.append(f'{name}={without_digests(values)[0]}')
-    if len(words) > MAX_SETTINGS or (len(peers) > 1 and not words):
-      words = [run.path.resolve().name]
-    labels.append(', '.join([paper_name(run.method), *words]))
+      changed.append(f'{name}={without_digests(values)[0]}')
+    if len(changed) > MAX_SETTINGS or (len(peers) > 1 and not changed):
+      changed = [run.path.resolve().name]
+    labels.append(', '.join([paper_name(run.method), *changed]))
   return [
     label if labels.count(label) == 1 else f'{label}, {runs[0].path}'
     for label, runs in zip(labels, sets, strict=True)

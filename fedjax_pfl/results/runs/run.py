@@ -391,9 +391,9 @@ def notes_on_batches(
     for label, results in results_by_label.items()
     if any(result.get('batch_statistics') for result in results)
   ]
-  words = (
+  sentence = (
     'BatchNorm has the statistics of the images that are tested together; '
     'alone an image may get another class, but not with '
-    'norm_statistics=running'
+    f'norm_statistics=running: {", ".join(labels)}.'
   )
-  return [f'{words}: {", ".join(labels)}.'] * bool(labels)
+  return [sentence] * bool(labels)
