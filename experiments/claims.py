@@ -21,14 +21,12 @@ WRITE = flags.DEFINE_bool('write', False, 'replace docs and figures')
 
 
 def main():
-  from configs.tables.common import load_configs, load_table
+  from configs.tables.common import load_table
   from experiments.reproduction.claims import claims_page, write
   from fedjax_pfl.core import progress
 
   results = Path(WORKDIR.value)
-  verdicts = write.judge(
-    Path(CLAIMS.value), results, load_table, load_configs()
-  )
+  verdicts = write.judge(Path(CLAIMS.value), results, load_table)
   if WRITE.value:
     written = write.write(verdicts, results, commandline.ROOT)
     progress.log(f'Written: {", ".join(map(str, written))}')

@@ -29,14 +29,14 @@ from experiments.reproduction.cells import (
   Reading,
 )
 from experiments.reproduction.plan import Evaluation, evaluation_of
-from experiments.reproduction.results import Results, Row, row_key
+from experiments.reproduction.results import Results
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.evaluation.summary import accuracies, summarise
+from fedjax_pfl.results.runs.folder import Training
 from fedjax_pfl.results.runs.run import Run
 from fedjax_pfl.results.statistics.differences import MIN_SEEDS
 from fedjax_pfl.runs import run_dir
 from fedjax_pfl.runs.client_scores import Clients
-from fedjax_pfl.training import keys
 
 # Runs behind a printed deviation: the tables where it is over seeds.
 SEEDS = {('fedconcat', '1'): 3, **{('pfllib', number): 3 for number in '123'}}
@@ -62,9 +62,7 @@ class Measured(NamedTuple):
   seed: int
   score: Score
   view: str  # that was read
-  key: str  # of the training
-  is_kept: bool  # the row in summary.csv is left, not its run directory
-  row: Row  # any row of summary.csv of the training: command, machine
+  training: Training
 
 
 class Ours(NamedTuple):
@@ -167,17 +165,12 @@ def measure(
     if family not in best:
       return None
     reading = reading._replace(view=best[family]['together']['view'])
-  row, any_row = {}, results.row_of.get(key, {})
-  if stored := results.find(key, evaluation.key, reading.stored_name):
-    score, data = score_of(stored.run, reading), stored.training.run.data
-  elif row := _row(results, key, evaluation, reading):
-    score, data = Score(float(row['mean'])), row['data']
-    if std := row['std']:
-      score = Score(score.mean, float(std), int(row['num_clients'] or 0))
-  else:
+  stored = results.find(key, evaluation.key, reading.stored_name)
+  if stored is None:
     return None
-  seed, score = evaluation.training.settings.seed, score._replace(data=data)
-  return Measured(seed, score, reading.view, key, bool(row), any_row)
+  training = stored.training
+  score = score_of(stored.run, reading)._replace(data=training.run.data)
+  return Measured(training.run.seed, score, reading.view, training)
 
 
 def score_of(run: Run, reading: Reading) -> Score:
@@ -224,17 +217,3 @@ def by_client(clients: Clients, reading: Reading) -> dict[str, float]:
   later = by_client(clients.unseen, reading) if clients.unseen else {}
   names = map(str, clients.labels)
   return dict(zip(names, numbers.tolist(), strict=True)) | later
-
-
-def _row(
-  results: Results, key: str, evaluation: Evaluation, reading: Reading
-) -> Row | None:
-  """Return the row of summary.csv with the number of a reading, or None."""
-  of_run = keys.evaluation_key(evaluation.training.settings)
-  view = reading.stored_name
-  if reading.measure in OF_ALL_TESTS or reading.client is not None:
-    return None
-  if reading.measure in OF_SERVER:  # of these it has the last accuracy alone
-    view = 'global' if reading.measure == 'global' else ''
-  row = results.rows.get((row_key(key, evaluation.key, of_run), view))
-  return row if row and row['mean'] else None

@@ -1,14 +1,11 @@
-"""The runs and rows in a folder of results, found by the trainings of a plan.
+"""The runs in a folder of results, found by the trainings of a plan.
 
 >>> results = Results('results')
 >>> key = results.key_of(training)
 >>> evaluation = results.find(key, evaluation_key, 'finetuned')
-
-Numbers of which only the row in summary.csv is left are added as `rows`.
 """
 
 import itertools
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from experiments.reproduction.plan import PlannedRun
@@ -22,8 +19,6 @@ from fedjax_pfl.results.runs.folder import (
 )
 from fedjax_pfl.training import divergence, keys
 
-Row = Mapping[str, str]  # of summary.csv
-
 
 class Results:
   """A folder of results, asked by keys and by the runs of a plan."""
@@ -35,9 +30,6 @@ class Results:
     self.paths: dict[str, Path] = {}  # of trainings, finished or not, by key
     self.data: dict[int, set[str]] = {}  # with which a seed was begun
     self.key_of_setting: dict[str, str] = {}  # settings without data -> keys
-    self.rows: dict[tuple[str, str], Row] = {}  # by key and view
-    self.row_of: dict[str, Row] = {}  # any row of a training, by its key
-    self._kept: dict[int, set[str]] = {}  # data of rows without a run, by seed
     self._models: dict[str, str] = {}  # digests of final models -> keys
     for path in run_directories(self.runs):
       self.add_run(path)
@@ -57,18 +49,6 @@ class Results:
     if self.paths.setdefault(key, path) not in finished and is_finished:
       self.paths[key] = path
 
-  def set_rows(self, rows: Iterable[Row]) -> None:
-    """Take the rows of summary.csv; they answer what no run here answers."""
-    self.rows, self.row_of, self._kept = {}, {}, {}
-    for row in rows:
-      self.rows.setdefault((row['key'], row['view']), row)
-      training, _, evaluation = row['key'].partition('_')
-      if not evaluation or training not in self.row_of:
-        self.row_of[training] = row
-      if ' quick=True' not in row['setting']:
-        for data in (self.data, *[self._kept] * (not row['run'])):
-          data.setdefault(int(row['seed']), set()).add(row['data'])
-
   def find(
     self, training: str, evaluation: str, view: str
   ) -> Evaluation | None:
@@ -82,18 +62,16 @@ class Results:
 
     '' if it was not begun: then its key is known when its data is built.
     """
-    first, seed = training.init_from, training.settings.seed
-    if first is None and training.identity in self.key_of_setting:
-      return self.key_of_setting[training.identity]
-    starts, data = [''], self._kept.get(seed, ())
-    if first is not None:
-      data, start = self.data.get(seed, ()), self.key_of(first)
-      others = (keys.training_key(first.settings, x) for x in data)
-      trained = [start] if start else others
-      starts = [keys.model_key(key, first.settings) for key in trained]
+    first = training.init_from
+    if first is None:
+      return self.key_of_setting.get(training.identity, '')
+    data, start = self.data.get(training.settings.seed, ()), self.key_of(first)
+    others = (keys.training_key(first.settings, x) for x in data)
+    trained = [start] if start else others
+    starts = [keys.model_key(key, first.settings) for key in trained]
     for start, fingerprint in itertools.product(starts, data):
       key = keys.training_key(training.settings, fingerprint, start)
-      if key in self.paths or key in self.row_of:
+      if key in self.paths:
         return key
     return ''
 
@@ -105,8 +83,3 @@ class Results:
     """Return the sentence of a training, or of its start, that diverged; ''."""
     paths = filter(None, map(self.path_of, training.chain))
     return next(filter(None, map(divergence.sentence_of, paths)), '')
-
-
-def row_key(training: str, evaluation: str, of_run: str) -> str:
-  """Return the key of a row of summary.csv; `of_run` is that of its run."""
-  return training if evaluation == of_run else f'{training}_{evaluation}'

@@ -7,9 +7,9 @@ where it got a view later; an evaluation with other settings has its own.
 not the run's own; `data` is the fingerprint of its data; `run` is its directory
 in results/runs, '' where it is not there.
 
-A row whose run directory is gone (it is on another machine) stays in the file:
-its number was quoted, with its command and commit. All other rows follow from
-the runs, so they are the same however often they are written.
+A row whose run directory is gone stays in the file: its number was quoted, with
+its command and commit. No table and no claim has it any more. All other rows
+follow from the runs, so they are the same however often they are written.
 """
 
 import csv
@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.reproduction.results import Results, Row, row_key
+from experiments.reproduction.results import Results
 from fedjax_pfl.core import atomic_files, progress
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import EVALUATION, TRAINING
@@ -40,24 +40,17 @@ UNNAMED = ('seed', 'views', 'eval_views', 'eval_every', 'init_from')
 LEFT_OUT = {*FIELDS} - {*changing(TRAINING), *changing(EVALUATION)}
 LEFT_OUT -= {'views', 'quick'}
 
+Row = Mapping[str, str]
 Configs = Mapping[str, Settings]  # by name: 'digits:fedbabu'
 Flat = Mapping[str, Mapping[str, Any]]  # their fields: `keys.flat`
 
 
 def write_summary(results: Results, configs: Configs) -> None:
-  """Write summary.csv again; its rows are those of the results from now on."""
-  read_rows(results, configs)
-  path = results.folder / SUMMARY
-  atomic_files.write_csv(path, COLUMNS, results.rows.values())
+  """Write summary.csv again: a row for every view, and old ones without a run.
 
-
-def read_rows(results: Results, configs: Configs) -> None:
-  """Give the results the rows of their runs, and old ones without a run.
-
-  Every evaluated view has a row, with the command from the nearest config.
-  `mean`, `std` (over clients) and `worst_decile` are in percent; the view
-  'global' is the server's model on the whole test set. An old row with other
-  numbers is replaced, and that is logged.
+  Its command is from the nearest config. `mean`, `std` (over clients) and
+  `worst_decile` are in percent; the view 'global' is the server's model on the
+  whole test set. An old row with other numbers is replaced, and that is logged.
   """
   flat = {name: keys.flat(config) for name, config in configs.items()}
   rows: dict[tuple[str, str], Row] = {}
@@ -71,9 +64,9 @@ def read_rows(results: Results, configs: Configs) -> None:
         f'{row["setting"]}, seed {row["seed"]}, {row["view"]}: '
         f'{row["mean"]} in the summary is now {new["mean"]}.'
       )
-
   order = lambda x: (x['setting'], int(x['seed']), x['view'], x['key'])
-  results.set_rows(sorted(rows.values(), key=order))
+  lines = sorted(rows.values(), key=order)
+  atomic_files.write_csv(results.folder / SUMMARY, COLUMNS, lines)
 
 
 def _rows_of(evaluation: Evaluation, configs: Flat) -> list[Row]:
@@ -85,10 +78,10 @@ def _rows_of(evaluation: Evaluation, configs: Flat) -> list[Row]:
   name, fields = nearest(settings, configs)
   named = {field: fields[field] for field in fields if field not in UNNAMED}
   changes = [f'{field}={_text(value)}' for field, value in named.items()]
-  of_run = keys.evaluation_key(run.settings)
-  key = row_key(training.key, evaluation.key, of_run)
+  key, origin = training.key, run.record
   # A view that the run got later counts as one of the run.
-  origin = run.record if evaluation.key == of_run else evaluation.run.record
+  if evaluation.key != keys.evaluation_key(run.settings):
+    key, origin = f'{key}_{evaluation.key}', evaluation.run.record
   shared = {
     'setting': ' '.join([name, *changes]),
     'seed': str(run.settings.seed),

@@ -21,7 +21,6 @@ LOST = (
   'Our training diverged with seed {}; the printed number, too, may be what a '
   'diverged model gives.'
 )
-KEPT = 'Ours, seed {}: a row of summary.csv whose run directory is gone.'
 
 
 def write_table(table: Table, results: Results) -> Path:
@@ -122,10 +121,9 @@ def marks(of_cell: Iterable[str], notes: dict[str, int]) -> str:
 
 
 def _notes(compared: Compared) -> list[str]:
-  """Return the footnotes of a cell; of seeds that diverged or are gone, too."""
-  kept = [measured.seed for measured in compared.measured if measured.is_kept]
-  pairs = [(KEPT, kept), (LOST, compared.diverged)]
-  ours = [x.format(', '.join(map(str, seeds))) for x, seeds in pairs if seeds]
+  """Return the footnotes of a cell; of seeds that diverged, too."""
+  seeds = ', '.join(map(str, compared.diverged))
+  ours = [LOST.format(seeds)] * bool(seeds)
   return [*ours, *footnotes_of(compared.cell.published)]
 
 

@@ -7,13 +7,12 @@ import shutil
 import claim_runs
 import numpy as np
 import pytest
-from claim_runs import judge, make_run, write_summary
+from claim_runs import judge, make_run
 from helpers import refused
 from pages import ROOT
 from printed import load_cells, load_table
 from user_commands import load_command
 
-from configs.tables.common import load_configs
 from experiments import commandline
 from experiments.marked_pages import END
 from experiments.reproduction.claims import claims_page, write
@@ -34,7 +33,6 @@ def folder(tmp_path):
   for seed in range(3):
     make_run(tmp_path, 'fedbabu', FEW + MORE + seed - 1, seed=seed)
     make_run(tmp_path, 'fedavg', FEW, seed=seed)
-  write_summary(tmp_path)
   return tmp_path
 
 
@@ -64,16 +62,8 @@ def test_each_verdict(folder):
   first, _, last, *_ = judge(folder, *pairs, *more).like
   assert (first.verdict, last.verdict) == ('suggested', 'doubted')
   shutil.rmtree(folder / 'runs')
-  (folder / 'summary.csv').unlink()
   (one, *_) = judge(folder, *pairs).judged
   assert one.verdict == 'not run' and not one.measured
-
-
-def test_a_row_without_its_run_gives_the_same_difference(folder):
-  before, _ = judge_one(folder)
-  shutil.rmtree(folder / 'runs' / 'fedavg_2_0')
-  after, _ = judge_one(folder)
-  assert after.difference == pytest.approx(before.difference)
 
 
 def test_seeds_in_common_are_compared(folder):
@@ -83,7 +73,6 @@ def test_seeds_in_common_are_compared(folder):
   assert '| shown; 3 seeds |' in text
   first, _ = write._client_row(one, 'c0').words
   assert first == '+5.00 (2.52 to 7.48), published +5.00'
-  (folder / 'summary.csv').unlink()
   for seed in (1, 2):
     lost = folder / 'runs' / f'fedavg_2_{seed}'
     (lost / 'result.json').rename(lost / divergence.NAME)
@@ -110,7 +99,7 @@ def test_unlike_views_are_judged_twice(folder):
   """Or said to be stored nowhere."""
   path, results = folder / 'claims.toml', (folder, claim_runs.load_table)
   path.write_text(GOOD + "unlike = 'adapted on tests'\n")
-  (verdict,) = write.judge(path, *results, claim_runs.CONFIGS)
+  (verdict,) = write.judge(path, *results)
   assert verdict.judged[0].verdict == 'shown'
   assert verdict.like[0].verdict == 'not stored'
   assert 'adapted on tests.' in claims_page.whole([verdict])
@@ -127,7 +116,7 @@ def test_damaged_or_absent_results_are_a_sentence(folder):
     judge(folder, PAIR)
   given = folder / 'claims.toml', folder / 'none', claim_runs.load_table
   with pytest.raises(BadInput, match=r'none, which is no folder'):
-    write.judge(*given, claim_runs.CONFIGS)
+    write.judge(*given)
 
 
 GOOD = claim_runs.CLAIM + claim_runs.COMPARISON.format('fedbabu', 'fedavg')
@@ -170,7 +159,7 @@ COMMAND = 'python experiments/claims.py --write'
 @pytest.fixture(scope='module')
 def verdicts():
   claims = RESULTS / 'claims.toml'
-  return write.judge(claims, RESULTS, load_table, load_configs())
+  return write.judge(claims, RESULTS, load_table)
 
 
 def test_the_page_is_that_of_the_results(verdicts):

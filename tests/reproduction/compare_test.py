@@ -67,7 +67,7 @@ def test_a_pooled_number_counts_the_tests_of_its_clients():
 
 
 def test_an_unfinished_run_has_no_best_view(tmp_path):
-  results = SimpleNamespace(key_of=str, paths={'run': tmp_path}, row_of={})
+  results = SimpleNamespace(key_of=str, paths={'run': tmp_path})
   one = SimpleNamespace(training='run')
   assert measure(one, Reading('mix:best'), results) is None
 

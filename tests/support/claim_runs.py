@@ -6,16 +6,11 @@ import finished_runs
 import numpy as np
 import small_runs
 
-from configs import common
 from experiments.reproduction.cells import Cell, Published, Reading, Table
 from experiments.reproduction.claims import write
-from experiments.reproduction.results import Results
-from experiments.reproduction.summary_rows import write_summary as write_rows
 from fedjax_pfl.core.types import Scores
-from fedjax_pfl.settings import parse_config
 
 TESTS = 100  # of each client: an image is a point
-CONFIGS = {'digits': parse_config(common.load('digits:fedbabu').to_dict())}
 NAMES = ('fedbabu', 'fedavg', 'fedper')
 SHARDS = (2, 5)
 CLAIM = """
@@ -72,15 +67,10 @@ def make_run(folder, algorithm, accuracy, *, seed=0, shards=2):
   )
 
 
-def write_summary(folder):
-  """Write summary.csv, as the commands that run cells do."""
-  write_rows(Results(folder), CONFIGS)
-
-
 def judge(folder, *pairs):
   """Return the verdict of a claim about these pairs from the results there."""
   path = folder / 'claims.toml'
   comparisons = ''.join(COMPARISON.format(*pair) for pair in pairs)
   path.write_text(CLAIM + comparisons)
-  (verdict,) = write.judge(path, folder, load_table, CONFIGS)
+  (verdict,) = write.judge(path, folder, load_table)
   return verdict

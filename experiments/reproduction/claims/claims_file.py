@@ -162,7 +162,7 @@ def _claim(
   **shared: str,
 ) -> Claim:
   stated = (Stated(**{**shared, **fields}) for fields in comparisons)
-  made = tuple(_comparison(one, load_table(one.table)) for one in stated)
+  made = tuple(_comparison(x, load_table(x.table)) for x in stated)
   return Claim(name, title, sentence, made)
 
 

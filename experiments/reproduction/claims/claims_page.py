@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.reproduction.claims.verdicts import VERDICTS, Judged, Verdict
 from experiments.reproduction.published import load
 from experiments.reproduction.table_files import DIVERGED, FOLDER
+from fedjax_pfl.results.runs.folder import machine_of
 from fedjax_pfl.results.statistics.differences import LEVEL
 from fedjax_pfl.results.tables.table import align, markdown
 
@@ -69,21 +70,21 @@ def words_of(judged: Sequence[Judged]) -> str:
 
 def effort(verdicts: Sequence[Verdict]) -> str:
   """Return what the trainings behind the verdicts took, and where."""
-  row_of = {
-    measured.key: measured.row
+  run_of = {
+    measured.training.key: measured.training.run
     for verdict in verdicts
     for judged in (*verdict.judged, *verdict.like)
     for _, compared in judged.cells
     for measured in compared.measured
   }
-  if not row_of:
+  if not run_of:
     return 'No training is behind these claims yet.'
-  rows = sorted(row_of.values(), key=lambda row: (row['setting'], row['seed']))
-  hours = sum(float(row['seconds'] or 0) for row in rows) / 3600
-  machines = '; '.join(dict.fromkeys(row['machine'] for row in rows))
+  runs = sorted(run_of.values(), key=lambda run: run.path)
+  hours = sum(run.result['seconds'] for run in runs) / 3600
+  machines = '; '.join(dict.fromkeys(machine_of(run.record) for run in runs))
   machines = machines.replace(', 1 cores', ', 1 core')
   return (
-    f'{len(rows)} trainings were compared, which took {hours:.1f} hours on '
+    f'{len(runs)} trainings were compared, which took {hours:.1f} hours on '
     f'machines that often did other work: {machines}.'
   )
 

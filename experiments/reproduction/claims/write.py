@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from experiments.marked_pages import filled
-from experiments.reproduction import summary_rows
 from experiments.reproduction.claims import claims_page
 from experiments.reproduction.claims.claims_file import LoadTable, load_claims
 from experiments.reproduction.claims.verdicts import (
@@ -56,20 +55,13 @@ CLIENTS_NOTE = (
 )
 
 
-def judge(
-  claims: Path,
-  folder: Path,
-  load_table: LoadTable,
-  configs: summary_rows.Configs,
-) -> list[Verdict]:
+def judge(claims: Path, folder: Path, load_table: LoadTable) -> list[Verdict]:
   stated = load_claims(claims, load_table)
   if not folder.is_dir():
     got = f'{folder}, which is no folder'
-    expected = 'a folder of results, with summary.csv and runs/'
+    expected = 'a folder of results, with runs/'
     raise bad_input('results', got=got, expected=expected)
-  results = Results(folder)
-  summary_rows.read_rows(results, configs)
-  return judge_all(stated, results)
+  return judge_all(stated, Results(folder))
 
 
 def text(verdicts: Sequence[Verdict], results: Path, page: Path) -> str:
