@@ -151,8 +151,8 @@ def refuse_beside_form(
   overrides: Overrides, given: Sequence[flags.FlagHolder] = ()
 ) -> None:
   """Refuse fields of a config and flags beside a form, which is frozen."""
-  words = [f'config.{name}' for name in overrides]
-  for name in words + [flag.name for flag in given if flag.value]:
+  names = [f'config.{name}' for name in overrides]
+  for name in names + [flag.name for flag in given if flag.value]:
     raise _bad_flag(f'--{name} with --form', 'a frozen form as it is')
 
 
@@ -203,8 +203,9 @@ def replace_fields(settings: dict[str, Any], overrides: Overrides) -> None:
     for group in groups:
       inner = inner.setdefault(group, {})
       if not isinstance(inner, dict):
-        how = {'choices': [group], 'cause': f'{group} has no fields of its own'}
-        raise _error(f'--config.{name}', got=name, expected='a field', **how)
+        cause = f'{group} has no fields of its own'
+        given = {'got': name, 'choices': [group], 'cause': cause}
+        raise _error(f'--config.{name}', expected='a field', **given)
     inner[last] = _value(text, inner.get(last))
   from fedjax_pfl.core.user_code import load_code
 
@@ -258,8 +259,8 @@ def _call_config(path: str | Path, function: Callable, *arguments) -> Any:
       raise
     frames, whole = traceback.extract_tb(error.__traceback__), os.path.abspath
     lines = [x.lineno for x in frames if whole(x.filename) == whole(path)]
-    place = f'{path}, line {lines[-1]}' if lines else f'{path}'
-    got = f'{place}: {type(error).__name__}: {error}'
+    line = f', line {lines[-1]}' if lines else ''
+    got = f'{path}{line}: {type(error).__name__}: {error}'
     expected = 'a config that runs without an error'
     raise _bad_config(got, expected, 'a mistake in that file') from error
 
@@ -332,13 +333,13 @@ def _error(name: str, **parts: Any) -> Exception:
 
 
 def _bad_flag(got: str, expected: str) -> Exception:
-  own = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
+  known = flags.FLAGS.get_key_flags_for_module(sys.argv[0])
   fields = ['--config.<field>=<value>'] * _takes_fields()
   return _error(
     'command line',
     got=got,
     expected=expected,
-    choices=[*(f'--{flag.name}' for flag in own), *fields, '--help'],
+    choices=[*(f'--{flag.name}' for flag in known), *fields, '--help'],
     cause='a typing error, or a word that is missing or one too many',
   )
 

@@ -82,8 +82,8 @@ def _cell(form: str, method: str, fields: Mapping[str, Any]) -> Cell:
   base = digits.get_config(method).to_dict()
   if form != 'digits':
     frozen = FORMS[form]
-    own = {name: base[name] for name in ('algorithm', 'hp', 'views')}
-    base = own | PROTOCOL | frozen['base'] | ROUNDS.get(form, {})
+    of_method = {name: base[name] for name in ('algorithm', 'hp', 'views')}
+    base = of_method | PROTOCOL | frozen['base'] | ROUNDS.get(form, {})
     base |= frozen['partitions'][PARTITIONS[form]]
     base |= LIARS | {'learning_rate': 0.01, 'validation_fraction': 0.0}
     base['finetune'] = base['finetune'] | {'learning_rate': 0.01}
@@ -106,8 +106,8 @@ def opened(run: Run) -> dict[str, np.ndarray]:
   By view. Of a run that nobody attacks, as of one from before clients.npz had
   it, by its last models.
   """
-  found, views = run.clients.scores, [*run.clients.scores]
-  if BACKDOOR not in (found[views[0]].own or {}):
+  scores, views = run.clients.scores, [*run.clients.scores]
+  if BACKDOOR not in (scores[views[0]].own or {}):
     quiet = lambda line: None
     settings, data = open_run.read_run(run.path, quiet)
     experiment = open_run.rebuild(settings, data, quiet)
@@ -115,10 +115,10 @@ def opened(run: Run) -> dict[str, np.ndarray]:
     evaluator = Evaluator(experiment, random_streams(run.seed)['evaluation'])
     attack = settings.attack._replace(name=BACKDOOR)
     experiment = experiment.with_settings(settings._replace(attack=attack))
-    found = with_success(experiment, evaluator, states, found)
+    scores = with_success(experiment, evaluator, states, scores)
   others = of_others(run)
   return {
-    view: np.rint(np.nan_to_num(found[view].own[BACKDOOR]) * others / 100)
+    view: np.rint(np.nan_to_num(scores[view].own[BACKDOOR]) * others / 100)
     for view in views
   }
 

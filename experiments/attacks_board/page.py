@@ -168,18 +168,18 @@ def mean(known: Numbers, cell: Cell) -> float:
   return float(np.mean([np.nanmean(x) for x in known[cell].values()]))
 
 
-def in_words(found: Difference | None) -> str:
-  if found is None:
+def in_words(change: Difference | None) -> str:
+  if change is None:
     return '-'
-  text, low, high = (f'{x:+.1f}' for x in found[:3])
-  return f'{text} ({low} to {high})' if found.has_interval else text
+  text, low, high = (f'{x:+.1f}' for x in change[:3])
+  return f'{text} ({low} to {high})' if change.has_interval else text
 
 
 def listed(gaps: dict[str, Difference | None]) -> str:
   """Return all gaps, and of which of them the interval is on one side of 0."""
-  told = [name for name, found in gaps.items() if found and found.sign]
-  every = '; '.join(f'{name} {in_words(found)}' for name, found in gaps.items())
-  if not any(found and found.has_interval for found in gaps.values()):
+  told = [name for name, change in gaps.items() if change and change.sign]
+  every = '; '.join(f'{name} {in_words(x)}' for name, x in gaps.items())
+  if not any(change and change.has_interval for change in gaps.values()):
     return f'{every}.'
   return f'{every}. Told from 0: {"; ".join(told) or "none"}.'
 
@@ -257,8 +257,8 @@ def write(counts: Path, root: Path) -> list[Path]:
   atomic_files.write_bytes(page, text(board, page, form).encode())
   gaps = gaps_of(board)
   lines = [
-    (*cell, *map(format_number, (found or [None] * 3)[:3]))
-    for cell, found in gaps.items()
+    (*cell, *map(format_number, (change or [None] * 3)[:3]))
+    for cell, change in gaps.items()
   ]
   colours = {key[0]: style_of(key[0]).colour for key in COLUMNS.values()}
   panels = [_panel(board, gaps, name) for name in board.columns]
@@ -278,9 +278,9 @@ def _panel(board: Board, gaps: dict, name: str) -> Panel:
   for attack in board.attacks:
     rows.append(Row(attack.replace('_', ' ')))
     for rule in board.rules:
-      found = gaps[name, attack, rule]
-      if found and (attack, rule) != CLEAN:
-        marks = [Mark(*found[:3], css, size=3.5)]
+      change = gaps[name, attack, rule]
+      if change and (attack, rule) != CLEAN:
+        marks = [Mark(*change[:3], css, size=3.5)]
         rows.append(Row(rule.replace('_', ' '), marks))
   alone = gap(board.accuracy, [LOCAL], (*COLUMNS[name], *CLEAN))
   marks = [Mark(*alone[:3], css, 'hollow', 'D', size=3.5)]

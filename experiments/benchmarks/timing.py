@@ -74,12 +74,12 @@ def processes(
   A process answers a line with the seconds of its run, or with an error.
   """
   program, pipe = Path(__file__).with_name(file), subprocess.PIPE
-  how = {'stdin': pipe, 'stdout': pipe, 'text': True, 'env': environ}
+  pipes = {'stdin': pipe, 'stdout': pipe, 'text': True, 'env': environ}
   with contextlib.ExitStack() as stack:
     started = []
     for share in shares:
       command = [sys.executable, str(program), *map(str, share)]
-      process = stack.enter_context(subprocess.Popen(command, **how))
+      process = stack.enter_context(subprocess.Popen(command, **pipes))
       stack.callback(process.stdin.close)  # which ends it
       started.append(process)
 

@@ -90,17 +90,17 @@ def body(module: ModuleType, equations: str) -> list[str]:
   first, *blocks = module.__doc__.strip().split('\n\n')
   sentence = first.partition('): ')[2]
   waiting = equations.strip().split('\n\n') if equations else []
-  found = [sentence[0].upper() + sentence[1:]]
+  paragraphs = [sentence[0].upper() + sentence[1:]]
   for block in blocks:
     if block.startswith((f'{NEW_CLIENT}: ', f'{DIFFERS}: ')):
       continue
     if not block.startswith(' '):
-      found.append(symbols(block))
+      paragraphs.append(symbols(block))
     elif waiting:
-      found.append(latex(waiting.pop(0)))
+      paragraphs.append(latex(waiting.pop(0)))
     else:
-      found.append(fence(textwrap.dedent(block), 'text'))
-  return found
+      paragraphs.append(fence(textwrap.dedent(block), 'text'))
+  return paragraphs
 
 
 def symbols(text: str) -> str:
@@ -166,11 +166,10 @@ def code(module: ModuleType, traced: Sequence[Traced]) -> str:
 def called(function: Callable, module: ModuleType) -> list[Callable]:
   """Return the functions of its file or the method's that a function names."""
   files = module.__name__, function.__module__
-  found = inspect.getclosurevars(function)
+  names = inspect.getclosurevars(function)
   return [
     value
-    for names in (found.nonlocals, found.globals)
-    for value in names.values()
+    for value in (*names.nonlocals.values(), *names.globals.values())
     if inspect.isfunction(value) and value.__module__ in files
   ]
 
@@ -201,9 +200,9 @@ def results(numbers: Sequence[Mapping[str, str]]) -> str:
   rows, notes = [], {}
   for row in numbers:
     doubts, _, of_code = row['footnote'].partition(CODE_TODAY)
-    found = re.match(r'gives ([\d.]+) ', of_code)
-    notes[doubts.strip()] = notes['' if found else CODE_TODAY + of_code] = None
-    printed, code = row['published_mean'] or 'none', found[1] if found else ''
+    number = re.match(r'gives ([\d.]+) ', of_code)
+    notes[doubts.strip()] = notes['' if number else CODE_TODAY + of_code] = None
+    printed, code = row['published_mean'] or 'none', number[1] if number else ''
     ours = row['ours_mean']
     if not ours.isalpha():  # 'diverged'
       ours = f'{float(ours):.2f}'

@@ -62,7 +62,7 @@ def picture(stages: Sequence[Traced], model: Params) -> str:
   for stage in stages:
     head = stage.stage if len(stages) > 1 else ''
     parts += [text(4, y + 14, head, ' font-weight="bold"')]
-    parts += [centred(x + CELL / 2, y + 14, one) for one, x in places.items()]
+    parts += [centred(x + CELL / 2, y + 14, name) for name, x in places.items()]
     y += 22
     for label, cells, others in rows(stage, model):
       parts.append(text(4, y + 19, label))
@@ -75,8 +75,8 @@ def picture(stages: Sequence[Traced], model: Params) -> str:
         )
         if note:
           parts.append(centred(x + CELL / 2, y + 19, note, ' fill="#fff"'))
-      words = f'+ {", ".join(others)}' * bool(others)
-      parts.append(text(end + 6, y + 19, words))
+      more = f'+ {", ".join(others)}' * bool(others)
+      parts.append(text(end + 6, y + 19, more))
       y += ROW
     y += 10
   x = 4
@@ -109,9 +109,9 @@ def rows(stage: Traced, model: Params):
   yield 'client keeps', {k: (KEPT, n) for k, n in kept.items()}, more_kept
 
 
-def text(x: float, y: float, words: str, style: str = '') -> str:
-  return f'<text x="{x:g}" y="{y}"{style}>{escape(words)}</text>' * bool(words)
+def text(x: float, y: float, line: str, style: str = '') -> str:
+  return f'<text x="{x:g}" y="{y}"{style}>{escape(line)}</text>' * bool(line)
 
 
-def centred(x: float, y: float, words: str, style: str = '') -> str:
-  return text(x, y, words, f' text-anchor="middle"{style}')
+def centred(x: float, y: float, line: str, style: str = '') -> str:
+  return text(x, y, line, f' text-anchor="middle"{style}')

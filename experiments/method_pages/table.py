@@ -51,7 +51,7 @@ def small_model() -> tuple[Task, Params]:
 
 def trace(name: str, task: Task) -> list[Traced]:
   """Return the stages of all readings of a method that send different bytes."""
-  module, found, seen = load(name), [], []
+  module, traced, seen = load(name), [], []
   readings = {'': module.HParams()}
   if hasattr(readings[''], 'protocol'):
     for protocol in module.HParams.ruled['protocol'].rule.choices:
@@ -66,8 +66,8 @@ def trace(name: str, task: Task) -> list[Traced]:
     sizes = [stage.sizes() for stage in stages]
     if sizes not in seen:
       seen.append(sizes)
-      found += stages
-  return found
+      traced += stages
+  return traced
 
 
 def method_table(
@@ -75,14 +75,14 @@ def method_table(
 ) -> str:
   """Return the table in Markdown; origins: of the golden cases, by method."""
 
-  def place(name):
+  def order(name):
     return [*FAMILIES, family(name)].index(family(name)), family(name), name
 
   rows = []
-  for name in sorted(traced, key=place):
+  for name in sorted(traced, key=order):
     title, method = title_of(name), load(name)
     # The last stage of each reading.
-    for reading, last in {one.reading: one for one in traced[name]}.items():
+    for reading, last in {x.reading: x for x in traced[name]}.items():
       label = f', {reading}' if reading else ''
       link = f'[{title["name"]}](methods/{name}.md){label}'
       first, sizes = (link, family(name), title['paper']), last.sizes()[:3]
@@ -96,9 +96,9 @@ def family(name: str) -> str:
 
 
 def title_of(name: str) -> re.Match:
-  found = TITLE.match(load(name).__doc__)
-  assert found, f'{name}: the docstring begins with "Name (paper): ..."'
-  return found
+  title = TITLE.match(load(name).__doc__)
+  assert title, f'{name}: the docstring begins with "Name (paper): ..."'
+  return title
 
 
 def in_kilobytes(num_bytes: int) -> str:

@@ -140,7 +140,7 @@ def cells(gain: Gain) -> Iterator[str]:
   yield with_ends(gain.gap[:3], of.short)
   yield with_ends(gain.shares, '{:.0f}'.format)
   yield with_ends(gain.alone[:3], of.short)
-  for measure in sorted(board.compared(), key=lambda one: one.head):
+  for measure in sorted(board.compared(), key=lambda x: x.head):
     yield of.short(row[f'after_{measure.column}'])
   worse = row['worse_than_alone']
   yield '-' if worse is None else f'{worse:.0f} %'

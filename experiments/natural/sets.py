@@ -80,9 +80,9 @@ def _read(name: str, folder: pathlib.Path) -> readers.Content:
     got = f'{folder}, and while reading it: {type(error).__name__}: {error}'
     raise _refusal(source, got) from error
   if counts != source['counts']:
-    words = '{} clients and {:,} examples'.format
-    got = f'{folder} with {words(*counts)}'
-    raise _refusal(source, f'{got}, not {words(*source["counts"])}')
+    text = '{} clients and {:,} examples'.format
+    got = f'{folder} with {text(*counts)}'
+    raise _refusal(source, f'{got}, not {text(*source["counts"])}')
   return content
 
 

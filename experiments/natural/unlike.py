@@ -31,9 +31,9 @@ def lines_of(form: Form, log: Callable[[str], None]) -> Iterator[dict]:
     splits = build_data(settings, log).splits
     errors = errors_of(splits['train'], splits['test'])  # [K, K]
     clients = len(errors)
-    own = np.trace(errors) / clients
+    of_own = np.trace(errors) / clients
     borrowed = (errors.sum() - np.trace(errors)) / (clients * (clients - 1))
-    numbers = (f'{x:.4f}' for x in (own, borrowed, 1 - own / borrowed))
+    numbers = (f'{x:.4f}' for x in (of_own, borrowed, 1 - of_own / borrowed))
     values = form.name, name, clients, *numbers
     log(' '.join(map(str, values)))
     yield dict(zip(HEADER, values, strict=True))
