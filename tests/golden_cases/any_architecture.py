@@ -11,12 +11,9 @@ from golden_cases.inputs import steps_of
 from golden_cases.methods import check_method
 from golden_cases.rounds import Replay, beginning_with, build, replay, sent
 
-BOTH = {'prototypes': 'prototypes', 'personal': 'personal'}
-
 
 def check_fedtgp(case):
-  names = 'lam', 'tau', 'server_epochs', 'server_learning_rate', 'protocol'
-  algorithm = build(case, 'fedtgp', names)
+  algorithm = build(case, 'fedtgp')
   how = Replay(
     trained=lambda update: update.client.params,
     server=lambda server: {
@@ -24,7 +21,6 @@ def check_fedtgp(case):
       'prototypes_sent': load('fedtgp').prototypes(server.trained),
     },
     kept=lambda client, up: sent(up, 'means'),
-    views=BOTH,
   )
   replay(case, beginning_with(case, algorithm, trained='init_server/'), how)
 
@@ -32,25 +28,21 @@ def check_fedtgp(case):
 FEDGH = partial(
   check_method,
   name='fedgh',
-  fields=('server_epochs', 'server_learning_rate'),
   server=lambda server: {'head': server.head},
   kept=lambda client, up: sent(up, 'means'),
-  views={'initial': 'initial'},
 )
 FD = partial(
   check_method,
   name='fd',
-  fields=('gamma',),
   trained=lambda update: update.client.params,
   server=lambda server: {},
   kept=lambda client, up: sent(up, 'outputs'),
-  views={'personal': 'personal'},
 )
 
 
-def check_pair(case, name, fields, how, **hp):
+def check_pair(case, name, how):
   """Check a shared model, which begins as one of the inputs, beside an own."""
-  algorithm = build(case, name, fields, **hp)
+  algorithm = build(case, name)
   server = algorithm.init_server(jax.random.key(0))
   server = server._replace(
     params=case.params('init_local/client1', case.common)
@@ -58,7 +50,6 @@ def check_pair(case, name, fields, how, **hp):
   how = how._replace(
     trained=lambda update: update.client.own,
     server=lambda server: {'global': server.params},
-    views={'personal': 'personal', 'initial': 'initial'},
   )
 
   def init_client(server, data, rng):
@@ -85,21 +76,17 @@ def check_fml(case):
     }
 
   how = Replay(steps, kept=lambda client, up: {'meme/{0}/{1}': up})
-  check_pair(case, 'fml', ('alpha', 'beta'), how)
+  check_pair(case, 'fml', how)
 
 
 def check_fedkd(case):
-  fields = 'energy_start', 'energy_end'
   kept = lambda client, up: {'map/{0}/{1}': client.map, 'up/{0}/{1}': up}
-  train = case.training(clip_norm=case['clip_norm'])
-  check_pair(case, 'fedkd', fields, Replay(kept=kept), train=train)
+  check_pair(case, 'fedkd', Replay(kept=kept))
 
 
 def check_fedgen(case):
   """Labels and noise are the same in every batch."""
-  names = 'lam', 'shared', 'noise', 'hidden'
-  names += 'server_steps', 'server_learning_rate', 'protocol', 'distil'
-  algorithm = build(case, 'fedgen', names)
+  algorithm = build(case, 'fedgen')
   how = Replay(
     server=lambda server: {
       'global': server.params,
@@ -108,7 +95,6 @@ def check_fedgen(case):
       'shares': server.shares,
       'running': dict(zip(('mean', 'var'), server.moments, strict=False)),
     },
-    views={'initial': 'initial'},
   )
 
   def drawn(rng, shares, size, noise):

@@ -10,19 +10,15 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.data.client_data import label_counts_of_clients, label_shares
 from fedjax_pfl.models import concatenated
 from golden_cases.inputs import client_rows, losses_of
-from golden_cases.rounds import run_rounds
+from golden_cases.rounds import build_stages, run_rounds
 
 
 def check_fedconcat(case):
   task, (train, test) = case.task(), case.data()
-  hp = fedconcat.HParams(
-    case.training(rounds=case['encoder_rounds']),
-    clusters=case['clusters'],
-    classifier_rounds=case['classifier_rounds'],
-    classifier_decay=case['weight_decay_classifier'],
-    head='sum' if case['warm_start'] else 'fresh',
-  )
-  first, last = fedconcat.build(task, hp)
+  train_encoders = case.training(rounds=case['encoder_rounds'])
+  head = 'sum' if case['warm_start'] else 'fresh'
+  hp = {'train': train_encoders, 'head': head}
+  first, last = build_stages(case, 'fedconcat', task, **hp)
   case.check('distribution', shares_of(train, task))
   assignment = iter(case['cluster_assignment'])
   encoders = first.algorithm._replace(
@@ -36,14 +32,14 @@ def check_fedconcat(case):
     for k in range(case['clusters']):
       model = trees.gather(done.server.params, k)
       case.check(f'cluster{k}/round{done.number}', model)
-  check_classifier(case, task, hp, last, done.server, train, test)
+  check_classifier(case, task, last, done.server, train, test)
 
 
 def shares_of(train, task):
   return label_shares(label_counts_of_clients(train, task.num_classes))
 
 
-def check_classifier(case, task, hp, stage, clusters_server, train, test):
+def check_classifier(case, task, stage, clusters_server, train, test):
   start, _ = stage.initialize(clusters_server, (), train)
   if case['warm_start']:
     case.check('head_init', start.params['head'])
@@ -54,7 +50,7 @@ def check_classifier(case, task, hp, stage, clusters_server, train, test):
     assert jax.tree.map(jnp.shape, head) == jax.tree.map(jnp.shape, fresh)
     start = start._replace(params={**start.params, 'head': head})
   start = start._replace(round=jnp.zeros((), jnp.int32))
-  model = concatenated.widen(task, hp.clusters)
+  model = concatenated.widen(task, case['clusters'])
   features, logits = jax.jit(model.features), jax.jit(model.logits)
   images = [client_rows(test, i)[0] for i in range(case['clients'])]
 

@@ -48,6 +48,8 @@ class Case(goldens.Case):
     )
     if rates in self.settings:
       fields['learning_rate'] = by_round(self[rates])
+    if 'clip_norm' in self.settings:
+      fields['clip_norm'] = self['clip_norm']
     return local_training.LocalTraining(**{**fields, **changes})
 
   def finetuning(self):

@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedjax_pfl.algorithms import lg_fedavg
 from fedjax_pfl.client import personalization
 from fedjax_pfl.core import trees
 from fedjax_pfl.training.best_models import Kept, later_if_better
@@ -26,6 +25,7 @@ from golden_cases.inputs import (
 from golden_cases.rounds import (
   Replay,
   build,
+  build_stages,
   check_losses,
   check_models,
   evaluated,
@@ -69,15 +69,9 @@ def check_local_only(case):
 
 def check_lg_fedavg(case):
   (rate,) = set(case['lr_per_round'])  # constant, by definition
-  hp = lg_fedavg.HParams(
-    case.training(),
-    case.finetuning(),
-    rate,
-    train_fedavg=False,
-    protocol='released',
-  )
+  hp = {'learning_rate': rate, 'train_fedavg': False, 'protocol': 'released'}
   task, (train, test) = case.task(), case.data()
-  (stage,) = lg_fedavg.build(task, hp)
+  (stage,) = build_stages(case, 'lg_fedavg', task, **hp)
   algorithm, start = stage.algorithm, [task.init(KEY(0))] * case['clients']
   first = evaluated(algorithm, start, test).accuracy
   case.check('table/accuracy_round0', first)
@@ -95,10 +89,7 @@ def check_lg_fedavg(case):
     for i, logits in enumerate(printed.logits):
       case.check(f'table/client{i}/round{done.number}/logits', logits)
 
-  how = Replay(
-    kept=lambda body, up: {'{0}/{1}': body},
-    views={'initial': 'initial', 'personalized': 'finetuned'},
-  )
+  how = Replay(kept=lambda body, up: {'{0}/{1}': body})
   replay(case, algorithm, how, each)
   case.check('table/accuracy', table)
   case.check('table/accuracy_best_averaged_head', table_best)

@@ -22,6 +22,7 @@ from golden_cases.inputs import (
 from golden_cases.rounds import (
   Replay,
   build,
+  build_stages,
   check_models,
   check_views,
   evaluated,
@@ -30,18 +31,12 @@ from golden_cases.rounds import (
 )
 
 HERE = '{0}/{1}'  # client{i}/round{n}
-VIEWS = {'initial': 'initial', 'personalized': 'finetuned'}
-OWN = {'initial': 'initial', 'personalized': 'personal'}
-PERSONAL = {'personalized': 'personal'}
-FINETUNED = {'personalized': 'finetuned'}
 
 
-def check_method(case, name, fields=(), views=None, each=None, hp=(), **how):
+def check_method(case, name, each=None, hp=(), **how):
   """Replay a case of a method that needs no more than a `Replay`."""
-  if views is None and case.get('personalization'):
-    views = VIEWS
-  algorithm = build(case, name, fields, **dict(hp))
-  return replay(case, algorithm, Replay(views=views, **how), each)
+  algorithm = build(case, name, **dict(hp))
+  return replay(case, algorithm, Replay(**how), each)
 
 
 # ---- One global model --------------------------------------------------------
@@ -60,7 +55,7 @@ def check_fedavg_ragged(case):
     case.check(f'global/round{number}', states[0].params)
 
 
-def check_with_term(case, name, fields, **how):
+def check_with_term(case, name, **how):
   """Check a method whose loss reports the cross-entropy beside the objective.
 
   A case has cross-entropies alone, or the objective and them beside it.
@@ -74,7 +69,7 @@ def check_with_term(case, name, fields, **how):
       return {'step_loss': losses_of(fit), 'step_ce': alone}
     return {'step_loss': alone}
 
-  check_method(case, name, fields, steps=steps, **how)
+  check_method(case, name, steps=steps, **how)
 
 
 # ---- Parts and whole models that stay with their clients ---------------------
@@ -107,10 +102,9 @@ def check_fedrep(case):
     for i, update in done.updates.items():
       stored[i] = update.fits[0][0]
 
-  how = Replay(kept=lambda head, up: {HERE: head})
+  how = Replay(kept=lambda head, up: {HERE: head}, views={'initial': 'initial'})
   done = replay(case, algorithm, how, each)
   check_models(case, algorithm, stored, case.data()[1], 'stored')
-  check_views(case, algorithm, done, {'initial': 'initial'})
   epochs = {'personalized': personal['head_epochs']}
   for key in case.arrays:
     if match := re.match(r'personalized_(\d+)(?=/)', key):
@@ -133,12 +127,8 @@ def check_released_ditto(case, anchor):
   def steps(update):
     return {'step_loss': losses_of(update.fits[-1])}
 
-  replay(
-    case,
-    algorithm,
-    Replay(steps, lambda update: update.upload, views=OWN),
-    each,
-  )
+  how = Replay(steps, lambda update: update.upload)
+  replay(case, algorithm, how, each)
   case.check('table/accuracy', table)
 
 
@@ -157,18 +147,18 @@ def check_pfllib_fedbabu(case):
   """Check the global model of each round but the last, which is fine-tuned."""
   algorithm = build(case, 'fedbabu', finetune_from='trained')
   each, rows = scored(case, algorithm)
-  replay(case, algorithm, Replay(views=FINETUNED), each)
+  replay(case, algorithm, Replay(), each)
   case.check('table/accuracy', rows[:-1])
 
 
 def check_pfllib_pfedme(case):
   """Check that its personal models are the global one when they are scored."""
   each, rows = scored(case, build(case, 'pfedme'))
-  check_pfedme(case, each, {'scored': 'initial'})
+  check_pfedme(case, each, views={'scored': 'initial'})
   case.check('table/accuracy', rows)
 
 
-def check_pfedme(case, each=None, views=PERSONAL):
+def check_pfedme(case, each=None, views=None):
   train = case.training()
   if 'outer_lr' in case.settings:
     rate = optax.constant_schedule(case['outer_lr'])
@@ -181,7 +171,6 @@ def check_pfedme(case, each=None, views=PERSONAL):
   check_method(
     case,
     'pfedme',
-    ('inner_steps', 'inner_lr', 'beta', ('lambda', 'lam')),
     hp={'train': train},
     steps=lambda update: {
       'step_loss': alone(update).reshape(-1, case['inner_steps'])
@@ -195,7 +184,7 @@ def check_pfedme(case, each=None, views=PERSONAL):
   )
 
 
-def check_apfl(case, fields, **hp):
+def check_apfl(case, **hp):
   alphas = []
 
   def steps(update):
@@ -211,24 +200,19 @@ def check_apfl(case, fields, **hp):
   check_method(
     case,
     'apfl',
-    fields,
     hp=hp,
     steps=steps,
     trained=None,
     kept=lambda client, up: {f'{HERE}/w': up, f'{HERE}/v': client.private},
-    views=PERSONAL,
     each=lambda done: alphas.append([one.alpha for one in done.clients]),
   )
   case.check('alpha', np.transpose(alphas))  # [client, round]
 
 
-ALPHA = (('alpha_init', 'alpha'),)
-
-
 def check_papers_apfl(case):
   when = case.get('alpha_update', 'every_step').removesuffix('_of_round')
   order = case.get('update_order', 'simultaneous')
-  check_apfl(case, ALPHA, adapt=when, order=order)
+  check_apfl(case, adapt=when, order=order)
 
 
 # ---- Per-FedAvg --------------------------------------------------------------
@@ -248,12 +232,11 @@ def check_per_fedavg(case):
   elif set(beta) == {per_fedavg.RELEASED_BETA}:
     reading = {'protocol': 'released'}
   rate = by_round([*alpha, case['personalization']['lr']])
-  hp = per_fedavg.HParams(
-    case.training(learning_rate=rate),
-    Finetuning(batch_size=test.index.shape[1], shuffle=False),
-    **reading,
+  reading['train'] = case.training(learning_rate=rate)
+  reading['finetune'] = Finetuning(
+    batch_size=test.index.shape[1], shuffle=False
   )
-  (stage,) = per_fedavg.build(task, hp)
+  (stage,) = build_stages(case, 'per_fedavg', task, **reading)
   stage.validate_clients(train)
   how = Replay(
     trained=lambda update: update.upload, views={'initial': 'initial'}
@@ -297,15 +280,9 @@ DENG = 'apfl (deng et al. 2020 form, '
 FEDPER = partial(
   check_method,
   name='fedper',
-  fields=(('aggregated_part', 'shared'),),
   kept=lambda head, up: {HERE: head or {}},
-  views=VIEWS,
 )
-PROX = partial(
-  check_with_term,
-  name='fedprox',
-  fields=('mu', ('local_update_part', 'trainable')),
-)
+PROX = partial(check_with_term, name='fedprox')
 SCAFFOLD = partial(
   check_method,
   name='scaffold',
@@ -316,31 +293,22 @@ SCAFFOLD = partial(
 DITTO = partial(
   check_method,
   name='ditto',
-  fields=(('lambda', 'lam'), 'personal_momentum', 'personal_epochs'),
   steps=lambda update: {'step_loss': losses_of(update.fits[1])},
   trained=None,
   kept=lambda own, up: {HERE: own},
-  views=OWN,
 )
 CHECKS = {
-  'fedavg': partial(check_method, name='fedavg'),
   'fedavg with a smaller head learning rate': partial(
-    check_method, name='fedavg', fields=('head_lr_ratio',)
+    check_method, name='fedavg'
   ),
   'fedavg on clients of different size': check_fedavg_ragged,
-  'fedbabu': partial(check_method, name='fedbabu'),
   'fedbabu of pfllib': check_pfllib_fedbabu,
   'fedbabu on clients of different size': partial(check_method, name='fedbabu'),
-  'fedrs (binary form)': partial(
-    check_method, name='fedrs', fields=('alpha', 'graded')
-  ),
-  'fedlc': partial(check_method, name='fedlc', fields=('tau',)),
-  'fedprox': PROX,
+  'fedrs (binary form)': partial(check_method, name='fedrs'),
   'fedprox + fedbabu': PROX,
   'fedprox (fedconcat / niid-bench convention)': PROX,
-  'moon (head-less form)': partial(
-    check_with_term, name='moon', fields=('mu', 'temperature')
-  ),
+  'fedprox': PROX,
+  'moon (head-less form)': partial(check_with_term, name='moon'),
   'scaffold, option ii': SCAFFOLD,
   'scaffold, option ii, partial participation': SCAFFOLD,
   'fedper, as intended': partial(FEDPER, hp={'protocol': 'paper'}),
@@ -354,7 +322,7 @@ CHECKS = {
   'pfedme (original)': check_pfedme,
   'pfedme of pfllib': check_pfllib_pfedme,
   'per-fedavg, first order': check_per_fedavg,
-  'apfl of pfllib': partial(check_apfl, fields=ALPHA, protocol='pfllib'),
+  'apfl of pfllib': check_apfl,
   f'{DENG}alpha adapted at every local step)': check_papers_apfl,
   f'{DENG}alpha adapted only at the first local step of each round)': (
     check_papers_apfl
@@ -363,9 +331,5 @@ CHECKS = {
     check_papers_apfl
   ),
   'apfl as coded in the final superfed repository (fixed alpha, stale w) - '
-  'not the published algorithm': partial(
-    check_apfl,
-    fields=('alpha', ('weight_decay_v', 'private_decay')),
-    protocol='released',
-  ),
+  'not the published algorithm': partial(check_apfl, protocol='released'),
 }

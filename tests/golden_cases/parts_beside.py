@@ -14,21 +14,16 @@ from golden_cases.rounds import (
   Replay,
   beginning_with,
   build,
+  build_stages,
   replay,
   run_rounds,
   sent,
 )
 
-OWN = {'personal': 'personal'}
-BOTH = {'initial': 'initial', **OWN}
-
 
 def check_feddbe(case):
   """All clients give the mean first; the rounds begin with it."""
-  hp = {field: case[field] for field in ('kappa', 'mean_momentum')}
-  hp |= {'train': case.training(), 'finetune': case.finetuning()}
-  feddbe = load('feddbe')
-  first, last = feddbe.build(case.task(), feddbe.HParams(**hp))
+  first, last = build_stages(case, 'feddbe')
   everyone = [[*range(case['clients'])]]
   (measured,) = run_rounds(first.algorithm, case.data()[0], everyone)
   case.check('mean', measured.server.mean)
@@ -40,13 +35,12 @@ def check_feddbe(case):
     },
     trained=lambda update: update.upload,
     kept=lambda client, up: {'shift/{0}/{1}': client.shift},
-    views=OWN,
   )
   replay(case, last.algorithm._replace(init_server=lambda key: begun), how)
 
 
 def check_gpfl(case):
-  algorithm = build(case, 'gpfl', ('lam', 'mu', 'protocol'))
+  algorithm = build(case, 'gpfl')
   body = trees.invert(case.task().is_head)
 
   def extras(of):
@@ -64,7 +58,6 @@ def check_gpfl(case):
       'step_loss': losses_of(update.fits[0]),
       'extra': extras(update.upload),
     },
-    views=OWN,
   )
   given = {'embeddings': 'init_extra/embeddings', 'valve': 'init_extra/'}
   replay(case, beginning_with(case, algorithm, **given), how)
@@ -72,7 +65,7 @@ def check_gpfl(case):
 
 def check_fedcp(case):
   """The noise is a given one; initial gate and contexts are the authors'."""
-  algorithm = build(case, 'fedcp', ('lam', 'protocol'))
+  algorithm = build(case, 'fedcp')
   contexts = iter(jnp.asarray(case.given('init_context')[0]))
 
   def init_client(server, data, rng):
@@ -86,7 +79,6 @@ def check_fedcp(case):
     ),
     server=lambda server: {'global': server.params, 'gate': server.gate},
     kept=lambda client, up: sent(up, 'gate', 'gate'),
-    views=OWN,
   )
 
   def noise(key, shape):
@@ -105,11 +97,9 @@ def means_sent(up):
 FEDPROTO = partial(
   check_method,
   name='fedproto',
-  fields=('lam', 'protocol'),
   trained=lambda update: update.client.params,
   server=lambda server: {'means': server.means * server.present[:, None]},
   kept=lambda client, up: {'up/{0}/{1}': means_sent(up)},
-  views={'prototypes': 'prototypes', **OWN},
 )
 FEDROD = partial(
   check_method,
@@ -122,30 +112,25 @@ FEDROD = partial(
   },
   trained=lambda update: update.upload,
   kept=lambda client, up: {f'head/{HERE}': client.personal_head},
-  views=BOTH,
 )
 FEDAS = partial(
   check_method,
   name='fedas',
-  fields=('protocol',),
   steps=lambda update: {
     'align_loss': losses_of(update.fits[0]),
     'step_loss': losses_of(update.fits[1]),
     'trace': update.upload.trace,
   },
   trained=lambda update: update.client,
-  views=OWN,
 )
 PFEDGRAPH = partial(
   check_method,
   name='pfedgraph',
-  fields=('lam', 'alpha', 'protocol'),
   server=lambda server: {},
   kept=lambda client, up: {
     'mixed/{0}/{1}': client.params,
     'direction/{0}/{1}': client.direction,
   },
-  views=OWN,
 )
 CHECKS = {
   'fedas': FEDAS,

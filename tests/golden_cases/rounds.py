@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedjax_pfl.algorithms import load
+from fedjax_pfl.algorithms import load, own_defaults
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.algorithm import Algorithm
+from fedjax_pfl.core.algorithm import Algorithm, Stage
 from fedjax_pfl.federated.cohort import all_send
 from golden_cases.inputs import (
   KEY,
@@ -55,22 +55,34 @@ class Replay(NamedTuple):
   kept: Callable[[Any, Any], Any] = lambda client, uploaded: {}
   server: Callable[[Any], dict] = lambda server: {'global': server.params}
   loss: Callable[[Update], Any] = lambda update: update.metrics['loss']
-  views: Mapping[str, str] | None = None  # {its name in a case: view}
+  views: Mapping[str, str] | None = None  # {its name in a case: view}, or all
   run: Callable = stepwise
 
 
-def build(case, name, fields=(), task=None, **hp) -> Algorithm:
-  """Return the algorithm of a case.
+# What cases call hyperparameters, where it is not the package's name.
+NAMES = {
+  'alpha': 'alpha_init',
+  'classifier_decay': 'weight_decay_classifier',
+  'lam': 'lambda',
+  'private_decay': 'weight_decay_v',
+  'shared': 'aggregated_part',
+  'trainable': 'local_update_part',
+}
 
-  fields: of the case that are hyperparameters: a name, or two, the second of
-  which is the package's. Those that the case lacks have their defaults.
-  """
-  module = load(name)
-  pairs = [(one, one) if isinstance(one, str) else one for one in fields]
-  given = {own: case[name] for name, own in pairs if name in case.settings}
+
+def build_stages(case, name, task=None, **hp) -> tuple[Stage, ...]:
+  """Return the stages of a method with the hyperparameters of a case."""
+  module, given = load(name), {}
+  for field in own_defaults(name):
+    for word in (NAMES.get(field), field):
+      if word in case.settings:
+        given[field] = case[word]
   hp = {'train': case.training(), 'finetune': case.finetuning(), **given, **hp}
-  stages = module.build(task or case.task(), module.HParams(**hp))
-  return stages[0].algorithm
+  return module.build(task or case.task(), module.HParams(**hp))
+
+
+def build(case, name, task=None, **hp) -> Algorithm:
+  return build_stages(case, name, task, **hp)[0].algorithm
 
 
 def beginning_with(case, algorithm, **fields) -> Algorithm:
@@ -126,13 +138,26 @@ def replay(case, algorithm: Algorithm, how: Replay, each=None) -> Round:
     if each:
       each(done)
   check_losses(case, losses)
-  check_views(case, algorithm, done, how.views or {})
+  views = how.views or stored_views(case, algorithm, done)
+  check_views(case, algorithm, done, views)
   if 'final/logits' in case.digests:
     scores = evaluated(algorithm, [done.server.params] * case['clients'], test)
     scale = 1 if case.arrays['final/accuracy'].max() > 1 else 0.01
     case.check('final/logits', np.stack(scores.logits))
     case.check('final/accuracy', scale * scores.accuracy)
   return done
+
+
+def stored_views(case, algorithm, done):
+  """Return {prefix in the case: view} of the views that a case stores."""
+  prefixes = {
+    name.partition('/')[0] for name in case.digests if '/client0/logits' in name
+  }
+  given = done.server, done.clients[0], of(case.data()[0], 0), KEY(0)
+  names = jax.eval_shape(algorithm.personalize, *given) if prefixes else {}
+  own = 'personal' if 'personal' in names else 'finetuned'
+  views = {prefix: prefix for prefix in prefixes & {*names}}
+  return views | dict.fromkeys(prefixes & {'personalized'}, own)
 
 
 def run_rounds(

@@ -10,48 +10,34 @@ from fedjax_pfl.algorithms import fedfomo, pfedhn
 from fedjax_pfl.client import own_examples
 from fedjax_pfl.core import trees
 from golden_cases.inputs import losses_of
-from golden_cases.methods import PERSONAL, check_method, check_with_term
-from golden_cases.rounds import Replay, build, replay
+from golden_cases.methods import check_method, check_with_term
+from golden_cases.rounds import Replay, build, build_stages, replay
 
 FEDAMP = partial(
   check_with_term,
   name='fedamp',
-  fields=('lam', 'alpha', 'sigma'),
   server=lambda server: {},
   kept=lambda client, up: {'cloud/{0}/{1}': client.cloud},
-  views=PERSONAL,
 )
 FEDBN = partial(
   check_method,
   name='fedbn',
   trained=lambda update: update.upload,
   kept=lambda own, up: {'{0}/{1}': own},
-  views={'initial': 'initial'},
 )
-FEDOPT = partial(
-  check_method,
-  name='fedopt',
-  fields=('optimizer', 'learning_rate', 'beta_1', 'beta_2', 'tau'),
-)
-
-
 FEDALA = partial(
   check_method,
   name='fedala',
-  fields=('learning_rate', 'threshold', 'percent'),
   kept=lambda client, up: {'mixture/{0}/{1}': client.mixture},
-  views=PERSONAL,
   run=jax.jit,
 )
 FEDPAC = partial(
   check_method,
   name='fedpac',
-  fields=('lam',),
   steps=lambda update: {'step_loss': losses_of(update.fits[-1])},
   trained=lambda update: trees.combine(update.upload.body, update.client),
   server=lambda server: {'global': server.params, 'means': server.means},
   kept=lambda head, up: {'head/{0}/{1}': head},
-  views={'initial': 'initial'},
 )
 
 
@@ -61,9 +47,24 @@ def check_fedala(case):
     FEDALA(case)
 
 
+def check_feddyn(case):
+  """The released form weighs by examples: its stage counts them first."""
+  algorithm = build(case, 'feddyn')
+  train, _ = case.data()
+
+  def init_server(key):
+    server = algorithm.init_server(key)
+    return server._replace(mean_count=train.count.mean())
+
+  how = Replay(
+    steps=lambda update: {}, kept=lambda drift, up: {'drift/{0}/{1}': drift}
+  )
+  replay(case, algorithm._replace(init_server=init_server), how)
+
+
 def check_ifca(case):
   """The second model is the first with the classes of its head reversed."""
-  algorithm = build(case, 'ifca', ('clusters',))
+  algorithm = build(case, 'ifca')
 
   def init_server(key):
     # Of one model: several with the given one are refused.
@@ -91,7 +92,7 @@ def check_fedfomo(case):
   The validation part of the case is the last rows: they are stored where the
   package takes its own from.
   """
-  algorithm = build(case, 'fedfomo', ('models', 'share'), epsilon=0.0)
+  algorithm = build(case, 'fedfomo', epsilon=0.0)
 
   def init_server(key):
     server = algorithm.init_server(key)
@@ -107,7 +108,6 @@ def check_fedfomo(case):
     trained=lambda update: update.upload.params,
     server=lambda server: {},
     kept=lambda client, up: {'help/{0}/{1}': client.help},
-    views=PERSONAL,
   )
   replay(
     case,
@@ -118,8 +118,7 @@ def check_fedfomo(case):
 
 def check_cfl(case):
   """Its stage tells the server the number of clients; clusters have numbers."""
-  names = 'eps1', 'eps2', 'gamma', 'protocol', ('max_clusters', 'clusters')
-  algorithm = build(case, 'cfl', names)
+  algorithm = build(case, 'cfl', clusters=case['max_clusters'])
 
   def init_server(key):
     server = algorithm.init_server(key)
@@ -132,21 +131,13 @@ def check_cfl(case):
     }
     return {'cluster': server.cluster, **models}
 
-  how = Replay(
-    trained=lambda update: update.upload,
-    server=state,
-    views={'initial': 'initial'},
-  )
+  how = Replay(trained=lambda update: update.upload, server=state)
   replay(case, algorithm._replace(init_server=init_server), how)
 
 
 def check_pfedhn(case):
   """Its stage gives the server the embeddings of all, and clients a number."""
-  names = 'embedding', 'hidden', 'layers', 'server_learning_rate'
-  names += 'server_momentum', 'server_decay', 'server_clip'
-  hp = {name: case[name] for name in names}
-  train = case.training(clip_norm=case['clip_norm'])
-  (stage,) = pfedhn.build(case.task(), pfedhn.HParams(train, **hp))
+  (stage,) = build_stages(case, 'pfedhn')
   server = stage.algorithm.init_server(jax.random.key(0))
   arrays = trees.named(server.made_by)
   for name in arrays.keys() - {'last/bias'}:  # there, too, the initial model
@@ -168,7 +159,6 @@ def check_pfedhn(case):
   how = Replay(
     trained=lambda update: update.upload,
     server=lambda server: {'made_by': trees.named(server.made_by)},
-    views={'initial': 'initial'},
   )
   replay(case, algorithm, how)
 
@@ -176,11 +166,11 @@ def check_pfedhn(case):
 CHECKS = {
   'pfedhn': check_pfedhn,
   'cfl': check_cfl,
+  'feddyn': check_feddyn,
   'ifca': check_ifca,
   'fedala': check_fedala,
   'fedpac': FEDPAC,
   'fedamp': FEDAMP,
   'fedbn': FEDBN,
-  'fedopt': FEDOPT,
   'fedfomo': check_fedfomo,
 }
