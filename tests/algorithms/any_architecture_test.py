@@ -1,4 +1,4 @@
-"""Methods for clients of different models: no message has the shape of one."""
+"""Methods whose clients send a student of one shape beside their models."""
 
 import jax
 import pytest
@@ -12,38 +12,22 @@ from fedjax_pfl.models.registry import student_of
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 
 
-def shapes(name, task, shape, **hp):
-  """Return server, upload and download, and what a client keeps, as shapes."""
-  data = make_data(shape=shape)
-  ((stage, server, clients),) = stage_shapes(build(name, task, **hp), data)
-  sent = messages(stage, server, clients, data)
-  return (server, sent.up, sent.down), sent.state
-
-
-@pytest.mark.parametrize('name', ['fedtgp', 'fedgh', 'fd'])
-def test_bodies_of_one_width_send_the_same(name):
-  found = [
-    shapes(name, make_task(shape=shape), shape)
-    for shape in ((2, 2, 1), (4, 4, 1))
-  ]
-  (one, first), (other, second) = found
-  assert kinds(one) == kinds(other)
-  assert kinds(first) != kinds(second)
-
-
 @pytest.mark.parametrize('name', ['fml', 'fedkd'])
 def test_models_of_any_width_send_the_student(name):
-  student = make_task(hidden=3)
+  data, student = make_data(), make_task(hidden=3)
 
-  def of(hidden):
+  def sent_of(hidden):
     task = make_task(hidden=hidden)._replace(sibling=lambda name: student)
-    return shapes(name, task, (2, 2, 1), student='convnet3')
+    stages = build(name, task, student='convnet3')
+    ((stage, *states),) = stage_shapes(stages, data)
+    return states[0], messages(stage, *states, data)
 
-  (one, first), (other, second) = of(5), of(7)
-  assert kinds(one) == kinds(other)
-  assert kinds(first) != kinds(second)
+  (server, sent), (other, wide) = sent_of(5), sent_of(7)
+  shared, same = (server, sent.up, sent.down), (other, wide.up, wide.down)
+  assert kinds(shared) == kinds(same)
+  assert kinds(sent.state) != kinds(wide.state)
   params = jax.eval_shape(student.init, jax.random.key(0))
-  assert kinds(one[1]) == kinds(params)
+  assert kinds(sent.up) == kinds(params)
 
 
 def test_a_student_is_one_of_the_list_or_as_its_client():

@@ -12,7 +12,6 @@ asks for 1e-10. Rounds in one call, to the bit: loop_test.py.
 
 import functools
 import inspect
-from itertools import starmap
 from typing import Any, NamedTuple
 
 import jax
@@ -32,6 +31,7 @@ from helpers import (
   build,
   client_of,
   every_method,
+  long,
   make_data,
   make_task,
   pad,
@@ -78,16 +78,15 @@ class Traced(NamedTuple):
 
 @functools.cache
 def traced(name) -> list[Traced]:
-  return [trace(*found) for found in stage_shapes(stages_of(name), DATA)]
-
-
-def trace(stage, server, clients) -> Traced:
-  algorithm = stage.algorithm
-  client = jax.eval_shape(lambda tree: trees.gather(tree, 0), clients)
-  down = jax.eval_shape(algorithm.download, server, client)
-  sent = jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
-  views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
-  return Traced(stage, server, clients, client, down, *sent, views)
+  found = []
+  for stage, server, clients in stage_shapes(stages_of(name), DATA):
+    algorithm = stage.algorithm
+    client = jax.eval_shape(lambda tree: trees.gather(tree, 0), clients)
+    down = jax.eval_shape(algorithm.download, server, client)
+    sent = jax.eval_shape(algorithm.local_update, down, client, ONE, RNG)
+    views = jax.eval_shape(algorithm.personalize, server, client, ONE, RNG)
+    found.append(Traced(stage, server, clients, client, down, *sent, views))
+  return found
 
 
 class Recorded(NamedTuple):
@@ -115,14 +114,9 @@ def recorded(name) -> list[Recorded]:
   return runs
 
 
-def last_states(name):
-  return recorded(name)[-1].after
-
-
-def is_same(one, other):
+def is_same(trees):
   """Return whether two trees have the same numbers."""
-  pairs = jax.tree.leaves(one), jax.tree.leaves(other)
-  return all(map(np.array_equal, *pairs))
+  return all(map(np.array_equal, *map(jax.tree.leaves, trees)))
 
 
 def leaves_with(tree, parts):
@@ -171,49 +165,42 @@ def test_stages_have_names_and_hand_out_training_data_alone(name):
 
 @every_method()
 def test_state_in_is_state_out(name):
-  for one in traced(name):
-    assert kinds(one.after) == kinds(one.client)
-    assert trees.num_bytes(one.up) > 0 or trees.num_bytes(one.client) > 0
+  for shapes in traced(name):
+    assert kinds(shapes.after) == kinds(shapes.client)
+    assert trees.num_bytes((shapes.up, shapes.client)) > 0
     uploads = jax.tree.map(
-      lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), one.up
+      lambda leaf: jax.ShapeDtypeStruct((3, *leaf.shape), leaf.dtype), shapes.up
     )
     senders = all_send(jnp.arange(3), jnp.arange(3), DATA)._replace(rng=RNG)
     aggregate = functools.partial(
-      one.stage.algorithm.aggregate, senders=senders
+      shapes.stage.algorithm.aggregate, senders=senders
     )
-    after = jax.eval_shape(aggregate, one.server, uploads)
-    assert kinds(after) == kinds(one.server)
+    after = jax.eval_shape(aggregate, shapes.server, uploads)
+    assert kinds(after) == kinds(shapes.server)
+  # A client that comes later has such a state, from the server's alone; all
+  # views follow from that.
+  first = functools.partial(first_state, shapes.stage)
+  late = jax.eval_shape(first, shapes.server, ONE, RNG)
+  assert kinds(late) == kinds(shapes.client)
 
 
 @every_method()
 def test_views_predict_the_classes(name):
   x = jnp.zeros((BATCH, *SHAPE))
-  for one in traced(name):
-    algorithm, views = one.stage.algorithm, {**one.views}
-    assert one.metrics['loss'].shape == ()  # the runner reports it
+  for shapes in traced(name):
+    algorithm, views = shapes.stage.algorithm, {**shapes.views}
+    assert shapes.metrics['loss'].shape == ()  # the runner reports it
     assert views
     assert 'global' not in views  # metrics have that word for the whole tests
     if algorithm.global_model is not None:
-      views['global'] = jax.eval_shape(algorithm.global_model, one.server)
+      views['global'] = jax.eval_shape(algorithm.global_model, shapes.server)
     for view in views.values():
       logits = jax.eval_shape(algorithm.predict, view, x, jnp.ones(BATCH))
       assert logits.shape == (BATCH, CLASSES)
       assert jnp.issubdtype(logits.dtype, jnp.floating)
   *_, (last, *states) = stage_shapes(build(name, outline(make_task())), DATA)
   names = evaluate.view_names(last.algorithm, *states, DATA)
-  assert names == (*one.views,)
-
-
-@every_method()
-def test_a_client_that_comes_later_is_like_the_others(name):
-  """It has a state of the same kind, from the server's alone.
-
-  All views follow from that: they are those of a client with such a state.
-  """
-  one = traced(name)[-1]
-  first = functools.partial(first_state, one.stage)
-  own = jax.eval_shape(first, one.server, ONE, RNG)
-  assert kinds(own) == kinds(one.client)
+  assert names == (*shapes.views,)
 
 
 @every_method()
@@ -224,12 +211,13 @@ def test_private_leaves_are_not_in_the_messages(name):
   what is not the head: a folder of that name in the task of the tests, all
   other layers in a real model.
   """
-  one = traced(name)[-1]
+  shapes = traced(name)[-1]
   for part in private_names(load(name).PRIVATE_LEAVES, make_task()):
-    assert not leaves_with(one.up, [part])
-    if leaves_with(one.client, [part]):
-      assert not leaves_with(one.down, [part])
-    assert leaves_with((one.server, one.clients), [part]), f'no {part}'
+    assert not leaves_with(shapes.up, [part])
+    if leaves_with(shapes.client, [part]):
+      assert not leaves_with(shapes.down, [part])
+    states = shapes.server, shapes.clients
+    assert leaves_with(states, [part]), f'no {part}'
 
 
 # ---- Rounds ------------------------------------------------------------------
@@ -245,10 +233,8 @@ def test_three_rounds(name):
     assert before.round.shape == ()
     assert jnp.issubdtype(before.round.dtype, jnp.integer)
     assert after.round == before.round + ROUNDS
-    for leaf in jax.tree.leaves((run.after, run.history)):
-      assert np.isfinite(leaf).all()
-    still = trees.gather((trained, clients), OTHERS)
-    assert_same_bits(*still)
+    assert trees.all_finite((run.after, run.history))
+    assert_same_bits(*trees.gather((trained, clients), OTHERS))
   moved = jax.tree.map(
     lambda one, two: np.asarray(one).tobytes() != np.asarray(two).tobytes(),
     run.before,
@@ -264,10 +250,11 @@ def test_what_is_kept_changes_what_follows(name):
   data = stage.prepare_data(server, DATA)
 
   def outcomes(server, clients):
-    args = server, clients, jnp.array(COHORT), data, KEY(3)
-    yield round_of(stage, clients_per_chunk=1)(*args)[:2]
-    own = trees.gather(clients, 0)
-    yield jax.jit(stage.algorithm.personalize)(server, own, ONE, RNG)
+    yield round_of(stage, clients_per_chunk=1)(
+      server, clients, jnp.array(COHORT), data, KEY(3)
+    )[:2]
+    client = trees.gather(clients, 0)
+    yield jax.jit(stage.algorithm.personalize)(server, client, ONE, RNG)
 
   others = {'clients': (server, fresh)}
   for field in {*server._fields} - {'round', 'params'}:
@@ -275,8 +262,8 @@ def test_what_is_kept_changes_what_follows(name):
     others[field] = begun, clients
   for field, states in others.items():
     pairs = zip(outcomes(*states), outcomes(server, clients), strict=True)
-    never_changed = is_same(states, (server, clients))
-    assert never_changed or not all(starmap(is_same, pairs)), field
+    never_changed = is_same((states, (server, clients)))
+    assert never_changed or not all(map(is_same, pairs)), field
 
 
 @every_method()
@@ -295,16 +282,10 @@ def test_a_cohort_without_any_example_gives_finite_values(name):
   """Weights n_i are all 0 then."""
   empty = DATA._replace(count=jnp.zeros_like(DATA.count))
   got = play(stages_of(name), empty, rounds=1, clients_per_chunk=1)
-  for leaf in jax.tree.leaves(got[:2]):
-    assert np.isfinite(leaf).all()
+  assert trees.all_finite(got[:2])
 
 
 # ---- How the engine runs it --------------------------------------------------
-
-
-def play_three(name, data=DATA, **options):
-  """Return server, clients, metrics after three rounds of each stage."""
-  return play(stages_of(name), data, rounds=ROUNDS, **options)
 
 
 def without_tails(history, steps):
@@ -321,8 +302,9 @@ def without_tails(history, steps):
 def test_cohort_order(name):
   order = np.array([3, 0, 4, 2, 1])
   cohort = tuple(np.array(COHORT)[order])
-  *states, history = play_three(name, cohort=cohort, clients_per_chunk=1)
-  assert_same_bits(tuple(states), last_states(name))
+  options = {'cohort': cohort, 'clients_per_chunk': 1}
+  *states, history = play(stages_of(name), DATA, ROUNDS, **options)
+  assert_same_bits(tuple(states), recorded(name)[-1].after)
   want = [metrics for run in recorded(name) for metrics in run.history]
   for got, one in zip(history, want, strict=True):
     got, one = dict(got), dict(one)
@@ -333,8 +315,8 @@ def test_cohort_order(name):
 @every_method(1)
 def test_chunk_and_twice_the_padding(name):
   """Two side by side, two, and one."""
-  server, clients, history = play_three(name, WIDE, clients_per_chunk=2)
-  assert_close((server, clients), last_states(name))
+  *states, history = play(stages_of(name), WIDE, ROUNDS, clients_per_chunk=2)
+  assert_close(tuple(states), recorded(name)[-1].after)
   want = [metrics for run in recorded(name) for metrics in run.history]
   steps = want[0]['losses'].shape[1]  # the most of any client
   assert_close(without_tails(history, steps), without_tails(want, steps))
@@ -343,7 +325,7 @@ def test_chunk_and_twice_the_padding(name):
 @every_method(0)
 def test_twice_the_padding_of_personal_models(name):
   """By what they predict: a view may hold the examples themselves."""
-  server, clients = last_states(name)
+  server, clients = recorded(name)[-1].after
   algorithm = stages_of(name)[-1].algorithm
   x, ones = make_task().normalise(DATA.x, RNG), jnp.ones(len(DATA.x))
 
@@ -394,21 +376,17 @@ TRAININGS = {
 
 @functools.cache
 def fedavg(weights):
-  server, _, _ = play(build('fedavg', train=TRAININGS[weights])[:1], DATA, 3)
-  return server.params
+  """Return its model, of which three rounds have moved every leaf."""
+  stages = build('fedavg', train=TRAININGS[weights])[:1]
+  start, end = (play(stages, DATA, number)[0].params for number in (0, 3))
+  moved = jax.tree.map(lambda a, b: jnp.abs(a - b).max(), start, end)
+  assert min(jax.tree.leaves(moved)) > 1e-2  # else who never learns is FedAvg
+  return end
 
 
+@pytest.mark.parametrize('weights', ['examples', long('uniform')])
 @every_method()
-def test_server_is_fedavgs(name):
-  check(name, 'examples')
-
-
-@every_method(0)
-def test_server_is_fedavgs_with_uniform_weights(name):
-  check(name, 'uniform')
-
-
-def check(name, weights):
+def test_server_is_fedavgs(name, weights):
   """The first stage's params after three rounds."""
   when = load(name).FEDAVG_EQUIVALENT
   if when is None:
@@ -419,14 +397,3 @@ def check(name, weights):
   # A server with models of several clusters has one of them then.
   got = jax.tree.map(lambda a, b: a.reshape(b.shape), server.params, want)
   assert_close(got, want)
-
-
-def test_three_rounds_of_fedavg_change_every_leaf():
-  """Without this, a method that never learns could equal FedAvg."""
-  server, _, _ = play(build('fedavg')[:1], DATA, 0)
-  for start, end in (
-    (server.params[part][leaf], fedavg('examples')[part][leaf])
-    for part in ('body', 'head')
-    for leaf in ('kernel', 'bias')
-  ):
-    assert jnp.abs(start - end).max() > 1e-2
