@@ -255,10 +255,7 @@ def check_inputs(settings: Settings, shape: Shape) -> None:
 
 
 def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
-  """Refuse other outputs than labels, what asks for one, and frozen features.
-
-  Without its body, or with it frozen, a training has to be the same.
-  """
+  """Refuse other outputs than labels, and what asks for one, or for classes."""
   method, module, kind = settings.algorithm, settings.method, task.labels
   scoring, number = settings.evaluation.scoring, shape.num_labels
   are_other, are_tokens = kind != CLASSES, number != 1
@@ -266,14 +263,6 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
   labels = f'labels that are {kind}' if are_other else labels
   asks = ['NEEDS_CLASSES'] * are_other + ['ONE_LABEL'] * are_tokens
   is_head_alone = all(jax.tree.leaves(task.is_head))
-  model, data = settings.model, settings.data
-  is_frozen = model.frozen_features
-  same = (
-    'features of an image that are the same in every step: no augmentation, '
-    'and no BatchNorm with the statistics of a batch'
-  )
-  # Of code of the user's own this is not known.
-  frozen = ['norm_statistics=frozen'] * (not is_code(model.name))
   refuse(
     (
       any(each.num_labels != number for each in (task, *task.others)),
@@ -315,24 +304,35 @@ def check_labels(settings: Settings, task: Task, shape: Shape) -> None:
       scoring != 'exact' and (are_other or are_tokens),
       *('scoring', scoring, f'exact for {labels}', 'exact'),
     ),
+  )
+
+
+def check_frozen(settings: Settings, task: Task) -> None:
+  """Refuse what is not the same without the body, or with it frozen."""
+  model, data = settings.model, settings.data
+  same = (
+    'features of an image that are the same in every step: no augmentation, '
+    'and no BatchNorm with the statistics of a batch'
+  )
+  # Of code of the user's own this is not known.
+  frozen = ['norm_statistics=frozen'] * (not is_code(model.name))
+  rows = (
     (
-      is_frozen and needs_body(module),
-      *('frozen_features', method),
+      needs_body(settings.method),
+      settings.algorithm,
       'a method that trains and sends the head: it is all there is',
-      *('algorithm=fedavg', 'algorithm=ditto', 'frozen_features=False'),
+      *('algorithm=fedavg', 'algorithm=ditto'),
     ),
     (
-      is_frozen and not task.batch_independent,
-      'frozen_features',
+      not task.batch_independent,
       f'{model.name} with norm_statistics={model.norm_statistics}',
-      *(same, *frozen, 'frozen_features=False'),
+      *(same, *frozen),
     ),
     (
-      is_frozen and not is_exact(task),
-      'frozen_features',
+      not is_exact(task),
       f'{data.dataset}, which preprocessing={data.preprocessing} augments',
-      same,
-      *('preprocessing=imagenet', 'preprocessing=unit'),
-      'frozen_features=False',
+      *(same, 'preprocessing=imagenet', 'preprocessing=unit'),
     ),
   )
+  for is_wrong, *row in rows:
+    refuse((is_wrong, 'frozen_features', *row, 'frozen_features=False'))

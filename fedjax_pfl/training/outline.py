@@ -89,6 +89,7 @@ def sketch(settings: Settings) -> Outline:
   build_checks.check_labels(settings, model, shape)
   task, inputs = model, shape
   if settings.model.frozen_features:
+    build_checks.check_frozen(settings, model)
     task, inputs = frozen_features.head_of(model, shape)
   clients = shapes_of_clients(inputs, settings.data.num_seen_clients)
   quick = registry.outline(task)
