@@ -22,8 +22,7 @@ from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.choices import best_rounds, best_views, main_view
 from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.evaluation.summary import accuracies, summarise
-from fedjax_pfl.runs import client_scores
-from fedjax_pfl.runs.client_scores import Clients
+from fedjax_pfl.runs.client_scores import Clients, correct_of
 from fedjax_pfl.runs.model_file import save_model
 from fedjax_pfl.runs.run_dir import METRICS, load_metrics, model_digest
 from fedjax_pfl.settings import Settings
@@ -55,8 +54,7 @@ def finalize(training: Training) -> None:
   result, last = evaluated[select], len(experiment.stages) - 1
   finished = best_models.evaluate_finished(evaluator, training.state.kept)
   of_server = evaluator.global_model(last, result.states[0])
-  has_choice = len(evaluated) > 1
-  validation = _validation(training, result) if has_choice else None
+  validation = _validation(training, result) if len(evaluated) > 1 else None
   scores = with_success(experiment, evaluator, result.states, result.scores)
   evaluated[select] = result = result._replace(scores=scores)
   if state := experiment.privacy.without_noise(training.state):
@@ -282,8 +280,7 @@ def _best_rounds(
   num_labels = next(iter(clients.scores.values())).count  # of tokens, too
   views = *experiment.settings.evaluation.eval_views, *finished
   first = experiment.rounds - experiment.stages[-1].rounds
-  folder = training.run.path / client_scores.FOLDER
-  correct = client_scores.correct_of(folder, first)
+  correct = correct_of(training.run.scores, first)
   best = {
     view: best_rounds(correct[view], num_labels, count, sign)
     for view in dict.fromkeys(views)

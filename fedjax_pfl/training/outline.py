@@ -21,7 +21,7 @@ from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.evaluation.own_metrics import Metrics, chooser, metrics_of
 from fedjax_pfl.federated.model_axis import check_table, model_mesh
 from fedjax_pfl.federated.rounds import stage_shapes
-from fedjax_pfl.federated.sharding import devices_of_run, make_mesh
+from fedjax_pfl.federated.sharding import devices_of_run
 from fedjax_pfl.models import registry
 from fedjax_pfl.settings import Settings, flat_config, parse_config
 from fedjax_pfl.settings.mistakes import check_parts
@@ -113,9 +113,9 @@ def check_devices(system: SystemSettings) -> None:
       expected='one, which then trains all clients of a round',
       choices=['devices=1, in one process', f'no {name}'],
     )
-  make_mesh(system.devices)
+  devices = devices_of_run(system.devices)
   if system.model_devices > 1:
-    model_mesh(devices_of_run(system.devices), system.model_devices)
+    model_mesh(devices, system.model_devices)
 
 
 def idle_failures(settings: Settings, stages: tuple[Stage, ...]) -> str:
