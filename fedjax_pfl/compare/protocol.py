@@ -16,51 +16,50 @@ from fedjax_pfl.runs.identity import provenance
 
 def about(form: Form) -> About:
   """Return what the form compares, and by which protocol."""
-  base, made = form.base, provenance()
-  partitions = form.partitions.values()
+  base, made, units = form.base, provenance(), [*form.units()]
+  partitions = {
+    name: base | {**fields} for name, fields in form.partitions.items()
+  }
+  settings = [x.settings(x.candidates[0], form.seeds[0]) for x in units]
+  clients = [  # 0 in a form: those of the data
+    each.data.num_clients
+    for unit, each in zip(units, settings, strict=True)
+    if unit.method == form.methods[0]
+  ]
 
   def joined(values):
     return ', '.join(dict.fromkeys(map(str, values)))
 
-  def value(name):
-    return joined((base | {**fields}).get(name) for fields in partitions)
+  def fact(name):
+    values = (fields.get(name) for fields in partitions.values())
+    return name.replace('_', ' '), joined(values)
 
-  names = ['model', 'num_clients', 'client_fraction', 'rounds', 'local_epochs']
-  if base.get('rounds') is None:
-    names[3] = 'total_epochs'
-  facts = [(name.replace('_', ' '), value(name)) for name in names]
+  model = fact('model')
   if models := base.get('models'):  # of groups of clients
-    facts[0] = 'models', ', '.join(map(without_digest, models))
-  first = form.seeds[0]
-  clients = [  # 0 in a form: those of the data
-    unit.settings(unit.candidates[0], first).data.num_clients
-    for unit in form.units()
-    if unit.method == form.methods[0]
-  ]
-  facts[1] = 'num clients', joined(clients)
-  # The same training in two partitions, as of a method with all data, is one.
-  settings = (unit.settings(unit.candidates[0], first) for unit in form.units())
-  facts += [
+    model = 'models', ', '.join(map(without_digest, models))
+  rounds = 'total_epochs' if base.get('rounds') is None else 'rounds'
+  facts = (
+    model,
+    ('num clients', joined(clients)),
+    *map(fact, ('client_fraction', rounds, 'local_epochs')),
     ('seeds', ', '.join(map(str, form.seeds))),
+    # The same training in two partitions, as of a method with all data, is one.
     ('trainings', form.trainings * len({*map(repr, settings)})),
-  ]
-  same_clients = tuple(
-    name
-    for name, fields in form.partitions.items()
-    if are_same_clients(base | {**fields})
   )
   return About(
     name=form.name,
-    dataset=joined(name_of_data(base | {**fields}) for fields in partitions),
+    dataset=joined(map(name_of_data, partitions.values())),
     methods=form.methods,
-    partitions=tuple(form.partitions),
+    partitions=tuple(partitions),
     baselines=form.baselines,
     seeds=form.seeds,
-    facts=tuple(facts),
+    facts=facts,
     protocol=tuple(_protocol(form)),
     version=made['version'],
     commit=made['commit'] or '',
-    same_clients=same_clients,
+    same_clients=tuple(
+      x for x in partitions if are_same_clients(partitions[x])
+    ),
     measures=tuple((x.name, x.better) for x in form.measures),
   )
 

@@ -141,14 +141,23 @@ def check_agree(old: Evaluation, new: Evaluation) -> None:
   """Refuse results of one training, or of one evaluation, that differ."""
   if old.training.setting != new.training.setting:
     return
-  trained = old.training.run, new.training.run
-  images = {run.data.partition('-')[0] for run in trained}
+  pairs = [(old.training.run, new.training.run), (old.run, new.run)]
+  images = {run.data.partition('-')[0] for run in pairs[0]}
   if old.run.settings.data.dataset in OWN and len(images) > 1:
     return  # two sets of one name
-  _check_data(old, new, *trained)
+  for known, given in pairs[: 1 + (old.key == new.key)]:
+    if known.data != given.data:
+      raise bad_input(
+        'data',
+        got=f'{given.data} in {new.origin}',
+        expected=f'{known.data}, on which {old.origin} has the same settings '
+        'and seed',
+        choices=['leave one of the two out', 'another --workdir for it'],
+        cause='other image files, synthetic images in their place, or a '
+        'partition that has changed',
+      )
   if old.key != new.key:
     return
-  _check_data(old, new, old.run, new.run)
   known, given = _numbers(old), _numbers(new)
   for name in filter(given.__contains__, known):  # versions differ in some
     if not np.isclose(
@@ -173,18 +182,3 @@ def _numbers(evaluation: Evaluation) -> dict[str, float]:
     for name, value in identity.flatten(chosen).items()
     if isinstance(value, int | float)
   }
-
-
-def _check_data(
-  old: Evaluation, new: Evaluation, known: Run, given: Run
-) -> None:
-  if known.data != given.data:
-    raise bad_input(
-      'data',
-      got=f'{given.data} in {new.origin}',
-      expected=f'{known.data}, on which {old.origin} has the same settings '
-      'and seed',
-      choices=['leave one of the two out', 'another --workdir for it'],
-      cause='other image files, synthetic images in their place, or a '
-      'partition that has changed',
-    )
