@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.reproduction.cells import OF_CLASSES, Reading
-from experiments.reproduction.id_ood import score_by_class, split_scores
+from experiments.reproduction.id_ood import split_by_class
 from experiments.reproduction.plan import (
   Evaluation,
   PlannedRun,
@@ -183,21 +183,17 @@ def scores_of(
   experiment: Experiment, workdir: Path, readings: Sequence[Reading]
 ) -> dict[str, Scores]:
   """Return {stored name: scores [K]} of the last models of the run."""
-  server, clients = load_states(experiment, workdir, progress.log)
+  states = load_states(experiment, workdir, progress.log)
   key = random_streams(experiment.settings.seed)['evaluation']
   evaluator = Evaluator(experiment, key)
   last, scores = len(experiment.stages) - 1, {}
   if views := _views(readings, 'accuracy', 'pooled'):
-    scores |= evaluator.clients(last, (server, clients), views)
+    scores |= evaluator.clients(last, states, views)
   if views := _views(readings, *OF_CLASSES):
-    number = experiment.settings.data.num_seen_clients
-    with progress.progress('evaluation by class', number, unit='client') as bar:
-      by_class, owned = score_by_class(
-        experiment, server, clients, views, key, bar.update
-      )
-    for view, score in by_class.items():
-      split = zip(OF_CLASSES, split_scores(score, owned), strict=True)
-      scores |= {f'{view}:{measure}': part for measure, part in split}
+    splits = split_by_class(experiment, states, views, 'evaluation by class')
+    for view, split in splits.items():
+      pairs = zip(OF_CLASSES, split, strict=True)
+      scores |= {f'{view}:{measure}': part for measure, part in pairs}
   for view in _views(readings, 'best_round'):
     count = np.asarray(experiment.eval_data[1].count)
     correct = best_of_each(workdir, view, experiment)

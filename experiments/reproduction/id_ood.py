@@ -8,7 +8,7 @@ others in the same batches, so that they share the statistics of BatchNorm. A
 client whose tests are all of its own classes has no accuracy on others: NaN.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from fedjax_pfl.core import progress, trees
 from fedjax_pfl.core.algorithm import Client, Server
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import launches_kernels
-from fedjax_pfl.core.types import AnyPath, Array, Key, Scores
+from fedjax_pfl.core.types import AnyPath, Array, Scores
 from fedjax_pfl.data.client_data import label_counts_of_clients
 from fedjax_pfl.evaluation.evaluate import evaluate_clients, make_evaluate
 from fedjax_pfl.evaluation.metrics import fold_batches
@@ -154,10 +154,7 @@ def check_own_halves(run: OpenRun) -> None:
 
 
 def measure(run: OpenRun, clients: int, log: open_run.Log) -> dict[str, Split]:
-  """Return {view: accuracies [K]} of the first clients; 0: of all.
-
-  With the random numbers of the run's evaluation: its own models.
-  """
+  """Return {view: accuracies [K]} of the first clients; 0: of all."""
   experiment, total = run.experiment, run.settings.data.num_seen_clients
   number = min(clients or total, total)
   server, states = open_run.load_states(experiment, run.path, log)
@@ -174,27 +171,22 @@ def measure(run: OpenRun, clients: int, log: open_run.Log) -> dict[str, Split]:
   if compared[1] not in known:  # with other views than the run's
     compared = first_and_after(known, {})
   views = tuple(filter(None, compared))
-  key = random_streams(run.settings.seed)['evaluation']
-  title = f'evaluation {run.name}'
-  with progress.progress(title, number, unit='client') as bar:
-    scores, owned = score_by_class(few, server, states, views, key, bar.update)
-  count = np.asarray(train.count)
-  sides = {view: split_scores(score, owned) for view, score in scores.items()}
-  accuracy = lambda side: accuracies(side, count)
-  return {view: Split(*map(accuracy, pair)) for view, pair in sides.items()}
+  title, count = f'evaluation {run.name}', np.asarray(train.count)
+  splits = split_by_class(few, (server, states), views, title)
+  accuracy = lambda scores: accuracies(scores, count)
+  return {view: Split(*map(accuracy, split)) for view, split in splits.items()}
 
 
-def score_by_class(
+def split_by_class(
   experiment: Experiment,
-  server: Server,
-  clients: Client,
+  states: tuple[Server, Client],
   views: Sequence[str],
-  key: Key,
-  on_progress: Callable[[int], None],
-) -> tuple[dict[str, ClassScores], np.ndarray]:
-  """Return {view: correct and count [K, Y]}, and the owned classes [K, Y].
+  title: str,
+) -> dict[str, Split]:
+  """Return {view: scores [K] on own classes and on others}, with a bar.
 
-  Client k owns a class of which it has a training example.
+  Client k owns a class of which it has a training example. With the random
+  numbers of the run's evaluation: its own models.
   """
   num_classes = experiment.dataset.num_classes
   evaluate = make_evaluate(
@@ -205,12 +197,21 @@ def score_by_class(
     clients_per_chunk=BLOCK if launches_kernels() else 1,
     score_fn=partial(score_classes, num_classes),
   )
-  scores = evaluate_clients(
-    *(evaluate, views, server, clients, *experiment.eval_data, key),
-    block=BLOCK,
-    on_progress=on_progress,
-  )
-  return scores, label_counts_of_clients(experiment.train, num_classes) > 0
+  owned = label_counts_of_clients(experiment.train, num_classes) > 0  # [K, Y]
+  key = random_streams(experiment.settings.seed)['evaluation']
+  with progress.progress(title, len(owned), unit='client') as bar:
+    scores = evaluate_clients(
+      *(evaluate, views, *states, *experiment.eval_data, key),
+      block=BLOCK,
+      on_progress=bar.update,
+    )
+  within = lambda mask, counts: np.sum(np.where(mask, counts, 0), -1)
+  return {
+    view: Split(
+      *(Scores(*(within(mask, x) for x in score)) for mask in (owned, ~owned))
+    )
+    for view, score in scores.items()
+  }
 
 
 def score_classes(num_classes: int, *given: Any) -> ClassScores:
@@ -225,15 +226,6 @@ def score_classes(num_classes: int, *given: Any) -> ClassScores:
 
   none = jnp.zeros(num_classes, jnp.int32)  # [Y]
   return fold_batches(add, ClassScores(none, none), *given)
-
-
-def split_scores(scores: ClassScores, owned: np.ndarray) -> Split:
-  """Return the scores on owned and on other classes: [K, Y] -> [K]."""
-  sides = [
-    Scores(*(np.sum(np.where(mask, counts, 0), -1) for counts in scores))
-    for mask in (owned, ~owned)
-  ]
-  return Split(*sides)
 
 
 def draw(

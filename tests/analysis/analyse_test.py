@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import KEY, assert_same_bits, client_of, read_rows, refused
+from helpers import assert_same_bits, client_of, read_rows, refused
 
 from experiments.reproduction import id_ood
 from experiments.reproduction.id_ood import (
@@ -15,7 +15,7 @@ from experiments.reproduction.id_ood import (
   check_own_halves,
   measure,
   open_runs,
-  score_by_class,
+  split_by_class,
 )
 from fedjax_pfl.analysis import open_run
 from fedjax_pfl.analysis.open_run import load_states
@@ -148,10 +148,10 @@ def test_the_tests_on_which_clients_adapt_are_not_scored(tiny_run):
   states = load_states(experiment, workdir, print)
   settings = replace(experiment.settings, adapt_on='test_half')
   halved = experiment.with_settings(settings)
-  scores, _ = score_by_class(halved, *states, ('initial',), KEY(0), print)
+  split = split_by_class(halved, states, ('initial',), 'tests')['initial']
   query = np.asarray(halved.eval_data[1].count)
   other = halved._replace(data=halved.data._replace(data_id='other-tests'))
   run = OpenRun('fedavg', workdir, settings, other)
   assert 'adapt_on: got ' in refused(check_own_halves, run)
   assert (query < np.asarray(experiment.test.count)).any()
-  np.testing.assert_array_equal(scores['initial'].count.sum(1), query)
+  np.testing.assert_array_equal(split.own.count + split.other.count, query)
