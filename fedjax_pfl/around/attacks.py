@@ -192,7 +192,7 @@ def poisoned(
   is_hit = is_bad[:, None] & (jnp.arange(data.index.shape[1]) < most[:, None])
   number = jnp.where(is_hit, jnp.cumsum(is_bad)[:, None], 0)  # 1, 2, .. or 0
   number = jnp.zeros(len(data.y), int).at[data.index].max(number)  # [P]
-  x, y = jnp.asarray(data.x), jnp.asarray(data.y)
+  x, y = jnp.asarray(data.x[:]), jnp.asarray(data.y)
   target = attack.target
   if is_label:
     target = jnp.where(y >= 0, attack.num_classes - 1 - y, y)
@@ -238,7 +238,7 @@ def opened(test: ClientData, attack: Attack, *of_run: Any) -> ClientData:
   Left out are those that are of the target anyway. of_run: method, server,
   training data and ids of attackers, for bad_pfl.
   """
-  x, y, index = map(np.array, (test.x, test.y, test.index))
+  x, y, index = map(np.array, (test.x[:], test.y, test.index))
   if attack.name == BAD_PFL:
     x = np.array(bad_pfl.trigger(*of_run, attack)(test.x, test.y))
   else:

@@ -28,15 +28,12 @@ the functions of one client get its examples alone (`alone`), and no other way
 to them is left, but what the code of a method holds or calls itself.
 """
 
-from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
-from jax.interpreters import partial_eval
 
 from fedjax_pfl.around import banded_noise, gaussian
 from fedjax_pfl.around.exchange import MODEL, exchanging
@@ -54,7 +51,6 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.rules import Rule, at_least, count, interval
 from fedjax_pfl.core.types import Array, ClientData, PyTree
-from fedjax_pfl.federated.cohort import all_send
 from fedjax_pfl.federated.communication import messages, of_first
 from fedjax_pfl.federated.rounds import init_states, stage_shapes
 
@@ -286,9 +282,8 @@ def check(
       if MODEL + name.removeprefix(MODEL) not in up.known:
         whole.append(name.split('/')[0] or 'the upload')
     begins = lambda *states, own=stage: own.initialize(*states)[0]
-    # After the uploads: noise makes floats of whole numbers.
-    reads_pool = _reads_pool(stage, *states, data)
-    if reads_pool or _depends(begins, (*before, data), [1, 2]):
+    has_rows = stage.algorithm.server_rows is not None
+    if has_rows or any(trees.reads(begins, *before, data)[1:]):
       raise _refused(
         f'{method}, whose server reads what clients have not sent',
         'a method whose server knows of clients what they send alone',
@@ -310,34 +305,7 @@ def uploads_have_state(
 ) -> bool:
   """Return whether uploads depend on what clients keep between rounds."""
   upload = lambda *args: of_first(stage, *args).up
-  return _depends(upload, (server, clients, data), [1])
-
-
-def _reads_pool(
-  stage: Stage, server: Server, clients: Client, data: ClientData
-) -> bool:
-  """Return whether the server reads the examples of clients."""
-  up = messages(stage, server, clients, data).up
-  rows = jax.eval_shape(partial(jax.tree.map, lambda leaf: leaf[None]), up)
-
-  def aggregate(server, rows, pool):
-    own = data._replace(x=pool[0], y=pool[1])
-    senders = all_send(jnp.zeros(1, int), jnp.ones(1, int), own)
-    senders = senders._replace(rng=jax.random.key(0))
-    return stage.algorithm.aggregate(server, rows, senders)
-
-  return _depends(aggregate, (server, rows, (data.x, data.y)), [2])
-
-
-def _depends(
-  function: Callable, args: tuple[PyTree, ...], places: Sequence[int]
-) -> bool:
-  """Return whether what a function returns depends on these arguments."""
-  program = jax.make_jaxpr(function)(*args).jaxpr
-  _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
-  ends = np.cumsum([len(jax.tree.leaves(own)) for own in args])
-  own = np.split(used, ends[:-1])
-  return any(bool(own[place].any()) for place in places)
+  return trees.reads(upload, server, clients, data)[1]
 
 
 def _refused(got: str, expected: str):

@@ -10,9 +10,9 @@ and the momentum buffer is zero in every round.
 """
 
 import math
+from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from fedjax_pfl.around.lifted import replaced
@@ -22,7 +22,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.records import field, record
 from fedjax_pfl.core.rules import Rule, one_of, share
 from fedjax_pfl.core.trees import kinds, part_mask
-from fedjax_pfl.core.types import ClientData, Task
+from fedjax_pfl.core.types import Task
 from fedjax_pfl.data.held_out import generator
 
 STREAM = 1000  # of the seed; the partition spawns its own from 0 on
@@ -65,21 +65,20 @@ def trained(stage: Stage, training: ServerTraining, stages: int = 1) -> Stage:
 
   def aggregate(server, up, senders):
     clock = server.round
-    server, (x, y) = method.aggregate(server, up, senders), senders.pool
-    # The rows depend on the number of examples only, not on the examples.
-    rows = drawn_rows(training.seed, training.fraction, y.shape[0])
-    rows, size = jnp.asarray(rows, jnp.int32), jnp.asarray(rows.size)
+    server = method.aggregate(server, up, senders)
     params, _ = one_epoch.fit(
       training.task,
       server.params,
-      ClientData(x, y, rows, size),
+      senders.data,
       senders.rng,
       clock,
       tx=optimisers.freeze_except(training.train.sgd(clock), mask),
     )
     return server._replace(params=params)
 
-  return replaced(stage, aggregate=aggregate)
+  rows = partial(drawn_rows, training.seed, training.fraction)
+  algorithm = replaced(stage, aggregate=aggregate).algorithm
+  return stage._replace(algorithm=algorithm._replace(server_rows=rows))
 
 
 def shared_rows(seed: int, fraction: float, size: int) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree, Task
@@ -43,7 +44,7 @@ class Senders(NamedTuple):
   shares: int = 1  # devices over which the rows are divided
   factor: float = 1.0  # scales sums when one row represents several clients
   rng: Key | None = None  # of the server in this round
-  pool: tuple[Array, Array] = ()  # inputs and labels of all clients together
+  data: ClientData | None = None  # of the server: see `Algorithm.server_rows`
 
   def mean(self, uploads: Up, weights: Array) -> PyTree:
     """Return sum_c a_c x_c / sum_c a_c over the clients that sent."""
@@ -125,6 +126,8 @@ class Algorithm(NamedTuple):
       that failed keeps what it had. None: nothing.
     global_model: server -> view, the one model of the server, which is
       evaluated on the whole test set; None if the server has no such model.
+    server_rows: P -> which of all P training examples `aggregate` reads, as
+      `senders.data`; None: none.
 
   >>> task = pfl.make_task('convnet3', image_shape=(8, 8, 1), num_classes=10)
   >>> fedavg = pfl.algorithm('fedavg')
@@ -145,6 +148,7 @@ class Algorithm(NamedTuple):
   predict: Callable[[View, Array, Array], Array]
   respond: Callable[[Server, Client, Up, Senders], Client] | None = None
   global_model: Callable[[Server], View] | None = None
+  server_rows: Callable[[int], np.ndarray] | None = None
 
 
 class Stage(NamedTuple):

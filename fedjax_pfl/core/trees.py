@@ -10,7 +10,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
+from jax.interpreters import partial_eval
 
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import target
@@ -244,6 +246,14 @@ def is_traced(tree: PyTree) -> bool:
   """Return whether a leaf is a tracer, as inside jit."""
   leaves = jax.tree.leaves(tree)
   return any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
+
+
+def reads(fn: Callable, *args: PyTree) -> list[bool]:
+  """Return of each argument whether what the function returns depends on it."""
+  program = jax.make_jaxpr(fn)(*args).jaxpr
+  _, used = partial_eval.dce_jaxpr(program, [True] * len(program.outvars))
+  ends = np.cumsum([len(jax.tree.leaves(arg)) for arg in args])
+  return [any(part) for part in np.split(used, ends[:-1])]
 
 
 def leaf_name(path: tuple) -> str:

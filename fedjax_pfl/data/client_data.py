@@ -38,7 +38,8 @@ def stack_clients(
     images: all examples, `dataset.train` or `dataset.test`; or two arrays.
     indices: for each of K clients a vector of rows of the images, as
       `partition` returns them.
-    placement: where the indices are: 'device', or 'host' as numpy arrays.
+    placement: where the indices are: 'device', or 'host' as numpy arrays; then
+      an accelerator has no examples but those of a cohort, while they are used.
 
   Returns:
     ClientData with index [K, N] and count [K]; N is the largest count.
@@ -68,9 +69,11 @@ def stack_clients(
   index = np.zeros((len(indices), max(1, count.max())), np.int32)  # [K, N]
   for row, rows in zip(index, indices, strict=True):
     row[: len(rows)] = rows
+  dtype = jnp.result_type(float) if is_float(images.y) else jnp.int32
   if placement == 'device':
     index, count = jnp.asarray(index), jnp.asarray(count)
-  dtype = jnp.result_type(float) if is_float(images.y) else jnp.int32
+  elif target() != 'cpu' and isinstance(images.x, np.ndarray):
+    return ClientData(images.x, np.asarray(images.y, dtype), index, count)
   x, y = pool_of(images.x), jnp.asarray(images.y, dtype)
   return ClientData(x, y, index, count)
 
@@ -263,9 +266,35 @@ def pool_of(images: np.ndarray | Array | ImagePool) -> Array | ImagePool:
   if target() == 'cpu':
     is_fixed = isinstance(images, np.ndarray) and not images.flags.writeable
     return jax.device_put(images) if is_fixed else jnp.asarray(images)
+  return _in_rows(images)
+
+
+def _in_rows(images: np.ndarray | Array) -> ImagePool:
   size, *shape = images.shape
   rows = images.reshape(size, math.prod(shape))
   return ImagePool(jnp.asarray(rows), tuple(shape))
+
+
+def on_device(data: ClientData) -> ClientData:
+  """Return the data with the pool of all on the device."""
+  return data._replace(x=pool_of(data.x), y=jnp.asarray(data.y))
+
+
+def with_own_pool(data: ClientData) -> ClientData:
+  """Return clients [C, N] with a pool of their own, of one on the host.
+
+  It is on the device, and has min(P, C N) rows: one program serves all cohorts.
+  """
+  if not isinstance(data.x, np.ndarray):
+    return data
+  rows, index = np.unique(data.index, return_inverse=True)
+  size = min(len(data.x), index.size)
+  rows = np.pad(rows, (0, size - len(rows)), 'edge')  # which no client reads
+  return data._replace(
+    x=_in_rows(data.x[rows]),
+    y=jnp.asarray(data.y[rows]),
+    index=index.reshape(data.index.shape).astype(np.int32),
+  )
 
 
 # ---- how many examples of every class clients hold, or tokens ----------------

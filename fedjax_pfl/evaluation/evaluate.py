@@ -17,7 +17,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Server, View
 from fedjax_pfl.core.rules import count, one_of
 from fedjax_pfl.core.types import ClientData, Key, PyTree, Scores, Transform
-from fedjax_pfl.data.client_data import client_of
+from fedjax_pfl.data.client_data import client_of, with_own_pool
 from fedjax_pfl.evaluation.metrics import TEST_BATCH, score_view
 from fedjax_pfl.evaluation.own_metrics import Metrics, with_metrics
 from fedjax_pfl.federated import client_map
@@ -154,7 +154,9 @@ def make_evaluate(
     if isinstance(train.index, np.ndarray):  # rows are on the host
       evaluate_fn, chosen = on_one, np.asarray(ids)
       clients, places = trees.gather(clients, chosen), jnp.arange(chosen.size)
-      train, test = client_of(train, chosen), client_of(test, chosen)
+      train, test = (
+        with_own_pool(client_of(data, chosen)) for data in (train, test)
+      )
     return evaluate_fn(server, clients, ids, places, train, test, key)
 
   return evaluate_rows

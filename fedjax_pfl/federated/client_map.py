@@ -49,6 +49,7 @@ from fedjax_pfl.federated.cohort import (
   by_size,
   client_update,
   gather,
+  server_data,
   server_update,
 )
 from fedjax_pfl.federated.sharding import AXIS, num_places, on_mesh
@@ -199,7 +200,8 @@ def run_on_mesh(
     mesh,
   )
   real = deal.ids[: deal.size], deal.count[: deal.size]
-  senders = all_send(*_on_all(real, mesh), data, mesh.size)
+  of_server = server_data(algorithm, data)
+  senders = all_send(*_on_all(real, mesh), data, mesh.size, of_server)
   server = server_update(algorithm, server, uploads, senders, key)
   places = senders.ids if at_home else slice(deal.size)
   if algorithm.respond is not None:

@@ -113,12 +113,23 @@ def client_update(
 
 
 def all_send(
-  ids: Array, counts: Array, data: ClientData, shares: int = 1
+  ids: Array,
+  counts: Array,
+  data: ClientData,
+  shares: int = 1,
+  of_server: ClientData | None = None,
 ) -> Senders:
   """Return the senders of a cohort [C] in which no client fails."""
   has_sent, num_clients = jnp.ones(ids.shape, bool), data.count.shape[0]
-  pool = data.x, data.y
-  return Senders(ids, counts, has_sent, num_clients, shares, pool=pool)
+  return Senders(ids, counts, has_sent, num_clients, shares, data=of_server)
+
+
+def server_data(algorithm: Algorithm, data: ClientData) -> ClientData | None:
+  """Return the examples that the server reads: index [R], count []."""
+  if algorithm.server_rows is None:
+    return None
+  rows = jnp.asarray(algorithm.server_rows(len(data.y)), jnp.int32)
+  return ClientData(data.x, data.y, rows, jnp.asarray(rows.size))
 
 
 def server_update(
@@ -151,7 +162,8 @@ def run_round(
   cohort = gather(clients, ids[order], data)
   results = map_fn(client_update(algorithm, server, data, key, watch), cohort)
   server, rows, metrics = end_round(
-    algorithm, server, cohort, jnp.argsort(order), results, data, key
+    *(algorithm, server, cohort, jnp.argsort(order), results),
+    *(data, server_data(algorithm, data), key),
   )
   return server, Change(cohort.ids, rows), metrics
 
@@ -168,6 +180,7 @@ def end_round(
   position: Array,
   results: tuple[Client, Up, Metrics],
   data: ClientData,
+  of_server: ClientData | None,
   key: Key,
 ) -> tuple[Server, Client, Metrics]:
   """Return (server, rows of the cohort's clients, metrics) after a round.
@@ -177,7 +190,8 @@ def end_round(
   rows, uploads, metrics = results
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  senders = all_send(cohort.ids, cohort.count, data, groups())
+  who = cohort.ids, cohort.count
+  senders = all_send(*who, data, groups(), of_server)
   server = server_update(algorithm, server, uploads, senders, key)
   if algorithm.respond is not None:
     rows = algorithm.respond(server, rows, uploads, senders)

@@ -2,9 +2,10 @@
 
   rows on the host -> those of the cohort -> compile_round -> written back
 
-A device holds the images, the server, and one cohort, however many clients are
-registered. The rows of the next cohort are collected while a round runs. The
-results are those of clients on the device, bit for bit.
+A device holds the server and two cohorts, however many clients are registered:
+the rows of the next one are collected while a round runs. An accelerator has
+the examples of these cohorts alone (`with_own_pool`); a CPU reads those of all
+where they are. The results are those of clients on the device, bit for bit.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,12 +20,21 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.data.client_data import with_own_pool
 from fedjax_pfl.federated import chunking
-from fedjax_pfl.federated.cohort import Watch, client_update, end_round, gather
+from fedjax_pfl.federated.cohort import (
+  Cohort,
+  Watch,
+  client_update,
+  end_round,
+  gather,
+  server_data,
+)
 
 
 def host_rounds(
   round_fn: Callable,
+  of_server_fn: Callable[[ClientData], ClientData | None],
   numbers: Mapping[str, Any],
   server: Server,
   clients: Client,
@@ -39,9 +49,10 @@ def host_rounds(
   """
   del numbers  # each setting has its own algorithm
   metrics, cohorts = [], np.asarray(cohorts)
+  of_server = of_server_fn(data)
   orders = np.lexsort((cohorts, data.count[cohorts]))  # by_size, [T, C]
   trained = np.take_along_axis(cohorts, orders, 1)
-  cohort = gather(clients, trained[0], data)
+  cohort, *pool = fetch(clients, trained[0], data)
   following = [*trained[1:], trained[0, :0]]  # nobody in the end
   for ids, order, after in zip(trained, orders, following, strict=True):
     server, rows, of_round = round_fn(
@@ -49,12 +60,12 @@ def host_rounds(
       server,
       jax.device_put(cohort),
       np.argsort(order),
-      data.x,
-      data.y,
+      *pool,
       key,
+      of_server,
     )
     metrics.append(of_round)
-    cohort = gather(clients, after, data)  # while the round runs
+    cohort, *pool = fetch(clients, after, data)  # while the round runs
     write_rows(clients, ids, rows)  # waits for it
     is_old = np.isin(cohort.ids, ids)
     latest = trees.gather(clients, cohort.ids[is_old])
@@ -62,22 +73,47 @@ def host_rounds(
   return server, clients, trees.stack(metrics)
 
 
+def server_data_fn(
+  algorithm: Algorithm,
+) -> Callable[[ClientData], ClientData | None]:
+  """Return data -> what the server reads of it, which is moved once."""
+  moved = {}
+
+  def of_server(data):
+    if id(data.y) not in moved:
+      own = server_data(algorithm, data)
+      moved[id(data.y)] = own and with_own_pool(own)
+    return moved[id(data.y)]
+
+  return of_server
+
+
+def fetch(
+  clients: Client, ids: np.ndarray, data: ClientData
+) -> tuple[Cohort, Array, Array]:
+  """Return the cohort of these clients, and the inputs and labels it reads."""
+  cohort = gather(clients, ids, data)
+  examples = with_own_pool(data._replace(index=cohort.index))
+  return cohort._replace(index=examples.index), examples.x, examples.y
+
+
 def compile_round(
   algorithm: Algorithm, watch: Watch | None, chunk: int
 ) -> jax.stages.Wrapped:
   """Return the round of one cohort: one program for every cohort.
 
-  (shape, server, cohort, position, x, y, key) -> (server, rows, metrics in the
-  order of ids). `shape` [K, N] is that of all indices; `position` [C] is where
-  each id of the cohort is trained.
+  (shape, server, cohort, position, x, y, key, data of the server, if any) ->
+  (server, rows, metrics in the order of ids). `shape` [K, N] is that of all
+  indices; `position` [C] is where each id of the cohort is trained.
   """
   integers = partial(jax.ShapeDtypeStruct, dtype=jnp.int32)
 
-  def run(shape, server, cohort, position, x, y, key):
+  def run(shape, server, cohort, position, x, y, key, of_server=None):
     data = ClientData(x, y, integers(shape), integers(shape[:1]))
     update = client_update(algorithm, server, data, key, watch)
     results = chunking.map_chunks(update, cohort, chunk)
-    return end_round(algorithm, server, cohort, position, results, data, key)
+    given = cohort, position, results, data, of_server, key
+    return end_round(algorithm, server, *given)
 
   return jax.jit(run, static_argnums=0, compiler_options=compiler_options())
 

@@ -35,6 +35,7 @@ from fedjax_pfl.core.algorithm import (
   unchanged,
 )
 from fedjax_pfl.core.types import Array, ClientData, Key, PyTree
+from fedjax_pfl.data.client_data import client_of, on_device, with_own_pool
 from fedjax_pfl.federated.client_map import (
   fetch,
   pad_rows,
@@ -54,6 +55,7 @@ from fedjax_pfl.federated.sharding import (
 from fedjax_pfl.federated.state_files import StateFiles
 
 INIT_BLOCK = 256  # clients whose states are made in one call, for the host
+READ_BLOCK = 10  # those whose states depend on examples, which are moved
 
 
 def init_clients(
@@ -64,22 +66,55 @@ def init_clients(
   ids: Array | None = None,
   out_axes: int | None = 0,
 ) -> Client:
-  """Return the stacked states [C, ...] of these clients before round 0.
+  """Return the stacked states [C, ...] of clients before round 0.
 
-  out_axes=None: the one state of all; a ValueError if clients have others.
+  ids: of those of the data; None: they are all. out_axes=None: the one state of
+  all; a ValueError if clients have others.
   """
-  index, count = data.index, data.count
   if ids is None:
-    ids = jnp.arange(count.shape[0])
-  else:
-    index, count = index[ids], count[ids]
+    ids = jnp.arange(data.count.shape[0])
 
   def init_client(index, count, client_id):
     examples = ClientData(data.x, data.y, index, count)
     client_key = jax.random.fold_in(key, client_id)
     return algorithm.init_client(server, examples, client_key)
 
-  return jax.vmap(init_client, out_axes=out_axes)(index, count, ids)
+  init = jax.vmap(init_client, out_axes=out_axes)
+  return init(data.index, data.count, ids)
+
+
+def is_read(fn: Callable[[ClientData], Any], data: ClientData) -> list[bool]:
+  """Return whether fn reads inputs, and labels, that are on the host alone."""
+  if not isinstance(data.x, np.ndarray):
+    return [True, True]
+  row = on_device(data._replace(x=data.x[:1], y=data.y[:1]))
+  of_pools = lambda x, y: fn(data._replace(x=x, y=y))
+  return trees.reads(of_pools, row.x, row.y)
+
+
+def init_fn(
+  algorithm: Algorithm, server: Server, data: ClientData, key: Key
+) -> tuple[Callable[..., Client], int]:
+  """Return ids -> `init_clients` of these, and of how many it is called.
+
+  Examples are moved to the device if they are read.
+  """
+  init, one = partial(init_clients, algorithm, server), np.arange(1)
+  if not any(is_read(lambda data: init(client_of(data, one), key, one), data)):
+    data = on_device(data._replace(x=data.x[:1], y=data.y[:1]))
+
+  def init_rows(ids, **how):
+    return init(with_own_pool(client_of(data, ids)), key, ids, **how)
+
+  is_moved = isinstance(data.x, np.ndarray)
+  return init_rows, READ_BLOCK if is_moved else INIT_BLOCK
+
+
+def shapes_of_all(init: Callable, num_clients: int) -> Client:
+  """Return the shapes of the states of all clients."""
+  of_one = jax.eval_shape(partial(init, np.arange(1)))
+  of_all = lambda leaf: leaf.update(shape=(num_clients, *leaf.shape[1:]))
+  return jax.tree.map(of_all, of_one)
 
 
 class OneDevice:
@@ -186,7 +221,9 @@ class OnMesh(OneDevice):
     self._divided = NamedSharding(mesh, Spec(AXIS))
 
   def _first_clients(self, algorithm, server, data, key):
-    init_share = partial(init_clients, algorithm)
+    init_share = lambda server, data, key, ids: init_clients(
+      algorithm, server, client_of(data, ids), key, ids
+    )
     specs = Spec(), Spec(), Spec(), Spec(AXIS)
     init = on_mesh(init_share, self.mesh, specs, Spec(AXIS))
     ids = jnp.arange(self.round_up(data.count.shape[0]))
@@ -250,22 +287,23 @@ class OnHost(OneDevice):
   on_host = True
 
   def _first_clients(self, algorithm, server, data, key):
-    init = partial(init_clients, algorithm, server, data, key)
-    num_clients = data.count.shape[0]
-    clients = jax.tree.map(
-      lambda leaf: np.empty((num_clients, *leaf.shape[1:]), leaf.dtype),
-      jax.eval_shape(partial(init, np.arange(1))),
-    )
+    init, block = init_fn(algorithm, server, data, key)
+    num_clients = len(data.count)
+    shapes = shapes_of_all(init, num_clients)
+    clients = jax.tree.map(lambda of: np.empty(of.shape, of.dtype), shapes)
     if jax.tree.leaves(clients):
-      for first in range(0, num_clients, INIT_BLOCK):
-        ids = np.arange(first, min(first + INIT_BLOCK, num_clients))
+      for first in range(0, num_clients, block):
+        ids = np.arange(first, min(first + block, num_clients))
         write_rows(clients, ids, init(ids))
     return clients
 
   def initialize(self, stage, server, clients, data):
     if stage.initialize is unchanged:
       return server, clients
-    server, clients = stage.initialize(server, clients, data)
+    initialize = partial(stage.initialize, server, clients)
+    if not is_read(initialize, data)[0]:
+      data = data._replace(x=data.x[:1])
+    server, clients = initialize(on_device(data))
     return server, jax.tree.map(np.array, clients)  # writeable copies
 
   def from_host(self, clients):
@@ -287,15 +325,15 @@ class OnDisk(OnHost):
     self, algorithm: Algorithm, server: Server, data: ClientData, key: Key
   ) -> StateFiles:
     """Return the files of a run that began with this server, not yet read."""
-    init = partial(init_clients, algorithm, server, data, key)
+    init, _ = init_fn(algorithm, server, data, key)
+    num_clients = len(data.count)
     try:
       row = jax.tree.map(np.asarray, init(np.arange(1), out_axes=None))
       repeat = lambda leaf, ids: np.broadcast_to(leaf, (len(ids), *leaf.shape))
       first_rows = lambda ids: jax.tree.map(partial(repeat, ids=ids), row)
     except ValueError:  # clients begin with different states
       first_rows = init
-    num_clients = data.count.shape[0]
-    whole = jax.eval_shape(partial(init, np.arange(num_clients)))
+    whole = shapes_of_all(init, num_clients)
     return StateFiles(self.folder, num_clients, whole, first_rows)
 
   def resumed(self, stage: Stage, data: ClientData, key: Key) -> StateFiles:

@@ -27,7 +27,11 @@ from fedjax_pfl.core.types import Array, ClientData, Key
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.client_map import run_on_mesh, write_on_mesh
 from fedjax_pfl.federated.cohort import Change, Watch, run_round, write
-from fedjax_pfl.federated.host_offload import compile_round, host_rounds
+from fedjax_pfl.federated.host_offload import (
+  compile_round,
+  host_rounds,
+  server_data_fn,
+)
 from fedjax_pfl.federated.model_axis import divide
 from fedjax_pfl.federated.placement import (
   ONE_DEVICE,
@@ -230,7 +234,7 @@ def compile_rounds(
 
   def choose(*args):
     if placement.on_host:  # the device has the cohort's alone
-      _, server, cohort, ids, x, y, key = args
+      _, server, cohort, ids, x, y, key, _ = args
       data = ClientData(x, y, cohort.index, cohort.count, cohort.work)
       return chunk_size(server, cohort.clients, ids, data, key)
     _, server, clients, ids, data, key = args
@@ -239,7 +243,7 @@ def compile_rounds(
 
   round_fn = chunking.with_oom_backoff(make, clients_per_chunk, choose, log)
   if placement.on_host:
-    return partial(host_rounds, round_fn)
+    return partial(host_rounds, round_fn, server_data_fn(algorithm))
   return partial(_play, round_fn, placement.writer(in_place=in_place))
 
 

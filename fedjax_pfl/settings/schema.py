@@ -240,8 +240,8 @@ class SystemSettings:
     model_devices: devices over which each model is divided; devices /
       model_devices clients then train at the same time
     clients_placement: where states and indices of clients are; host: a round is
-      sent those of its cohort; disk: states are files of the run; auto: the
-      first of these three with room
+      sent those of its cohort, and an accelerator its examples; disk: states
+      are files of the run; auto: the first of these three with room
     tracker: send metrics and result to a service, beside TensorBoard's tb/
     debug: run clients in a Python loop, and name the first step that diverges
     quick: synthetic images may stand in for absent ones

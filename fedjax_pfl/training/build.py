@@ -13,6 +13,7 @@ from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.machine import read_ahead
 from fedjax_pfl.core.target import target
 from fedjax_pfl.core.types import AnyPath, ClientData, Task
+from fedjax_pfl.data.client_data import on_device
 from fedjax_pfl.data.clients_folder import check_unchanged
 from fedjax_pfl.data.dealing import SPLITS, UNSEEN, Log
 from fedjax_pfl.data.held_out import halves
@@ -55,12 +56,13 @@ class Experiment(NamedTuple):
     return (self.dataset.train if is_train else self.dataset.test).x
 
   def read_ahead(self, clients: ClientData, ids: np.ndarray) -> None:
-    """Let the system read the examples of clients, if a CPU has them in a file.
+    """Let the system read the examples of clients that the host has in a file.
 
     Only of those whose rows lie side by side: each is asked for by itself.
     """
     images = self.images_of(clients)
-    if target() != 'cpu' or not isinstance(images, np.memmap):
+    is_there = target() == 'cpu' or isinstance(clients.x, np.ndarray)
+    if not is_there or not isinstance(images, np.memmap):
       return
     check_unchanged(images)
     rows, count = (np.asarray(part)[ids] for part in clients[2:4])
@@ -271,12 +273,17 @@ def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
 
   Without `devices` on those that are fastest for most of its rounds.
   """
-  system, placement = experiment.settings.system, OneDevice()
-  place = place or system.clients_placement
+  place = place or experiment.settings.system.clients_placement
   if place == 'auto':
-    from fedjax_pfl.training.memory_estimate import with_room
+    from fedjax_pfl.training.memory_estimate import first_with_room
 
-    return with_room(experiment, log)
+    place = first_with_room(experiment, log)
+  return moved(experiment._replace(placement=placement_in(experiment, place)))
+
+
+def placement_in(experiment: Experiment, place: str) -> OneDevice:
+  """Return the placement of clients in this place."""
+  system, placement = experiment.settings.system, OneDevice()
   if place == 'host':
     placement = OnHost()
   elif place == 'disk':
@@ -296,16 +303,27 @@ def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
     longest = max(experiment.stages, key=lambda stage: stage.rounds)
     size = experiment.sampler_of(longest).size
     placement = on_devices(system.devices or choose_devices(size))
-  if system.clients_placement == 'auto':  # build_data knew no place yet
-    array = np.asarray if placement.on_host else jnp.asarray
-    move = lambda rows: rows._replace(
-      index=array(rows.index), count=array(rows.count)
-    )
-    splits = experiment.data.splits.items()
-    experiment = experiment.with_data(
-      **{name: move(rows) for name, rows in splits}
-    )
-  return experiment._replace(placement=placement)
+  return placement
+
+
+def moved(experiment: Experiment) -> Experiment:
+  """Return the experiment with the data of clients where its placement says.
+
+  Splits share their examples, before and after.
+  """
+  on_host, splits = experiment.placement.on_host, experiment.data.splits
+  array, pools = np.asarray if on_host else jnp.asarray, {}
+  for rows in splits.values():
+    if id(rows.x) not in pools:
+      pools[id(rows.x)] = rows if on_host else on_device(rows)
+  return experiment.with_data(
+    **{
+      name: pools[id(rows.x)]._replace(
+        index=array(rows.index), count=array(rows.count)
+      )
+      for name, rows in splits.items()
+    }
+  )
 
 
 def placed_as_started(

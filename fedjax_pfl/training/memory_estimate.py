@@ -11,7 +11,8 @@ Clients on the host count there, and on the device only a cohort of them. On a
 mesh it is the memory of each device: of D, it owns the states of K / D clients
 and runs C / D; the states of a cohort on their way between devices are on each
 of them, twice. Images that a CPU reads from a file count on disk: the system
-may drop them.
+may drop them. An accelerator with clients on the host has the images of two
+cohorts; the others count on the host, or on disk.
 """
 
 import os
@@ -27,12 +28,13 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.target import compiler_options, target
+from fedjax_pfl.core.types import ClientData
 from fedjax_pfl.data.dealing import Log
 from fedjax_pfl.evaluation.evaluate import view_names
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.training import best_models
-from fedjax_pfl.training.build import Experiment, needing_all, placed
+from fedjax_pfl.training.build import Experiment, needing_all, placement_in
 from fedjax_pfl.training.program import States, block_size, make_evaluation
 
 FULL = 0.8  # of a memory, above which clients_placement=auto goes on
@@ -46,7 +48,7 @@ class Memory(NamedTuple):
   server: int
   clients: int  # their states
   results: int  # of a round: the server again
-  host: int  # clients and their rows, with clients_placement=host
+  host: int  # clients, their rows and images, with clients_placement=host
   disk: int  # images in files; at most all states, with clients_placement=disk
   best: int  # on the host: models of best rounds, while they are chosen
   cohort: int = 0  # states before and after, and uploads
@@ -81,10 +83,10 @@ def check_room(experiment: Experiment) -> None:
     check_fits(memory, experiment)
 
 
-def with_room(experiment: Experiment, log: Log) -> Experiment:
-  """Return the experiment with clients in the first place that has room.
+def first_with_room(experiment: Experiment, log: Log) -> str:
+  """Return the first place for clients that has room, or the last one.
 
-  In the last one, if none has. A checkpoint copies states that are in memory.
+  A checkpoint copies states that are in memory.
   """
   settings, told = experiment.settings, []
   places = ['device', 'host', 'disk']
@@ -93,7 +95,7 @@ def with_room(experiment: Experiment, log: Log) -> Experiment:
   if max(settings.system.devices, jax.process_count()) > 1:
     places = ['device']
   for place in places:
-    chosen = placed(experiment, log, place)
+    chosen = experiment._replace(placement=placement_in(experiment, place))
     needs = [(0, 1, 'a memory that nobody knows')]
     for _, (_, clients), memory in _known(chosen):
       copied = trees.num_bytes(clients) * (place != 'disk')
@@ -104,7 +106,7 @@ def with_room(experiment: Experiment, log: Log) -> Experiment:
     if need <= FULL * has:
       break
   log(f'clients_placement=auto chooses {place}: {"; ".join(told)}.')
-  return chosen
+  return place
 
 
 def _needs(
@@ -179,7 +181,9 @@ def _known(
   images = trees.num_bytes([*pools.values()])
   files = {id(x): x for x in map(experiment.images_of, (train, test))}
   files = sum(x.nbytes for x in files.values() if isinstance(x, np.memmap))
-  images -= files * (target() == 'cpu')
+  is_fed = _is_fed(experiment)
+  if is_fed or target() == 'cpu':
+    images -= files
   for stage, *states in stage_shapes(experiment.stages, train):
     server, clients = map(placement.bytes_of, states)
     kept, choice = best_models.nothing_yet(experiment, stage, states)
@@ -189,13 +193,41 @@ def _known(
     if placement.on_host:
       share = experiment.sampler_of(stage).size / num_clients
       here, sent = int(share * clients), int(share * rows)
-      host = clients - stored + rows
+      host = clients - stored + rows + images * is_fed
     else:
       share = -(-num_clients // placement.num_groups)
       here, host, sent = share * (clients // num_clients), 0, rows
     disk = files + stored
-    known = Memory(images, sent, server, here, server, host, disk, best)
+    moved = _moved(experiment, stage) if is_fed else images
+    known = Memory(moved, sent, server, here, server, host, disk, best)
     yield stage, states, known
+
+
+def _is_fed(experiment: Experiment) -> bool:
+  """Return whether an accelerator has the examples of a cohort alone."""
+  on_host = isinstance(experiment.train.x, np.ndarray)
+  return experiment.placement.on_host and on_host
+
+
+def _moved(experiment: Experiment, stage: Stage) -> int:
+  """Return the bytes of examples that are moved to a device for a stage."""
+  train, tests = experiment.train, experiment.dataset.test
+  size = 2 * experiment.sampler_of(stage).size
+  if stage.prepare_data is not as_stored:  # which has all
+    size = len(train.count)
+  total = _own_pool(train, size)
+  if rows_fn := stage.algorithm.server_rows:
+    of_server = len(rows_fn(len(train.y))) / len(train.y)
+    total += int(of_server * trees.num_bytes((train.x, train.y)))
+  if experiment.settings.evaluation.eval_global_model:
+    total += trees.num_bytes(tests)
+  return total
+
+
+def _own_pool(data: ClientData, size: int) -> int:
+  """Return the bytes of examples of so many clients: `with_own_pool`."""
+  rows = min(len(data.x), size * data.index.shape[1])
+  return rows * trees.num_bytes((data.x, data.y)) // max(1, len(data.x))
 
 
 def _with_work(
@@ -253,7 +285,10 @@ def _evaluation(experiment: Experiment, stage: Stage, states: States) -> int:
   block = block_size(experiment.cohort_size)
   chunk = chunking.evaluation_chunk(experiment.clients_per_chunk, block)
   here = min(chunk, -(-block // placement.num_groups))
-  return here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
+  work = here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
+  if _is_fed(experiment):
+    work += sum(_own_pool(data, block) for data in experiment.eval_data)
+  return work
 
 
 def _analysis(program: jax.stages.Lowered) -> Any:

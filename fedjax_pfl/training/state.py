@@ -13,9 +13,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from fedjax_pfl.core.algorithm import Client, Server, Stage
+from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.types import Array, ClientData, Key, Scores
+from fedjax_pfl.data.client_data import on_device
 from fedjax_pfl.federated.placement import unshared
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
@@ -126,7 +127,9 @@ def start_stage(training: Training, phase: Phase) -> Training:
     training = training._replace(state=state)
   if not phase.first <= training.done < phase.last:
     return training
-  data = stage.prepare_data(training.state.server, experiment.train)
+  data = experiment.train
+  if stage.prepare_data is not as_stored:  # which may read all
+    data = stage.prepare_data(training.state.server, on_device(data))
   if timing := experiment.timing:
     data = data._replace(work=timing.work(phase.number))
   state = training.state

@@ -25,7 +25,7 @@ from fedjax_pfl.around.server_training import ServerTraining
 from fedjax_pfl.client import local_training
 from fedjax_pfl.core.errors import BadInput
 from fedjax_pfl.core.types import ClientData
-from fedjax_pfl.federated.cohort import all_send
+from fedjax_pfl.federated.cohort import all_send, server_data
 from fedjax_pfl.federated.rounds import begin
 
 pytestmark = pytest.mark.usefixtures('quick_compiler', 'float64')
@@ -62,7 +62,9 @@ def test_server_training_is_a_fit():
   server = stage.algorithm.init_server(KEY(1))
   server = server._replace(round=jnp.ones_like(server.round))
   same = jax.tree.map(lambda leaf: leaf[None], server.params)
-  senders = all_send(jnp.zeros(1, int), jnp.ones(1, int), DATA)
+  shared_data = server_data(stage.algorithm, DATA)
+  who = jnp.zeros(1, int), jnp.ones(1, int)
+  senders = all_send(*who, DATA, of_server=shared_data)
   rows = server_training.shared_rows(SHARE.seed, SHARE.fraction, POOL)
   assert len(rows) == 9
   own = ClientData(DATA.x, DATA.y, jnp.asarray(rows), jnp.array(9))

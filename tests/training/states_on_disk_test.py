@@ -139,7 +139,7 @@ def test_auto_is_the_first_place_with_room(monkeypatch):
     with_rooms(monkeypatch, *rooms)
     experiment = placed('auto')
     assert place_of(experiment) == place
-    memory_estimate.with_room(experiment, lines.append)
+    memory_estimate.first_with_room(experiment, lines.append)
     assert f'auto chooses {place}: device takes 0.00 of' in lines[-1]
     assert lines[-1].count(' takes ') == 1 + PLACES.index(place)
   assert place_of(placed('auto', 'fedconcat')) == 'host'
