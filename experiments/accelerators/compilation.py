@@ -40,14 +40,14 @@ INSIDE = re.compile(r'(?:calls|to_apply|select|scatter)=%?([\w.\-]+)')
 MOVED = re.compile(
   r' = (.*?) (?:all-\w+|reduce-scatter|collective-permute)(-start)?\('
 )
-# Equal in all kernels beside which a TPU has the same collective run.
-CHAIN = re.compile(r'channel_id=\d+.*[{ ]chain_id="\d+')
+# A TPU's compiler writes a collective into each kernel beside which it runs.
+BESIDE, START = 'chain_id=', 'AsyncCollectiveStart'
 ARRAY = re.compile(r'([a-z]+)(\d*)\[([\d,]*)\]')
 # What runs each time that an instruction does, and how often a loop runs.
 CALLED = re.compile(r'(?:calls|to_apply|body|_computations)=(\{.*?\}|[^,]+)')
-LOOP = re.compile(r' while\(.* condition=%?([\w.\-]+)')
+LOOP = re.compile(r' while\(.* condition=%?([\w.\-]+), body=%?([\w.\-]+)')
 TURNS = re.compile(r'known_trip_count":\{"n":"(\d+)')
-CONSTANT = re.compile(r'[su]\d+\[\]\S* constant\((\d+)\)')
+CONSTANT = re.compile(r'%(\S+) = [su]\d+\[\]\S* constant\((\d+)\)')
 NAME = re.compile(r'[\w.\-]+')
 # They launch nothing themselves.
 FREE = {
@@ -166,38 +166,53 @@ def collectives(text: str) -> tuple[list[int], list[int]]:
   A step is a turn of a loop whose number of turns depends on the data. Of the
   others each counts as often as its loops run.
   """
-  lines_of = computations(text)
-  of_step, of_round = {}, {}
-
-  def turns(line):
-    if not (loop := LOOP.search(line)):
-      return 1
-    condition = '\n'.join(lines_of[loop[1]])
-    count = TURNS.search(line) or CONSTANT.search(condition)
-    return int(count[1]) if count else None
+  lines_of, of_step, of_round = computations(text), [], []
 
   def visit(name, moved, times):
-    for line in lines_of[name]:
-      if match := MOVED.search(line):
-        chain = CHAIN.search(line)
-        moved[chain[0] if chain else line] = [whole_bytes(match)] * times
-      count = turns(line)
+    lines = lines_of.get(name, [])
+    starts = any(START in line for line in lines)
+    for line in lines:
+      if (match := MOVED.search(line)) and (starts or BESIDE not in line):
+        moved += [whole_bytes(match)] * times
+      count = turns(line, lines_of) if LOOP.search(line) else 1
       inside = (moved, times * count) if count else (of_step, 1)
       for called in NAME.findall(' '.join(CALLED.findall(line))):
         visit(called, *inside)
 
   visit('', of_round, 1)
-  return tuple(
-    [size for sizes in moved.values() for size in sizes]
-    for moved in (of_step, of_round)
+  return of_step, of_round
+
+
+def turns(loop: str, lines_of: dict[str, list[str]]) -> int | None:
+  """Return how often a loop runs; None if that depends on the data.
+
+  A TPU's compiler does not say it: the first number of the state is compared
+  with a constant, and what is added to it is one.
+  """
+  if known := TURNS.search(loop):
+    return int(known[1])
+  condition, body = map(
+    '\n'.join, map(lines_of.get, LOOP.search(loop).groups())
   )
+  if not (end := CONSTANT.search(condition)):
+    return None
+  place = re.search(r'\), index=(\d+)', condition)
+  state, step = re.search(r'ROOT .* tuple\((.*)\)', body), 1
+  if place and state:
+    counter = re.escape(re.findall(r'%([\w.\-]+)', state[1])[int(place[1])])
+    added = re.search(rf'%{counter} = .* add\(%\S+, %([\w.\-]+)\)', body)
+    step = int(dict(CONSTANT.findall(body)).get(added and added[1], 1))
+  return -(-int(end[2]) // step)
 
 
 def whole_bytes(collective: re.Match) -> int:
   """Return the bytes of the arrays that it joins, sums or deals out."""
+  arrays = ARRAY.findall(collective[1])
+  if collective[2] and arrays[-2:] == [('u', '32', '')] * 2:
+    arrays = arrays[:-2]  # by which a permutation knows that it is done
   sizes = [
     int(bits or 8) // 8 * math.prod(map(int, filter(None, sides.split(','))))
-    for _, bits, sides in ARRAY.findall(collective[1])
+    for _, bits, sides in arrays
   ]
   if 'all-reduce' in collective[0] or not collective[2]:
     return sum(sizes)

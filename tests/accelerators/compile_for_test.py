@@ -97,21 +97,48 @@ ENTRY %main (x: f32[2]) -> pred[8] {
   %c = bf16[16,4]{1,0} all-gather-done(%b)
   %d = pred[8]{0} reduce-scatter(%w)
   %e = ((s8[16]{0}), s8[4]{0}) reduce-scatter-start(%u)
+  %f = (s8[3]{0}, s8[3]{0}, u32[], u32[]) collective-permute-start(%v)
 }"""
-  assert compilation.collectives(text) == ([], [8 + 4 + 12, 2 * 64, 8, 16])
+  assert compilation.collectives(text) == ([], [8 + 4 + 12, 2 * 64, 8, 16, 3])
 
 
 def test_a_collective_beside_several_kernels_counts_once():
   """As a TPU's compiler writes it."""
   gather = 'f32[8]{0} all-gather(%p), channel_id=2, frontend_attributes='
+  start = '  %s = custom-call(%a0), target="AsyncCollectiveStart"\n'
   parts = [
-    f'%part{number} (p: f32[2]) -> f32[8] {{\n'
+    f'%part{number} (p: f32[2]) -> f32[8] {{\n{start * (number % 2)}'
     f'  %a{number} = {gather}{{chain_id="{number // 2}"}}\n}}\n'
     for number in range(4)
   ]
   calls = [f'  %c = fusion(%x), calls=%part{number}\n' for number in range(4)]
   text = ''.join([*parts, 'ENTRY %main (x: f32[2]) -> f32[8] {\n', *calls])
   assert compilation.collectives(text) == ([], [32, 32])
+
+
+TURNS = """
+%condition (s: (s32[], f32[2])) -> pred[] {
+  %end = s32[]{:T(128)} constant(8)
+  %i = s32[] get-tuple-element(%s), index=0
+  ROOT %lt = pred[] compare(%i, %end), direction=LT
+}
+%body (s: (s32[], f32[2])) -> (s32[], f32[2]) {
+  %two = s32[] constant(2)
+  %next = s32[] add(%i, %two)
+  %sum = f32[2]{0} all-reduce(%x)
+  ROOT %t = (s32[], f32[2]{0}) tuple(%next, %sum)
+}
+ENTRY %main (x: f32[2]) -> f32[2] {
+  %w = (s32[], f32[2]{0}) while(%t0), condition=%condition, body=%body
+}
+"""
+
+
+def test_how_often_a_loop_of_a_tpu_runs():
+  """To 8 in steps of two; without an end it is that of the steps."""
+  assert compilation.collectives(TURNS) == ([], [8] * 4)
+  until = TURNS.replace('constant(8)', 'parameter(1)')
+  assert compilation.collectives(until) == ([8], [])
 
 
 def test_collectives_of_a_step_and_of_a_round():
