@@ -74,8 +74,8 @@ def plot_gains(
   marks = svg.ticks(*ends, 4)
   y = svg.Scale(marks[0], marks[-1], chart_height - 10, 34)
   x = svg.Scale(0, max(len(order), 1), left, WIDTH - right)
-  words = ', '.join(filter(None, ['gain', measure.unit_of_gap]))
-  parts = [svg.text(0, 13, words, 'label')]
+  label = ', '.join(filter(None, ['gain', measure.unit_of_gap]))
+  parts = [svg.text(0, 13, label, 'label')]
   parts += svg.levels(y, marks, left, WIDTH - right, signed=True)
   if len(order) > MAX_DOTS:  # one shape
     places = np.unique(np.linspace(0, len(order) - 1, CORNERS).astype(int))
@@ -84,16 +84,15 @@ def plot_gains(
     title = f'{len(order):,} clients'
     parts.append(svg.tag('path', title=title, d=f'{data}z', class_='bar'))
     order = order[:0]
-  gap = min(1.5, 0.2 * (x(1) - x(0)))
+  width = x(1) - x(0) - min(1.5, 0.2 * (x(1) - x(0)))
   for rank, at in enumerate(order):
     both = map(measure.short, (change.before[at], change.after[at]))
     gain = measure.signed(gains[at], short=True)
     title = f'{name_of(at)}: {" to ".join(both)} ({gain})'
     top, height = min(y(0), y(gains[at])), max(abs(y(gains[at]) - y(0)), 0.5)
-    box = {'x': x(rank), 'y': top, 'width': x(1) - x(0) - gap}
+    box = {'x': x(rank), 'y': top, 'width': width, 'height': height}
     kind = 'bar' if gains[at] >= 0 else 'bar lost'
-    box |= {'height': height, 'class_': kind, 'title': title}
-    parts.append(svg.tag('rect', **box))
+    parts.append(svg.tag('rect', title=title, **box, class_=kind))
   label = f'{change.label}: gain of every client'
   chart = svg.tag('g', *parts, class_=change.css)
   return svg.drawing(WIDTH, chart_height, label, chart)
@@ -173,7 +172,7 @@ def plot_intervals(
     clouds = [row.dots for row in rows if row.dots is not None]
     x, marks = svg.enclosing([[0.0], *ends, *clouds], left, right, 6)
   bottom = height * len(rows) + 6
-  parts = svg.columns(x, marks, 0, bottom, signed=not axis)
+  parts = svg.levels(x, marks, 0, bottom, signed=not axis, is_x=True)
   parts.append(svg.text(right, bottom + 38, label, 'end', 'label'))
   for number, row in enumerate(rows):
     parts.append(_row(x, height * number + height / 2 + 3, row))

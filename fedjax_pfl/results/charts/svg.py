@@ -163,26 +163,27 @@ def enclosing(
 
 
 def levels(
-  y: Scale, marks: Iterable, left: float, right: float, signed: bool = False
+  scale: Scale,
+  marks: Iterable[float],
+  start: float,
+  end: float,
+  signed: bool = False,
+  is_x: bool = False,
 ) -> list[Markup]:
-  """Return a horizontal line for every tick of y, and its number."""
+  """Return a line from start to end for every tick, and its number.
+
+  Lines are horizontal, with the number at the left; of x vertical, with the
+  number below.
+  """
   parts = []
   for mark in marks:
-    kind, label = _tick(mark, signed)
-    parts.append(line(left, y(mark), right, y(mark), kind))
-    parts.append(text(left - 8, y(mark) + 4, label, 'end'))
-  return parts
-
-
-def columns(
-  x: Scale, marks: Iterable, top: float, bottom: float, signed: bool = False
-) -> list[Markup]:
-  """Return a vertical line for every tick of x, and its number below."""
-  parts = []
-  for mark in marks:
-    kind, label = _tick(mark, signed)
-    parts.append(line(x(mark), top, x(mark), bottom, kind))
-    parts.append(text(x(mark), bottom + 18, label, 'middle'))
+    at, (kind, label) = scale(mark), _tick(mark, signed)
+    if is_x:
+      parts.append(line(at, start, at, end, kind))
+      parts.append(text(at, end + 18, label, 'middle'))
+    else:
+      parts.append(line(start, at, end, at, kind))
+      parts.append(text(start - 8, at + 4, label, 'end'))
   return parts
 
 
@@ -215,9 +216,9 @@ def ticks(low: float, high: float, count: int = 5) -> list[float]:
   return [round(step * number, 10) for number in range(first, last + 1)]
 
 
-def plain(value: float, digits: int = 1) -> str:
-  """Return a number with its decimals, or a dash where it is not finite."""
-  return f'{value:.{digits}f}' if math.isfinite(value) else '–'
+def plain(value: float) -> str:
+  """Return a number with a decimal, or a dash where it is not finite."""
+  return f'{value:.1f}' if math.isfinite(value) else '–'
 
 
 def short(value: Any) -> str:

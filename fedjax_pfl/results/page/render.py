@@ -113,11 +113,11 @@ def _lead(groups: Sequence[Group]) -> str:
   places, (group, *others) = tables.rank(groups), groups
   measure = group.first.measure
   head = '' if measure == ACCURACY else f'{measure.head}. '
-  words = f'{head}{standing.lead(places, measure)}'
+  text = f'{head}{standing.lead(places, measure)}'
   if others or not places or group.before is None:
-    return words
+    return text
   before = measure.said(group.mean(group.before, 'mean'))
-  return f'{words[:-1]}, {before} before it.'
+  return f'{text[:-1]}, {before} before it.'
 
 
 def _facts(

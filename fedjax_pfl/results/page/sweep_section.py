@@ -91,8 +91,8 @@ def _on_tests(group: Group, measure: Measure) -> Tried:
 
 def make_section(sweep: Sweep) -> Section:
   where = 'validation examples' if sweep.on_validation else 'the tests'
-  words = sweep.measure.label(f'{sweep.measure.head} on {where}')
-  text = f'{words}, mean over clients and seeds.'
+  text = sweep.measure.label(f'{sweep.measure.head} on {where}')
+  text += ', mean over clients and seeds.'
   if not sweep.on_validation:
     text += ' To choose a setting by it would be to choose by the tests.'
   if len({len(group.runs) for group in sweep.groups}) > 1:
@@ -118,8 +118,7 @@ def _overview(sweep: Sweep) -> list[Panel]:
     axes[field] = list(dict.fromkeys(map(str, values)))
   settings = {repr(setting) for setting in sweep.values}
   if len(axes) == 2 and len(settings) == len(sweep.values):
-    first, second = axes
-    title = f'{second} against {first}'
+    title = ' against '.join(reversed(axes))
     return [Panel(title, plot_heat_map(sweep, axes))]
   note = (
     'Dot: a setting. Line: from its lowest seed to its highest. Number: the '
@@ -177,7 +176,7 @@ def plot_heat_map(sweep: Sweep, axes: Mapping[str, Sequence[str]]) -> Markup:
   )
 
 
-def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
+def plot_values(sweep: Sweep, field: str, values: Sequence[str]) -> Markup:
   """Draw a row for each value of a field: its settings, one below another.
 
   Settings with a seed without a finite number have no dot.
@@ -188,7 +187,7 @@ def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
   ]
   every = [mean for _, trial in shown for mean in trial.means]
   rows, most = [], 1
-  for value in axis:
+  for value in values:
     here = [trial for x, trial in shown if str(x[field]) == value]
     most = max(most, len(here))
     marks = [
@@ -201,9 +200,6 @@ def plot_values(sweep: Sweep, field: str, axis: Sequence[str]) -> Markup:
     best = max(here, key=lambda trial: trial.merit, default=None)
     text = sweep.measure.short(best and best.mean)
     rows.append(Row(value, marks, (text,), sweep.css))
-  form = {
-    'height': max(22, STEP * (most + 1)),
-    'axis': svg.ticks(min(every), max(every)),
-  }
+  height, axis = max(22, STEP * (most + 1)), svg.ticks(min(every), max(every))
   label = sweep.measure.label(f'{sweep.measure.head} against {field}')
-  return plot_intervals(rows, label, **form)
+  return plot_intervals(rows, label, height=height, axis=axis)

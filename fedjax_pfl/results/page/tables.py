@@ -191,8 +191,8 @@ def all_views(groups: Sequence[Group]) -> Table:
   """Return a row for every view of every group, with all metrics."""
   pairs = [(group, view) for group in groups for view in group.first.views]
   scores = [run.clients.scores[view] for g, view in pairs for run in g.runs]
-  own = dict.fromkeys(name for score in scores for name in score.own or ())
-  users = [measure_of(x) for x in own if measure_of(x) not in MEASURES]
+  names = dict.fromkeys(name for score in scores for name in score.own or ())
+  users = [x for x in map(measure_of, names) if x not in MEASURES]
   hidden = ['top5'] * has_few_classes(groups)
   measures = [
     measure
@@ -235,13 +235,12 @@ def _accuracy(
   means = group.numbers(views, 'mean')
   view = views if isinstance(views, str) else either(views)
   below = [*[view] * name_view, *seeds_of(means)]
-  value = float(np.mean(means))
   if view in printed:
     theirs, std, *_ = printed[view]
     text = f'{theirs:.2f}' if std is None else f'{theirs:.2f} ± {std:.2f}'
-    below.append(f'published {text} ({value - theirs:+.2f})')
+    below.append(f'published {text} ({means.mean() - theirs:+.2f})')
   form = f'{{:.2f}} ± {group.mean(views, "std"):.2f}'
-  return number(value, form, tuple(below))
+  return number(means.mean(), form, tuple(below))
 
 
 def _lost(group: Group) -> Cell:

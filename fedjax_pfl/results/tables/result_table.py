@@ -37,6 +37,8 @@ CHOICES = (
 # Which round is chosen; the last is a choice by the tests.
 ROUNDS = {'last': Column('Last'), 'validation': Column('Validation')}
 ROUNDS |= {'test_best': Column('Test best', 'no main number')}
+CHOSEN = Column('Chosen', 'round, view', is_number=False)
+RESULT = Column('Result', 'select', is_number=False)
 
 
 def table(results: Sequence[Result]) -> str:
@@ -59,15 +61,14 @@ def table(results: Sequence[Result]) -> str:
     views = [view for view in views if not view.startswith('finetuned_')]
   server = ['global'] * any('global' in result for result in results)
   rows = [('algorithm', *views, *server, 'seconds')]
-  kinds = [result.get('measure', ACCURACY.name) for result in results]
-  measure = measure_of(kinds[0])
+  measure = measure_of(results[0].get('measure', ACCURACY.name))
   for name, result in named:
     cells = [mean_and_std(result['views'].get(view), measure) for view in views]
     numbers = [result.get(part, {}).get(measure.name) for part in server]
     cells += map(measure.short, numbers)
     rows.append((name, *cells, f'{result["seconds"]:.1f}'))
-    for model, own in result.get('models', {}).items():
-      cells = [mean_and_std(own.get(view), measure) for view in views]
+    for model, of_model in result.get('models', {}).items():
+      cells = [mean_and_std(of_model.get(view), measure) for view in views]
       blank = [''] * (len(server) + 1)
       rows.append((f'  {without_digest(model)}', *cells, *blank))
   lines = [align(rows)]
@@ -116,18 +117,16 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
   rows = []
   for name, results in named:
     chosen = [result['validation'] for result in results]
-    words = dict.fromkeys(f'{row["round"]}, {row["view"]}' for row in chosen)
+    pairs = dict.fromkeys(f'{x["round"]}, {x["view"]}' for x in chosen)
     (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
-    there = number(np.mean(np.array(values, float)), measure_of(by).text)
-    there = there._replace(text=f'{there.text} {by}'.removesuffix(' accuracy'))
-    round_and_view = Cell('; '.join(words), chosen[0]['round'])
+    value = number(np.mean(np.array(values, float)), measure_of(by).text)
+    text = f'{value.text} {by}'.removesuffix(' accuracy')
     row = {METHOD: name}
     for kind, column in ROUNDS.items():
       row[column] = _by_choice([_summary(x, kind) for x in results])
-    row[Column('Chosen', 'round, view', is_number=False)] = round_and_view
-    row[Column('On validation', 'examples')] = there
-    result = Column('Result', 'select', is_number=False)
-    row[result] = word(results[0]['select'])
+    row[CHOSEN] = Cell('; '.join(pairs), chosen[0]['round'])
+    row[Column('On validation', 'examples')] = value._replace(text=text)
+    row[RESULT] = word(results[0]['select'])
     rows.append(row)
   return table_of('The round by validation', rows, [CHOICES])
 
@@ -143,30 +142,30 @@ def _summary(result: Result, kind: str) -> Result | None:
   return result[kind]['views'][result[kind]['view']]
 
 
-def _by_choice(found: Sequence[Result | None]) -> Cell:
+def _by_choice(summaries: Sequence[Result | None]) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
-  if any(summary is None or summary['mean'] is None for summary in found):
+  if any(summary is None or summary['mean'] is None for summary in summaries):
     return Cell(NONE)
-  means = np.array([summary['mean'] for summary in found])
-  spread = np.mean([summary['std'] for summary in found])
+  means = np.array([summary['mean'] for summary in summaries])
+  spread = np.mean([summary['std'] for summary in summaries])
   text = f'{{:.2f}} ± {spread:.2f}'
   return number(means.mean(), text, tuple(seeds_of(means)))
 
 
 def seeds_of(means: np.ndarray) -> list[str]:
   """Return the range of several seeds."""
-  words = f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}'
-  return [words] * (len(means) > 1)
+  text = f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}'
+  return [text] * (len(means) > 1)
 
 
 def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
   """Return the table of the clients who came after training."""
   rows = [('unseen clients', *views, 'worst tenth', 'clients')]
   for name, result in named:
-    found = [result['unseen'].get(view) for view in views]
-    *_, last = filter(None, found)
+    summaries = [result['unseen'].get(view) for view in views]
+    *_, last = filter(None, summaries)
     more = decimal(last['worst_decile']), str(last['num_clients'])
-    rows.append((name, *map(mean_and_std, found), *more))
+    rows.append((name, *map(mean_and_std, summaries), *more))
   return align(rows)
 
 
@@ -185,8 +184,6 @@ def _lies(name: str, result: Result) -> Iterator[str]:
       rows.append(('  the lowest', *lowest))
     yield from ('', align(rows))
   if out := lies.get('left_out'):
-    words = [
-      f'{key.removeprefix("left_out/")} {decimal(share, ".2f")}'
-      for key, share in out.items()
-    ]
-    yield f'{name}, clients left out by the server: {", ".join(words)}'
+    shares = ', '.join(f'{x} {decimal(out[x], ".2f")}' for x in out)
+    shares = shares.replace('left_out/', '')
+    yield f'{name}, clients left out by the server: {shares}'
