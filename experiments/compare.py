@@ -227,8 +227,7 @@ def read_shard():
   are_numbers = which.isdecimal() and number.isdecimal()
   if not are_numbers or not 1 <= int(which) <= int(number):
     expected = 'WHICH/OF, from 1/OF to OF/OF, as 2/8'
-    cause = 'a job number that begins with 0'
-    raise bad_input('--shard', got=SHARD.value, expected=expected, cause=cause)
+    raise bad_input('--shard', got=SHARD.value, expected=expected)
   return int(which), int(number)
 
 

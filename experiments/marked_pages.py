@@ -17,7 +17,5 @@ def filled(page: Path, begin: str, section: str) -> str:
       'page',
       got=f'{page} without {begin} .. {END}',
       expected='both marks: what stands between them is replaced',
-      choices=['put them back'],
-      cause='the page was edited by hand',
     )
   return f'{before}{begin}\n\n{section}\n\n{END}{after}'

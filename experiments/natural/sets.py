@@ -53,7 +53,6 @@ def prepare(
       got=f'{folder or "no folder"} for {", ".join(names)}',
       expected='one set, and the folder with its files',
       choices=[*SETS],
-      cause='several sets in one command, or another path',
     )
   (name,) = names
   content = _read(name, path)
@@ -92,5 +91,4 @@ def _refusal(source: dict[str, Any], got: str) -> BadInput:
     got=got,
     expected=f'a folder with {source["needs"]}',
     choices=[f'github:{source["origin"]}'],
-    cause='a path one level too high or too low, or a copy of a part',
   )

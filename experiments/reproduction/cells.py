@@ -158,7 +158,6 @@ def filter_cells(cells: Sequence[Cell], text: str) -> tuple[Cell, ...]:
         got=f'{name}={value}',
         expected=f'a value of {name} that such cells of the table have',
         choices=values_of(chosen).get(name, []),
-        cause='another table, or a condition that rules it out',
       )
     chosen = matching
   return chosen

@@ -198,7 +198,6 @@ def score_of(run: Run, reading: Reading) -> Score:
       'eval_global_model',
       got=f'{run.path} without numbers of a global model',
       expected='a run with eval_global_model=True',
-      cause='a cell of configs/tables whose config does not evaluate it',
     )
   if reading.measure == 'global_last10':
     mean = numbers['last10']['mean']

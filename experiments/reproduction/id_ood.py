@@ -149,7 +149,6 @@ def check_own_halves(run: OpenRun) -> None:
     expected='the tests of the run, or adaptation on training examples: half '
     'of other tests would show clients classes that they have not got',
     choices=['--config.adapt_on=train', 'no --config.test_partition'],
-    cause='--config.test_partition=whole, as for other runs',
   )
 
 

@@ -174,6 +174,5 @@ def read_csv(path: AnyPath) -> list[Row]:
         'put back the file of this version',
         'move it away: it is made again, without rows of runs that are gone',
       ],
-      cause='a folder of results of another version, or a file edited by hand',
     ) from error
   return rows

@@ -54,8 +54,7 @@ def owner_of(
   if client == SERVER:
     if view:
       expected = 'none: the server has one model, which is not personalised'
-      cause = 'a client was meant'
-      raise bad_input('view', got=view, expected=expected, cause=cause)
+      raise bad_input('view', got=view, expected=expected)
     return Owner(None, '')
   last = settings.data.num_seen_clients - 1
   if client in names:
@@ -134,6 +133,5 @@ def global_model(experiment: Experiment, server: Server) -> View:
       got=SERVER,
       expected=f'a client: {experiment.settings.algorithm} has no global model',
       choices=[f'0 to {experiment.settings.data.num_seen_clients - 1}'],
-      cause='a method whose server holds a part of the model, or several',
     )
   return algorithm.global_model(server)

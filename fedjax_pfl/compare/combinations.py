@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import bad_input, refuse
 from fedjax_pfl.core.rules import Rule, one_of
 from fedjax_pfl.core.user_code import without_digest
 
@@ -163,20 +163,13 @@ def parse(
     varied[field] = values
   _check_fixed(fixed, varied_of[''], '--config')
   every = itertools.chain(*(varied.values() for varied in varied_of.values()))
-  if any(isinstance(values, Range) for values in every) == (number is None):
-    raise bad_input(
-      '--random',
-      got=number,
-      expected='a number of combinations together with --range',
-      choices=[ONE_RANGE, ONE_GRID],
-    )
-  if not varied_of['']:
-    raise bad_input(
-      '--grid',
-      got='none, and no --range',
-      expected='a field to vary',
-      choices=[ONE_GRID, ONE_RANGE],
-    )
+  draws = any(isinstance(values, Range) for values in every)
+  is_empty = not varied_of['']
+  both = 'a number of combinations together with --range'
+  refuse(
+    (draws == (number is None), '--random', number, both, ONE_RANGE, ONE_GRID),
+    (is_empty, '--grid', 'none', 'a field to vary', ONE_GRID, ONE_RANGE),
+  )
   return varied_of
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fedjax_pfl.around.attacks import BACKDOORS
 from fedjax_pfl.compare.plan import Planned, with_seeds
-from fedjax_pfl.core.errors import bad_input
+from fedjax_pfl.core.errors import refuse
 from fedjax_pfl.core.example_losses import CROSS_ENTROPY
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.evaluation.choices import FINETUNED, families
@@ -86,28 +86,16 @@ def make_form(**fields: Any) -> Form:
   baselines = one_of(form.methods, 'a method of this comparison')
   for name in form.baselines:
     baselines.check('--baseline', name)
-  wrong = [
-    (
-      len(form.seeds) < 2,
-      *('--seeds', form.seeds, 'two or more, as --seeds=3 or --seeds=3:6'),
-      'one seed says nothing about others, and names no best method',
-    ),
-    (
-      len({*form.methods}) < max(2, len(form.methods)),
-      *('--methods', form.methods, 'two or more, each once'),
-      'a method that is compared with itself',
-    ),
-    (
-      len({*map(len, form.candidates.values())}) > 1,
-      *('--random', form.candidates, 'as many settings for each method'),
-      'a range of few whole numbers',
-    ),
-  ]
   loss = form.base.get('loss', CROSS_ENTROPY)
   chooser(form.tune_by, form.base.get('metrics', ()), loss)
-  for is_wrong, name, got, expected, cause in wrong:
-    if is_wrong:
-      raise bad_input(name, got=got, expected=expected, cause=cause)
+  sizes = {*map(len, form.candidates.values())}
+  few = 'as many settings for each method: of few whole numbers there are fewer'
+  is_twice = len({*form.methods}) < max(2, len(form.methods))
+  refuse(
+    (len(form.seeds) < 2, '--seeds', form.seeds, 'two or more, as --seeds=3'),
+    (is_twice, '--methods', form.methods, 'two or more, each once'),
+    (len(sizes) > 1, '--random', form.candidates, few),
+  )
   return form
 
 

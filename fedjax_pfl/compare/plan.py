@@ -91,7 +91,6 @@ def _check_choice(every: Sequence[Settings]) -> None:
       got=0,
       expected='a share of the training examples that is kept for choosing',
       choices=['--config.validation_fraction=0.2'],
-      cause='the field was forgotten; the tests choose nothing',
     )
   names = [
     name

@@ -32,7 +32,7 @@ A mistake is a sentence that begins with the file and the number of the claim.
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from experiments.reproduction.cells import (
   Cell,
@@ -140,15 +140,16 @@ def load_claims(path: Path, load_table: LoadTable) -> list[Claim]:
   except BadInput as error:
     raise BadInput(f'{path}, claim {number}: {error}') from error
   except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-    raise _wrong(
+    raise bad_input(
       f'{path}, claim {number}',
-      f'{getattr(error, "strerror", None) or error}'.lower(),
-      'a file of claims in TOML, as results/claims.toml',
+      got=f'{getattr(error, "strerror", None) or error}'.lower(),
+      expected='a file of claims in TOML, as results/claims.toml',
     ) from error
   names = [claim.name for claim in claims]
   for name in names:
     if names.count(name) > 1:
-      raise _wrong(str(path), f'{name} twice', 'a name for each claim')
+      expected = 'a name for each claim'
+      raise bad_input(str(path), got=f'{name} twice', expected=expected)
   return claims
 
 
@@ -170,9 +171,10 @@ def _comparison(stated: Stated, table: Table) -> Comparison:
   for first, second in PAIRS:
     if bool(getattr(stated, first)) != bool(getattr(stated, second)):
       expected = f'{first} and {second}, or neither'
-      raise _wrong(first, 'one of two fields', expected)
+      raise bad_input(first, got='one of two fields', expected=expected)
   if stated.above_like and not stated.unlike:
-    raise _wrong('above_like', 'no unlike', 'unlike: why the views differ')
+    expected = 'unlike: why the views differ'
+    raise bad_input('above_like', got='no unlike', expected=expected)
   terms = stated.terms(table, 'view')
   return Comparison(
     stated.sentence or f'{terms[0].name} > {terms[1].name}',
@@ -189,16 +191,10 @@ def _term(sign: int, table: Table, where: str, view: str) -> Term:
     given = values_of(cells).items()
     varied = [f'a value of {name}' for name, known in given if len(known) > 1]
     got = f'{where}, which {len(cells)} cells of {table.name} match'
-    raise _wrong('where', got, 'conditions that one cell matches', varied)
+    expected = 'conditions that one cell matches'
+    raise bad_input('where', got=got, expected=expected, choices=varied)
   cell = cells[0]
   if view:  # of which print has no number
     printed = cell.published._replace(mean=None)
     cell = cell._replace(published=printed, reading=Reading(view))
   return Term(sign, cell)
-
-
-def _wrong(name: str, got: Any, expected: str, choices: Any = None) -> BadInput:
-  cause = 'a typing error, or a file of another version'
-  return bad_input(
-    name, got=got, expected=expected, choices=choices, cause=cause
-  )

@@ -70,7 +70,6 @@ def read_folder(folder: AnyPath) -> list[Evaluation]:
       got=str(folder),
       expected='a folder of results, or of runs, with finished runs in it',
       choices=sorted(str(path.parent) for path in others),
-      cause='a mistyped path, or no run is finished yet',
     )
   return evaluations
 

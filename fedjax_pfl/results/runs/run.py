@@ -234,7 +234,6 @@ def read(workdir: AnyPath) -> Run:
       'run',
       got=f'{path}, whose result.json has the views {[*run.result["views"]]}',
       expected=f'those of its clients.npz, {[*run.clients.scores]}',
-      cause='files of two runs in one directory',
     )
   return run
 
