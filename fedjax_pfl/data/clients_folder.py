@@ -120,18 +120,18 @@ def is_available(where: Where) -> bool:
 
 
 def peek(where: Where) -> Shape:
-  """Return shapes, dtype and number of classes."""
+  """Return shapes, dtype, number of classes and of clients."""
   _, about = _read_about(where.data_dir)
-  x, y = (about['files'][part] for part in PARTS[:2])
-  labels = tuple(y['shape'][1:])
-  return Shape(tuple(x['shape'][1:]), about['num_classes'], x['dtype'], labels)
-
-
-def holders(where: Where) -> tuple[int, bool]:
-  """Return the number of clients, and whether there are tests."""
-  _, about = _read_about(where.data_dir)
-  (places,) = about['files']['offsets']['shape']
-  return places - 1, 'test_x' in about['files']
+  x, y, offsets = (about['files'][part] for part in PARTS)
+  (places,) = offsets['shape']
+  return Shape(
+    tuple(x['shape'][1:]),
+    about['num_classes'],
+    x['dtype'],
+    tuple(y['shape'][1:]),
+    num_clients=places - 1,
+    has_tests='test_x' in about['files'],
+  )
 
 
 def load(where: Where) -> Dataset:

@@ -17,7 +17,7 @@ import importlib
 from collections.abc import Callable
 from types import ModuleType
 
-from fedjax_pfl.core.errors import bad_input, may_read
+from fedjax_pfl.core.errors import may_read
 from fedjax_pfl.core.rules import one_of
 from fedjax_pfl.data.images import (
   IMAGE,
@@ -31,8 +31,8 @@ from fedjax_pfl.data.prepared import PREPARED
 from fedjax_pfl.data.stored_arrays import data_root
 
 DEFAULT, NO_TABLE = Synthetic(), Table()
-# The file of this room that reads a set: its functions `peek` (shapes and
-# number of classes, without reading images), `load` and `is_available`.
+# The file of this room that reads a set: its functions `peek` (shapes, number
+# of classes and of clients, without reading images), `load` and `is_available`.
 SOURCES = {
   'digits': 'digits',
   'digits_domains': 'digits_domains',
@@ -105,32 +105,9 @@ def peek(
   image_size: int = 0,
   table: Table = NO_TABLE,
 ) -> Shape:
-  """Return shapes, dtype and number of classes; few data are read, if any."""
+  """Return what is known of a set of which few data are read, if any."""
   where = Where(name, data_dir, synthetic, side=image_size, table=table)
   return _find(name).peek(where)
-
-
-@may_read('data_dir')
-def holders(
-  name: str, data_dir: str = '', table: Table = NO_TABLE
-) -> tuple[int, bool]:
-  """Return how many clients the data have, and whether they have tests."""
-  find = getattr(_find(name), 'holders', None)
-  where = Where(name, data_dir, table=table)
-  number, has_tests = find(where) if find else (0, False)
-  if number:
-    return number, has_tests
-  raise bad_input(
-    'num_clients',
-    got=f'0 for {name} of {data_dir or "no client"}',
-    expected='a number, or data that say who holds an example',
-    choices=[
-      'dataset=folder with CLIENT/CLASS/',
-      'a .csv with clients',
-      'client=COLUMN of a table',
-    ],
-    cause='a folder of classes, without clients',
-  )
 
 
 @may_read('data_dir')

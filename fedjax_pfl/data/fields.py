@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedjax_pfl.core import rules
+from fedjax_pfl.core.errors import bad_input
 from fedjax_pfl.core.example_losses import CROSS_ENTROPY, LOSSES, labels_of
 from fedjax_pfl.core.records import BOTH, NOTHING, field, or_code, path, record
 from fedjax_pfl.core.rules import count, is_int, one_of
-from fedjax_pfl.data.datasets import NAMES, holders
+from fedjax_pfl.data.datasets import NAMES, peek
 from fedjax_pfl.data.images import Table
 from fedjax_pfl.data.partition import FIELDS, PARTITIONS, TEST_PARTITIONS
 from fedjax_pfl.data.standardise import STANDARDISE
@@ -164,8 +165,21 @@ def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
   for name in ('dataset', 'data_dir', 'clients_per_domain', *OF_COLUMNS):
     DataSettings.ruled[name].checked(flat[name])
   table = table_of(**{name: flat[name] for name in OF_COLUMNS})
-  number, has_tests = holders(flat['dataset'], flat['data_dir'], table)
-  found = {'num_clients': number * flat['clients_per_domain']}
-  if not has_tests and flat['test_partition'] == 'same':
+  name, place = flat['dataset'], flat['data_dir']
+  shape = peek(name, place, table=table)
+  if not shape.num_clients:
+    raise bad_input(
+      'num_clients',
+      got=f'0 for {name} of {place or "no client"}',
+      expected='a number, or data that say who holds an example',
+      choices=[
+        'dataset=folder with CLIENT/CLASS/',
+        'a .csv with clients',
+        'client=COLUMN of a table',
+      ],
+      cause='a folder of classes, without clients',
+    )
+  found = {'num_clients': shape.num_clients * flat['clients_per_domain']}
+  if not shape.has_tests and flat['test_partition'] == 'same':
     found['test_partition'] = 'split'
   return {**flat, **found}

@@ -19,13 +19,8 @@ is_available = lambda where: True  # they are installed
 
 
 def peek(where: Where) -> Shape:
-  """Return the shape of a patient's features, and the number of classes."""
+  """Return what is known of the patients, and how many hospitals there are."""
   return table.peek(_installed(where))
-
-
-def holders(where: Where) -> tuple[int, bool]:
-  """Return the number of hospitals; all have tests."""
-  return table.holders(_installed(where))
 
 
 def load(where: Where) -> Dataset:

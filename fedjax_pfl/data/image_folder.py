@@ -26,15 +26,14 @@ def is_available(where: Where) -> bool:
 
 
 def peek(where: Where) -> Shape:
-  """Return the shape of the first images and the number of classes."""
+  """Return the shape of the first images, number of classes and of clients."""
   listing = image_layouts.find(data_root(where.data_dir))
-  return Shape(_shape(listing, where.side), len(listing.classes))
-
-
-def holders(where: Where) -> tuple[int, bool]:
-  """Return the number of clients, and whether there are images for testing."""
-  listing = image_layouts.find(data_root(where.data_dir))
-  return len(listing.clients), bool(listing.is_test.any())
+  return Shape(
+    _shape(listing, where.side),
+    len(listing.classes),
+    num_clients=len(listing.clients),
+    has_tests=bool(listing.is_test.any()),
+  )
 
 
 def load(where: Where) -> Dataset:

@@ -34,6 +34,8 @@ class Shape(NamedTuple):
   dtype: str = IMAGE  # of the examples
   labels: tuple[int, ...] = ()  # of an example: (L,) where each token has one
   kind: str = CLASSES  # of labels; if no classes, `labels` are (M,) floats
+  num_clients: int = 0  # who hold the examples; 0: nobody, or not known
+  has_tests: bool = True  # examples of its own for testing
 
   @property
   def num_labels(self) -> int:

@@ -105,16 +105,8 @@ def is_available(where: images.Where) -> bool:
 
 
 def peek(where: images.Where) -> images.Shape:
-  """Return shapes, dtype and number of classes; images are not read."""
+  """Return shapes, dtype, number of classes and clients; read no images."""
   return _read(where.data_dir).shape
-
-
-def holders(where: images.Where) -> tuple[int, bool]:
-  """Return the number of clients, and whether there are tests."""
-  content = _read(where.data_dir)
-  clients = content.clients
-  number = 0 if clients is None else 1 + int(clients.max())
-  return number, bool(content.is_test.any())
 
 
 def load(where: images.Where) -> images.Dataset:
@@ -184,10 +176,16 @@ def _read(place: str) -> Content:
   is_test = rest.get('split', np.full(size, 'train')) == 'test'
   number = int(rest.get('num_classes', 0))
   num_classes = _count_classes(file, labels, is_test, number)
-  example = images.Shape(tuple(shape), num_classes, used, labels.shape[1:])
-  return Content(
-    file, key, example, labels, is_test, rest.get('clients'), names
+  clients = rest.get('clients')
+  example = images.Shape(
+    tuple(shape),
+    num_classes,
+    used,
+    labels.shape[1:],
+    num_clients=0 if clients is None else 1 + int(clients.max()),
+    has_tests=bool(is_test.any()),
   )
+  return Content(file, key, example, labels, is_test, clients, names)
 
 
 def _broken(file: pathlib.Path, name: str, got: str, size: int) -> BadInput:

@@ -32,20 +32,15 @@ def is_available(where: Where) -> bool:
 
 
 def peek(where: Where) -> Shape:
-  """Return the shape of the examples of client 0 and the number of classes."""
+  """Return the shape of examples of client 0, number of classes and clients."""
   root = data_root(where.data_dir)
-  _, stated = _check_folder(root)
+  number, stated = _check_folder(root)
   if not stated:
     dataset = load(where._replace(log_fn=lambda _: None))
     x, stated = dataset.train.x, dataset.num_classes
   else:
     x, _ = _read(root / 'train' / '0.npz', stated)
-  return Shape(x.shape[1:], stated, x.dtype.name)
-
-
-def holders(where: Where) -> tuple[int, bool]:
-  """Return the number of clients; all have tests."""
-  return _check_folder(data_root(where.data_dir))[0], True
+  return Shape(x.shape[1:], stated, x.dtype.name, num_clients=number)
 
 
 def load(where: Where) -> images.Dataset:

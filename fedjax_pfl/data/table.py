@@ -54,18 +54,18 @@ def is_available(where: Where) -> bool:
 
 
 def peek(where: Where) -> Shape:
-  """Return the number of features, and what labels are."""
+  """Return the number of features, what labels are, and who has the rows."""
   content = _read(where)
   labels = content.labels
-  shape = labels.y.shape[1:]
-  sides = content.x.shape[1:], labels.num_outputs, 'float32', shape
-  return Shape(*sides, where.table.kind)
-
-
-def holders(where: Where) -> tuple[int, bool]:
-  """Return the number of clients, and whether there are tests."""
-  content = _read(where)
-  return len(content.clients), bool(content.is_test.any())
+  return Shape(
+    content.x.shape[1:],
+    labels.num_outputs,
+    'float32',
+    labels.y.shape[1:],
+    where.table.kind,
+    len(content.clients),
+    bool(content.is_test.any()),
+  )
 
 
 def load(where: Where) -> Dataset:

@@ -50,8 +50,7 @@ def test_what_is_written_is_read(folder):
   for own, want in zip(by_client(dataset), CLIENTS, strict=True):
     for got, array in zip(own, want, strict=True):
       np.testing.assert_array_equal(got, array)
-  assert datasets.peek('clients', place) == Shape((8, 8, 1), 3)
-  assert datasets.holders('clients', place) == (3, True)
+  assert datasets.peek('clients', place) == Shape((8, 8, 1), 3, num_clients=3)
   rows = [np.arange(3), np.arange(3, 9)]
   pool = pfl.stack_clients(dataset.train, rows).x
   assert pool.unsafe_buffer_pointer() == dataset.train.x.ctypes.data

@@ -11,7 +11,7 @@ from PIL import Image
 
 from experiments.commandline import read_settings
 from fedjax_pfl.core.errors import BadInput
-from fedjax_pfl.data.datasets import holders, load_dataset, peek
+from fedjax_pfl.data.datasets import load_dataset, peek
 from fedjax_pfl.data.images import Shape
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build_data import build_data
@@ -221,11 +221,13 @@ def test_a_folder_for_each_client(tmp_path):
   dataset = load(root)
   assert owners(dataset) == [[4, 3, 2], []]  # p1, p2, p10
   np.testing.assert_array_equal(dataset.train.x[0], picture(5))
-  assert holders('folder', str(root)) == (3, False)
+  known = peek('folder', str(root))
+  assert (known.num_clients, known.has_tests) == (3, False)
   split = tmp_path / 'split'
   held(split, '{client}/{split}/{label}')
   assert owners(load(split)) == [[3, 2, 1], [1, 1, 1]]
-  assert holders('folder', str(split)) == (3, True)
+  known = peek('folder', str(split))
+  assert (known.num_clients, known.has_tests) == (3, True)
   save(split / 'p3' / 'c0' / '1.png', picture(0))
   assert 'where p1 has train/, and p3 has not' in refused(load, split)
 

@@ -46,7 +46,8 @@ def test_a_file_with_clients_and_a_split(file):
   assert dataset.fingerprint == digest(*dataset.train, *dataset.test)
   other = load(store(file.parent / 'b.npz', split=SPLIT, num_classes=9))
   assert other.fingerprint != dataset.fingerprint
-  assert peek('npz', place) == Shape((4, 5, 3), 3)
+  number = 1 + CLIENTS.max()
+  assert peek('npz', place) == Shape((4, 5, 3), 3, num_clients=number)
   assert is_available('npz', place)
 
 
@@ -70,7 +71,7 @@ def test_the_least_that_a_file_holds(file):
   assert dataset.train.y.dtype == np.int32
   assert dataset.test.x.shape == (0, 4, 5, 1) and len(dataset.test.y) == 0
   assert dataset.clients is None
-  assert peek('npz', str(file)) == Shape((4, 5, 1), 3)
+  assert peek('npz', str(file)) == Shape((4, 5, 1), 3, has_tests=False)
 
 
 def test_images_are_not_read_to_know_their_shape(file):
@@ -80,7 +81,7 @@ def test_images_are_not_read_to_know_their_shape(file):
   content, own = file.read_bytes(), x.tobytes()
   assert own in content
   file.write_bytes(content.replace(own, bytes(len(own))))
-  assert peek('npz', place) == Shape((90, 90, 3), 3)
+  assert peek('npz', place).image_shape == (90, 90, 3)
   assert 'which cannot be read: Bad CRC' in refused(load, place)
 
 

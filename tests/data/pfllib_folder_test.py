@@ -13,7 +13,7 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.data import partition_files
-from fedjax_pfl.data.datasets import holders, load_dataset, peek
+from fedjax_pfl.data.datasets import load_dataset, peek
 from fedjax_pfl.data.images import Images, Shape, make_dataset
 from fedjax_pfl.data.transforms import make_transforms
 
@@ -53,15 +53,15 @@ def load(place):
 def test_images_are_bytes_whose_inputs_are_those_of_the_file(tmp_path):
   place = make(tmp_path, num_clients=3, num_classes=4)
   dataset = load(place)
-  assert peek('pfllib', place) == Shape((2, 4, 3), 4)
-  assert holders('pfllib', place) == (3, True)
+  assert peek('pfllib', place) == Shape((2, 4, 3), 4, num_clients=3)
   np.testing.assert_array_equal(dataset.train.x[5:9], BYTES[1][:4])
   clients = [np.bincount(one).tolist() for one in dataset.clients]
   assert clients == [[5, 4, 2], [1, 1, 3]] and dataset.num_classes == 4
   _, normalise = make_transforms('pfllib', (2, 4, 3))
   inputs = normalise(dataset.test.x[2:], None)
   np.testing.assert_allclose(inputs, FLOATS[2][:3], atol=1e-6)
-  assert peek('pfllib', make(tmp_path / 'plain')) == Shape((2, 4, 3), 3)
+  known = Shape((2, 4, 3), 3, num_clients=3)
+  assert peek('pfllib', make(tmp_path / 'plain')) == known
 
 
 def test_inputs_that_are_no_images_stay_numbers(tmp_path):
