@@ -114,11 +114,6 @@ def by_client(dataset: Dataset) -> Iterator[list[np.ndarray]]:
 # ---- a source of data/datasets.py --------------------------------------------
 
 
-def is_available(where: Where) -> bool:
-  """Return whether there is a folder of clients."""
-  return (expand_home('data_dir', where.data_dir) / ABOUT).is_file()
-
-
 def peek(where: Where) -> Shape:
   """Return shapes, dtype, number of classes and of clients."""
   _, about = _read_about(where.data_dir)

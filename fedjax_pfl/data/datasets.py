@@ -19,6 +19,7 @@ from types import ModuleType
 
 from fedjax_pfl.core.errors import may_read
 from fedjax_pfl.core.rules import one_of
+from fedjax_pfl.data import prepared
 from fedjax_pfl.data.images import (
   IMAGE,
   Dataset,
@@ -32,7 +33,7 @@ from fedjax_pfl.data.stored_arrays import data_root
 
 DEFAULT, NO_TABLE = Synthetic(), Table()
 # The file of this room that reads a set: its functions `peek` (shapes, number
-# of classes and of clients, without reading images), `load` and `is_available`.
+# of classes and of clients, without reading images) and `load`.
 SOURCES = {
   'digits': 'digits',
   'digits_domains': 'digits_domains',
@@ -89,7 +90,7 @@ def load_dataset(
   where = Where(name, data_dir, synthetic, log_fn, image_size, table)
   shape = source.peek(where)
   can_stand_in = fallback_to_synthetic and shape.dtype == IMAGE
-  if not can_stand_in or source.is_available(where):
+  if not can_stand_in or is_available(name, data_dir):
     return source.load(where)
   return load_dataset('synthetic', synthetic=Synthetic(*shape[:2]))._replace(
     note=f'{name} is not in {data_root(data_dir)}: synthetic images of its '
@@ -112,8 +113,9 @@ def peek(
 
 @may_read('data_dir')
 def is_available(name: str, data_dir: str = '') -> bool:
-  """Return whether `load_dataset` would find the data, without reading it."""
-  return _find(name).is_available(Where(name, data_dir))
+  """Return whether a set is here that `peek` knows without its files, too."""
+  where = Where(name, data_dir)
+  return name not in PREPARED or prepared.is_available(where)
 
 
 def _find(name: str) -> ModuleType:

@@ -13,8 +13,6 @@ from fedjax_pfl.data.images import Dataset, Shape, Where, divide, make_dataset
 
 FILE = pathlib.Path(__file__).with_name('digits.csv.gz')
 
-is_available = lambda where: True  # they are installed
-
 
 def peek(where: Where) -> Shape:
   """Return image shape and number of classes."""

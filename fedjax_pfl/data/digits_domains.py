@@ -17,7 +17,6 @@ from fedjax_pfl.data import digits
 from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
 
 DOMAINS = 'plain', 'inverted', 'coloured', 'blurred', 'rotated'
-is_available = lambda where: True  # they are made
 
 
 def peek(where: Where) -> Shape:

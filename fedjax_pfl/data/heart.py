@@ -15,8 +15,6 @@ from fedjax_pfl.data.images import Dataset, Shape, Where
 
 FILE = pathlib.Path(__file__).with_name('heart.csv.gz')
 
-is_available = lambda where: True  # they are installed
-
 
 def peek(where: Where) -> Shape:
   """Return what is known of the patients, and how many hospitals there are."""

@@ -20,11 +20,6 @@ from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
 FORMATS = 'PNG', 'JPEG', 'BMP', 'WEBP'  # for others Pillow may run a program
 
 
-def is_available(where: Where) -> bool:
-  """Return whether there may be images."""
-  return image_layouts.is_there(data_root(where.data_dir))
-
-
 def peek(where: Where) -> Shape:
   """Return the shape of the first images, number of classes and of clients."""
   listing = image_layouts.find(data_root(where.data_dir))

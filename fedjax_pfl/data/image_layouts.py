@@ -73,11 +73,6 @@ def refuse(root: pathlib.Path, got: str) -> BadInput:
   )
 
 
-def is_there(root: pathlib.Path) -> bool:
-  """Return whether there may be images: a table, or folders of folders."""
-  return is_table(root) or any(_folders(child) for child in _folders(root))
-
-
 def is_table(root: pathlib.Path) -> bool:
   """Return whether this is a CSV file, and no pipe of that name."""
   return root.suffix.lower() == TABLE and root.is_file()

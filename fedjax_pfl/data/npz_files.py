@@ -98,12 +98,6 @@ class Content(NamedTuple):
   names: dict[str, list[str]]  # of labels and clients, where they have names
 
 
-def is_available(where: images.Where) -> bool:
-  """Return whether there is a file."""
-  path = expand_home('data_dir', where.data_dir)
-  return path.suffix == '.npz' and path.is_file()
-
-
 def peek(where: images.Where) -> images.Shape:
   """Return shapes, dtype, number of classes and clients; read no images."""
   return _read(where.data_dir).shape
@@ -132,13 +126,13 @@ def load(where: images.Where) -> images.Dataset:
 
 def _read(place: str) -> Content:
   """Return what a file holds, checked."""
-  if not is_available(images.Where('npz', place)):
+  file = expand_home('data_dir', place)
+  if file.suffix != '.npz' or not file.is_file():
     raise refuse(
       got=place,
       expected='a .npz file',
       cause='a path from another folder, or --config.data_dir was left out',
     )
-  file = expand_home('data_dir', place)
   with _opened(file) as arrays:
     key = 'inputs' if 'inputs' in arrays.files else 'images'
     _check_names(file, arrays.files, key)

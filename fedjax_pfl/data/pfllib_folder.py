@@ -26,11 +26,6 @@ from fedjax_pfl.data.stored_arrays import data_root, files_key, load_cached
 CLOSE = 1e-5  # of an input in float32
 
 
-def is_available(where: Where) -> bool:
-  """Return whether there is a client."""
-  return (data_root(where.data_dir) / 'train' / '0.npz').is_file()
-
-
 def peek(where: Where) -> Shape:
   """Return the shape of examples of client 0, number of classes and clients."""
   root = data_root(where.data_dir)

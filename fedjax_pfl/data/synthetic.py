@@ -15,7 +15,6 @@ from fedjax_pfl.data import images
 from fedjax_pfl.data.images import Images, Synthetic
 
 SIGNAL, DISTRACTOR = 79, 47  # with noise up to 127 at most 253: no overflow
-is_available = lambda where: True  # they are generated
 
 
 def peek(where: images.Where) -> images.Shape:

@@ -47,12 +47,6 @@ class Content(NamedTuple):
   notes: list[str]  # sentences for the user
 
 
-def is_available(where: Where) -> bool:
-  """Return whether there is a file."""
-  path = expand_home('data_dir', where.data_dir)
-  return path.name.endswith(SUFFIXES) and path.is_file()
-
-
 def peek(where: Where) -> Shape:
   """Return the number of features, what labels are, and who has the rows."""
   content = _read(where)
@@ -104,7 +98,7 @@ def features_of(file: str, names: Sequence[str]) -> np.ndarray:
 def _read(where: Where) -> Content:
   """Return what a file holds, read once as long as it stays the same."""
   file = expand_home('data_dir', where.data_dir)
-  if not is_available(where):
+  if not (file.name.endswith(SUFFIXES) and file.is_file()):
     raise bad_input(
       'data_dir',
       got=where.data_dir,

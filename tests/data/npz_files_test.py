@@ -6,7 +6,7 @@ from helpers import refused
 
 from fedjax_pfl.data import npz_files
 from fedjax_pfl.data.client_data import stack_clients
-from fedjax_pfl.data.datasets import is_available, load_dataset, peek
+from fedjax_pfl.data.datasets import load_dataset, peek
 from fedjax_pfl.data.images import Shape, digest
 
 P = 12
@@ -48,7 +48,6 @@ def test_a_file_with_clients_and_a_split(file):
   assert other.fingerprint != dataset.fingerprint
   number = 1 + CLIENTS.max()
   assert peek('npz', place) == Shape((4, 5, 3), 3, num_clients=number)
-  assert is_available('npz', place)
 
 
 @pytest.mark.parametrize('images', [X, np.asfortranarray(X)])
@@ -153,4 +152,3 @@ def test_no_file_sentence(tmp_path, monkeypatch, place):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'empty').mkdir()
   assert f'got {place!r}, ' in refused(peek, 'npz', place)
-  assert not is_available('npz', place)

@@ -8,7 +8,7 @@ import pytest
 from helpers import refused
 
 from fedjax_pfl.data.client_data import from_arrays, stack_clients
-from fedjax_pfl.data.datasets import is_available, load_dataset, peek
+from fedjax_pfl.data.datasets import load_dataset, peek
 from fedjax_pfl.data.held_out import hold_out
 from fedjax_pfl.data.images import Synthetic
 from fedjax_pfl.data.partition import partition
@@ -47,7 +47,7 @@ CASES = [
   # Image sets and their transforms.
   *(
     (lambda f=function: f('cifr10'), 'did you mean cifar10?')
-    for function in (load_dataset, peek, is_available)
+    for function in (load_dataset, peek)
   ),
   (lambda: synthetic((16, 16)), 'three positive sizes'),
   (lambda: synthetic((16, 0, 1)), 'three positive sizes'),
