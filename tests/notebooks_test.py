@@ -93,37 +93,32 @@ def test_every_notebook_has_a_short_form_and_is_run():
     assert sizes and max(sizes) < LARGEST, name
 
 
+def is_of_result(own):
+  """What is read, or predicted, is what the run was scored by."""
+  if 'wide' in own:
+    mean = own['result']['views']['finetuned']['mean']
+    return own['wide']['fedbabu', 'finetuned'].mean() == pytest.approx(mean)
+  return 100 * own['right'].mean() == pytest.approx(own['scored'])
+
+
+def has_all_clients(own):
+  data = own['experiment']
+  sizes = (data.train.count + data.test.count).tolist()
+  return sizes == np.bincount(own['clients']).tolist()
+
+
 # Of each notebook: its figures, and what its variables have to be.
 ENDS = {
-  'first_run': (2, lambda own: mean_of(own) == pytest.approx(result_of(own))),
+  'first_run': (2, is_of_result),
   'your_own_method': (
     2,
     lambda own: {(*rounds,) for rounds in own['scores'].values()} == {(1, 2)},
   ),
-  'your_own_data': (1, lambda own: sizes_of(own['experiment']) == held(own)),
+  'your_own_data': (1, has_all_clients),
   'comparison': (1, lambda own: own['means'].shape == (2, 2)),
-  'spreadsheet': (
-    1,  # what is predicted is what the run was scored by
-    lambda own: 100 * own['right'].mean() == pytest.approx(own['scored']),
-  ),
+  'spreadsheet': (1, is_of_result),
   'adapters': (1, lambda own: 5 * own['sent']['LoRA'] < own['sent']['FedAvg']),
 }
-
-
-def mean_of(own):
-  return own['wide']['fedbabu', 'finetuned'].mean()  # of load_results
-
-
-def result_of(own):
-  return own['result']['views']['finetuned']['mean']
-
-
-def sizes_of(experiment):
-  return (experiment.train.count + experiment.test.count).tolist()
-
-
-def held(own):
-  return np.bincount(own['clients']).tolist()
 
 
 @pytest.mark.long

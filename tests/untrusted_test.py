@@ -20,11 +20,9 @@ import pytest
 from helpers import read_rows, refused
 from pages import ROOT
 
-from experiments import commandline
 from experiments.entries import entries
 from experiments.reproduction.results import Results
 from experiments.reproduction.summary_rows import write_summary
-from fedjax_pfl.analysis import open_run
 from fedjax_pfl.analysis.export import export
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.user_code import load_code
@@ -36,7 +34,6 @@ from fedjax_pfl.runs import checkpoint, result_file, run_dir
 from fedjax_pfl.runs.model_file import load_model
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training import keys
-from fedjax_pfl.training.build import build_experiment
 
 SOURCES = sorted(
   file
@@ -110,31 +107,6 @@ def test_code_of_the_user_is_loaded_for_a_command_line_alone():
   }
   methods = ROOT / 'fedjax_pfl' / 'algorithms' / '__init__.py'
   assert callers == {CONFIG_READER, methods}
-
-
-def test_a_run_that_names_code_is_read_and_the_code_is_not_run(tmp_path):
-  bait = tmp_path / 'evil.py'
-  bait.write_text(f"open({str(tmp_path / 'run')!r}, 'w')\ndef own(*x): pass\n")
-  name = f'{bait}:own'
-  config = {'model': name, 'loss': name, 'partition': name, 'metrics': [name]}
-  run = finished_runs.make_run(tmp_path / 'theirs')
-  stored = json.loads((run / 'config.json').read_text())
-  stored['config'] |= config
-  (run / 'config.json').write_text(json.dumps(stored))
-  assert str(bait) in page.render([run])
-  Results(tmp_path).add_run(run)
-  settings, _ = open_run.read_run(run, print)
-  for field in ('loss', 'partition'):
-    settings_of_theirs = {'model': 'convnet3', 'dataset': 'digits', field: name}
-    message = refused(build_experiment, settings_of_theirs)
-    assert message.startswith(f'{field}: got {name!r}, expected code that your')
-  refused(open_run.rebuild, settings, '', print)
-  assert not (tmp_path / 'run').exists()
-  edit = functools.partial(
-    commandline.replace_fields, overrides={'model': name}
-  )
-  open_run.read_run(run, print, edit)  # the user's own command line
-  assert (tmp_path / 'run').exists()
 
 
 class Payload:
@@ -259,27 +231,53 @@ def test_links_to_folders_are_removed_alone(tmp_path):
   assert 'file exists' in message and 'make room' not in message
 
 
-@pytest.mark.parametrize('make', [os.mkfifo, os.mkdir])
-@pytest.mark.parametrize(
-  ('file', 'use'),
-  [
-    ('config.json', lambda run: run_dir.open_run(run, {}, data='', log=print)),
-    ('result.json', lambda run: run_dir.Run(run, print, None).result()),
-    ('metrics.jsonl', lambda run: run_dir.Run(run, print, None).resume({})),
-    ('clients.npz', result_file.check_clients),
-    ('entry.json', entries.read),
-    ('clients.npz', entries.read),
-    ('demo.json', lambda run: stored_counts.read([run / 'demo_counts.csv'])),
-    ('own.py', lambda run: load_code({'loss': f'{run}/own.py:loss'})),
-  ],
-)
+def report(run):
+  page.render([run])
+
+
+def export_server(run):
+  export(run, 'server', '', run.parent / 'model.npz', print, None)
+
+
+FILES = [
+  ('config.json', lambda run: run_dir.open_run(run, {}, data='', log=print)),
+  ('result.json', lambda run: run_dir.Run(run, print, None).result()),
+  ('metrics.jsonl', lambda run: run_dir.Run(run, print, None).resume({})),
+  ('clients.npz', result_file.check_clients),
+  ('entry.json', entries.read),
+  ('clients.npz', entries.read),
+  ('demo.json', lambda run: stored_counts.read([run / 'demo_counts.csv'])),
+  ('own.py', lambda run: load_code({'loss': f'{run}/own.py:loss'})),
+]
+OF_RUNS = [(f'{name}.json', export_server) for name in ('config', 'result')]
+OF_RUNS += [(file, report) for file, _ in FILES[:3]]
+WORDS = {os.mkdir: 'run directory that holds ', os.mkfifo: ''}
+LOCKED = 'which this account may not read'
+
+
+@pytest.mark.parametrize('make', WORDS)
+@pytest.mark.parametrize(('file', 'use'), FILES + OF_RUNS)
 def test_a_pipe_or_a_folder_in_place_of_a_file(tmp_path, file, use, make):
   run = finished_runs.make_run(tmp_path / 'run')
   if use is entries.read:
     shutil.copytree(ENTRY, run, dirs_exist_ok=True)
   (run / file).unlink(missing_ok=True)
   make(run / file)
-  refused(use, run)
+  message = refused(use, run)
+  assert (file, use) in FILES or WORDS[make] in message
+
+
+@pytest.mark.parametrize(('file', 'use'), OF_RUNS)
+def test_files_that_may_not_be_read(tmp_path, monkeypatch, file, use):
+  run, read = finished_runs.make_run(tmp_path / 'run'), atomic_files.open_file
+
+  def open_file(path):
+    if path.name == file:
+      raise PermissionError(13, 'Permission denied', str(path))
+    return read(path)
+
+  monkeypatch.setattr(atomic_files, 'open_file', open_file)
+  assert f'{file}, {LOCKED}' in refused(use, run)
 
 
 @pytest.mark.parametrize(
@@ -311,41 +309,6 @@ def change(run, file, **fields):
   (run / file).write_text(json.dumps(content))
 
 
-def report(run):
-  page.render([run])
-
-
-def export_server(run):
-  export(run, 'server', '', run.parent / 'model.npz', print, None)
-
-
-@pytest.mark.parametrize(
-  ('file', 'use'),
-  [
-    ('config.json', report),
-    ('result.json', report),
-    ('metrics.jsonl', report),
-    ('config.json', export_server),
-    ('result.json', export_server),
-  ],
-)
-def test_files_that_may_not_be_read(tmp_path, monkeypatch, file, use):
-  run, read = finished_runs.make_run(tmp_path / 'run'), atomic_files.open_file
-
-  def open_file(path):
-    if path.name == file:
-      raise PermissionError(13, 'Permission denied', str(path))
-    return read(path)
-
-  monkeypatch.setattr(atomic_files, 'open_file', open_file)
-  message = refused(use, run)
-  assert f'{file}, which this account may not read' in message
-  monkeypatch.undo()
-  (run / file).unlink()
-  (run / file).mkdir()
-  assert f'run directory that holds {file}' in refused(use, run)
-
-
 def test_checkpoints_that_may_not_be_read(tmp_path, monkeypatch):
   (tmp_path / 'checkpoints').mkdir()
 
@@ -354,7 +317,7 @@ def test_checkpoints_that_may_not_be_read(tmp_path, monkeypatch):
 
   monkeypatch.setattr(pathlib.Path, 'iterdir', iterdir)
   message = refused(checkpoint.restore, tmp_path / 'checkpoints', {}, print)
-  assert 'checkpoints, which this account may not read' in message
+  assert f'checkpoints, {LOCKED}' in message
 
 
 @pytest.mark.parametrize(
@@ -371,20 +334,20 @@ def test_checkpoints_that_may_not_be_read(tmp_path, monkeypatch):
     ('config.json', {'config': [1]}),
     ('config.json', {'config': {'hp': [1]}}),
     ('config.json', {'commit': 1}),
+    *(
+      (f'{name}.json', n) for name in ('config', 'result') for n in (60, 10000)
+    ),
   ],
 )
 def test_files_of_a_run_in_another_form(tmp_path, file, fields):
+  """Or of JSON that is nested so deeply."""
   run = finished_runs.make_run(tmp_path / 'theirs')
-  change(run, file, **fields)
-  assert file in refused(page.render, [run])
-
-
-@pytest.mark.parametrize('file', ['config.json', 'result.json'])
-def test_json_that_is_nested_deeply(tmp_path, file):
-  run = finished_runs.make_run(tmp_path / 'theirs')
-  for depth in (60, 10_000):
+  if depth := fields if isinstance(fields, int) else 0:
     (run / file).write_text('{"config":' * depth + '0' + '}' * depth)
-    assert 'nested more than 50 deep' in refused(page.render, [run])
+  else:
+    change(run, file, **fields)
+  message = refused(page.render, [run])
+  assert ('nested more than 50 deep' if depth else file) in message
 
 
 def test_runs_that_began_with_themselves(tmp_path):

@@ -30,7 +30,6 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import JOINED, Senders
 from fedjax_pfl.federated.cohort import client_update, gather
 from fedjax_pfl.federated.rounds import begin
-from fedjax_pfl.federated.sampling import joins, poisson_cohorts, poisson_places
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 DATA = make_data()
@@ -323,29 +322,3 @@ def test_who_gets_all_examples_is_refused():
   stage = privacy.private(stage._replace(prepare_data=prepare_data), QUIET)
   message = refused(privacy.check, (stage,), DATA, 'fedavg')
   assert 'fedavg, whose prepare_data decides' in message
-
-
-# ---- Poisson cohorts
-
-
-def test_poisson_cohorts_have_all_that_join():
-  """Each client with the same probability, and independently of the others."""
-  from scipy.stats import binom  # takes a second to load
-
-  rounds, clients, rate = 2000, 30, 0.2
-  size = poisson_places(clients, rate)
-  assert binom.sf(size, clients, rate) <= 1e-15 and size < clients
-  cohorts = poisson_cohorts(KEY(5), 7, rounds, clients, size)
-
-  def joined(number, client):
-    key = jax.random.fold_in(jax.random.fold_in(KEY(5), number), client)
-    return joins(key, rate)
-
-  numbers = 7 + jnp.arange(rounds)
-  over_clients = jax.vmap(joined, (None, 0))
-  there = jax.vmap(over_clients, (0, None))(numbers, jnp.arange(clients))
-  drawn = jax.vmap(over_clients)(numbers, cohorts)
-  assert np.array_equal(there.sum(1), drawn.sum(1))
-  error = np.sqrt(rate * (1 - rate) / rounds)
-  assert np.abs(there.mean(0) - rate).max() < 4 * error
-  assert np.var(there.sum(1)) == pytest.approx(clients * rate * 0.8, rel=0.15)

@@ -19,8 +19,11 @@ def test_clients_join_a_round_as_often_as_the_budget_says():
   """With a rate 5 % too high a budget of epsilon 7.90 is 8.28 in truth.
 
   Of 40 clients in 4,000 rounds 32,000 join, with a standard error of 0.5 %: the
-  bound is at five of these errors, and such a rate at ten.
+  bound is at five of these errors, and such a rate at ten. In no round more
+  join than a cohort has places for.
   """
+  from scipy.stats import binom  # takes a second to load
+
   rounds, clients, rate = 4000, 40, 0.2
   experiment = make_experiment(
     sampling='poisson', num_clients=clients, client_fraction=rate
@@ -35,8 +38,10 @@ def test_clients_join_a_round_as_often_as_the_budget_says():
     _, _, metrics = jax.vmap(update)(gather(states, ids, data))
     return metrics[JOINED].sum()  # so nothing is trained
 
-  cohorts = sampler.draw(key, 0, rounds)
-  found = jax.jit(jax.vmap(joined))(jnp.arange(rounds), cohorts)
+  cohorts = sampler.draw(key, 7, rounds)
+  size = cohorts.shape[1]
+  assert binom.sf(size, clients, rate) <= 1e-15 and size < clients
+  found = jax.jit(jax.vmap(joined))(7 + jnp.arange(rounds), cohorts)
   error = np.sqrt((1 - rate) / (rounds * clients * rate))
   assert error == pytest.approx(0.005)
   assert found.mean() == pytest.approx(clients * rate, rel=5 * error)

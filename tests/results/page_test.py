@@ -222,6 +222,8 @@ def test_errors_are_told_as_errors(tmp_path):
   assert 'client 3: 40 to 45 (-5)' in parts['What each client gained or lost']
   last = rows(parts['All numbers'])[-1].split(' | ')
   assert last[-3:] == ['40', '45', '-5']  # the last client lost
+  row = overview.as_table([path]).splitlines()[2]
+  assert ' +6.25 ' in row and ' 25 %' in row
 
 
 def test_bytes_are_whole_where_seeds_log_other_rounds(tmp_path):

@@ -5,11 +5,8 @@ import pytest
 from helpers import refused
 
 import fedjax_pfl as pfl
-from experiments import overview
 from fedjax_pfl.analysis.open_run import read_run
-from fedjax_pfl.evaluation.choices import best_rounds, best_views
-from fedjax_pfl.evaluation.summary import summarise
-from fedjax_pfl.results.page.render import render
+from fedjax_pfl.evaluation.choices import best_views
 from fedjax_pfl.results.runs import run as runs
 from fedjax_pfl.results.runs.entry import METHOD, Choice, read_entry
 from fedjax_pfl.results.runs.run import extremes, read
@@ -123,36 +120,13 @@ def test_a_run_of_bits_has_accuracies(file, tmp_path):
   assert 'auroc: initial -; not defined for clients: 3' in table([result])
 
 
-def test_choices_where_lower_is_better():
-  count = np.array([4, 4])
-  # Of the clients [K] in three rounds, in units of correct / count * 100.
-  errors = {1: [8.0, 2.0], 2: [4.0, 4.0], 3: [6.0, 1.0]}
-  rounds = {at: np.array(values) for at, values in errors.items()}
-  best = best_rounds(rounds, count, count, sign=-1)
-  assert best['together']['round'] == 3
-  assert best['each']['mean'] == 100 * (1 + 0.25) / 2
-  assert best_rounds(rounds, count, count)['together']['round'] == 1
+def test_of_several_views_that_of_the_lowest_error_is_the_best():
+  count, errors = (
+    np.array([4, 4]),
+    {1: [8.0, 2.0], 2: [4.0, 4.0], 3: [6.0, 1.0]},
+  )
   scores = {
     f'mix_{at}': pfl.Scores(np.array(values), count)
     for at, values in errors.items()
   }
   assert best_views(scores, count, -1)['mix']['together']['view'] == 'mix_3'
-  numbers = summarise(pfl.Scores(np.array([8.0, 2.0]), count), sign=-1)
-  assert numbers['lowest_client'] == 200 and numbers['mean'] == 125
-
-
-def test_the_page_of_errors(file, tmp_path):
-  """A gain is a smaller error; axes are not in percent."""
-  changes = {'views': ('initial', 'finetuned'), 'finetune': {'batch_size': 8}}
-  run(file, tmp_path / 'run', 'squared', 'y', **changes)
-  stored = read(tmp_path / 'run')
-  before, after = map(stored.accuracy, ('initial', 'finetuned'))
-  assert (after < before).any()
-  text = overview.as_table([tmp_path / 'run'])
-  assert f'{np.mean(before - after):+.2f}' in text
-  lost = 100 * np.mean(after > before)
-  assert f'{lost:.0f} %' in text
-  page = render([tmp_path / 'run'])
-  assert 'Initial RMSE over rounds' in page and 'over clients, of RMSE.' in page
-  assert '>RMSE of a client<' in page
-  assert f'FedAvg, {after.mean():.4g} on average' in page
