@@ -161,7 +161,7 @@ class SharedRun:
 
   def __init__(self, path: str | os.PathLike, run: run_dir.Run | None = None):
     self.path = run.path if run else pathlib.Path(path)
-    self._run = run
+    self.scores, self._run = run and run.scores, run
 
   def __getattr__(self, name: str) -> Callable:
     def call(*arguments, **more):
