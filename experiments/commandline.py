@@ -44,25 +44,25 @@ def run(
   main: Callable[..., None],
   *,
   required: Sequence[str] = (),
-  words: str = '',
+  arguments: str = '',
   packages: Sequence[str] = (),
 ) -> None:
   """Parse the flags and call main(); exit 1 where input is bad.
 
   Without one of the optional `packages` that it needs nothing is begun.
-  One that takes fields of a config gets main(overrides); one with `words`,
-  which describe arguments without a flag, gets main(words), one or more. On
+  One that takes fields of a config gets main(overrides); one with `arguments`,
+  which describe words without a flag, gets main(words), one or more. On
   SIGTERM and Ctrl-C it prints a sentence and exits with the usual status.
   """
   logging.set_verbosity(logging.WARNING)  # of libraries
 
   def parse(argv):
-    overrides, given = parse_words(argv, required, words)
+    overrides, words = parse_words(argv, required, arguments)
     for package in packages:
       from fedjax_pfl.core.errors import check_installed
 
       check_installed('this command', package)
-    return [overrides] * _takes_fields() + [given] * bool(words)
+    return [overrides] * _takes_fields() + [words] * bool(arguments)
 
   if {'--help', '-help', '-h'} & {*sys.argv[1:]}:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `--help | head`
@@ -148,7 +148,7 @@ def require(name: str) -> None:
 
 
 def refuse_beside_form(
-  overrides: Overrides, given: Sequence[flags.FlagHolder] = ()
+  overrides: Overrides, given: Sequence[flags.FlagHolder]
 ) -> None:
   """Refuse fields of a config and flags beside a form, which is frozen."""
   names = [f'config.{name}' for name in overrides]

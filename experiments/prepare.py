@@ -75,4 +75,4 @@ def main(names):
 
 if __name__ == '__main__':
   sys.argv = [word.removeprefix('--dataset=') for word in sys.argv]
-  commandline.run(main, words='the names of image sets, such as cifar10')
+  commandline.run(main, arguments='the names of image sets, such as cifar10')

@@ -37,5 +37,5 @@ def published(paths):
 
 if __name__ == '__main__':
   commandline.run(
-    main, required=['out'], words='run directories', packages=['jinja2']
+    main, required=['out'], arguments='run directories', packages=['jinja2']
   )

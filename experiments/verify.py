@@ -30,4 +30,4 @@ def main(folders):
 
 
 if __name__ == '__main__':
-  commandline.run(main, words='folders of entries')
+  commandline.run(main, arguments='folders of entries')

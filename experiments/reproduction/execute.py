@@ -194,10 +194,12 @@ def scores_of(
     for view, split in splits.items():
       pairs = zip(OF_CLASSES, split, strict=True)
       scores |= {f'{view}:{measure}': part for measure, part in pairs}
+  before_last = experiment.rounds - experiment.stages[-1].rounds
   for view in _views(readings, 'best_round'):
     count = np.asarray(experiment.eval_data[1].count)
-    correct = best_of_each(workdir, view, experiment)
-    scores[f'{view}:best_round'] = Scores(correct, count)
+    correct = correct_of(workdir / FOLDER, before_last)[view]  # by round
+    best = np.max([*correct.values()], axis=0)
+    scores[f'{view}:best_round'] = Scores(best, count)
   if views := _views(readings, 'best_finished'):
     like = lambda step: {'kept': state_shapes(experiment, step).kept}
     folder = workdir / 'checkpoints'
@@ -205,18 +207,6 @@ def scores_of(
     finished = evaluate_finished(evaluator, restored['kept'])
     scores |= {f'{view}:best_finished': finished[view] for view in views}
   return scores
-
-
-def best_of_each(
-  workdir: Path, view: str, experiment: Experiment
-) -> np.ndarray:
-  """Return the right answers of each client in its best round: [K].
-
-  Of the last stage.
-  """
-  first = experiment.rounds - experiment.stages[-1].rounds
-  correct = correct_of(workdir / FOLDER, first)[view]
-  return np.max([*correct.values()], axis=0)
 
 
 def _views(readings: Sequence[Reading], *measures: str) -> list[str]:

@@ -63,9 +63,9 @@ def summary_of(compared: Sequence[Compared]) -> str:
   return f'{text}.'
 
 
-def pair(mean: float, std: float | None, width: int = 0) -> str:
-  """Return '84.93 ± 6.90'."""
-  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:{width}.2f}'
+def pair(mean: float, std: float | None) -> str:
+  """Return '84.93 ±  6.90'."""
+  return f'{mean:.2f}' if std is None else f'{mean:.2f} ± {std:5.2f}'
 
 
 def _csv_row(table: Table, compared: Compared) -> dict[str, Any]:
@@ -100,12 +100,12 @@ def _lines(
       continue
     printed = '-'
     if published.mean is not None:
-      printed = pair(published.mean, published.std, 5)
+      printed = pair(published.mean, published.std)
     printed += marks(_notes(each), notes)
     mean = DIVERGED
     if ours:
       seeds = f' ({len(ours.seeds)} seeds)' if len(ours.seeds) > 1 else ''
-      mean = pair(ours.mean, ours.std, 5) + seeds
+      mean = pair(ours.mean, ours.std) + seeds
     difference = format_number(each.difference, '+.2f') or '-'
     tolerance = format_number(each.tolerance, '.2f') or '-'
     settings = (_shown(name, field(published, name)) for name in names)

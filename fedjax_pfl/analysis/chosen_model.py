@@ -88,20 +88,11 @@ def model_of(
   """Return the model of its owner, and its scores."""
   if owner.client is None:
     return server_model(experiment, states[0])
-  return client_model(experiment, states, owner)
-
-
-def client_model(
-  experiment: Experiment, states: tuple[Server, Client], owner: Owner
-) -> tuple[View, Scores]:
-  """Return the model of a client in a view, and its scores."""
   algorithm, view = experiment.stages[-1].algorithm, owner.view
-  evaluate.check_views(
-    [view], evaluate.view_names(algorithm, *states, experiment.train)
-  )
-  normalise = experiment.task.normalise
+  views = evaluate.view_names(algorithm, *states, experiment.train)
+  evaluate.check_views([view], views)
   evaluate_fn = evaluate.make_evaluate(
-    algorithm, normalise, [view], keep_models=True
+    algorithm, experiment.task.normalise, [view], keep_models=True
   )
   key = random_streams(experiment.settings.seed)['evaluation']
   ids = jnp.array([owner.client])

@@ -177,7 +177,7 @@ class Run:
     """Return whether client k is the same one with every seed."""
     return are_same_clients(self.config)
 
-  def on_validation(self, measure: str = 'accuracy') -> dict[str, np.ndarray]:
+  def on_validation(self, measure: str) -> dict[str, np.ndarray]:
     """Return a measure of the clients [K] on validation examples, by view.
 
     Of all views that may be chosen, in order of preference, after the last

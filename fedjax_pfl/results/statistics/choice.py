@@ -72,7 +72,7 @@ def merits(tried: Trials) -> list[float]:
   return [math.nan if trial is None else trial.merit for trial in tried]
 
 
-def views_tried(runs: Runs, measure: Measure = ACCURACY) -> list[Tried]:
+def views_tried(runs: Runs, measure: Measure) -> list[Tried]:
   """Return a setting in every view that may be chosen."""
   by_seed = {run.seed: run.on_validation(measure.name) for run in runs}
   tried = []
@@ -83,9 +83,7 @@ def views_tried(runs: Runs, measure: Measure = ACCURACY) -> list[Tried]:
   return tried
 
 
-def settings_tried(
-  groups: Sequence[Runs], measure: Measure = ACCURACY
-) -> list[Tried | None]:
+def settings_tried(groups: Sequence[Runs], measure: Measure) -> Trials:
   """Return each setting in its best view."""
   every = [views_tried(runs, measure) for runs in groups]
   places = [(views, best_of(views)) for views in every]
@@ -97,8 +95,9 @@ def lead_of(tried: Trials) -> tuple[int | None, Verdict | None]:
   best = best_of(tried)
   second = best_of([*tried[:best], None, *tried[best + 1 :]])
   known = {str(at): trial.values for at, trial in enumerate(tried) if trial}
-  of = tried[best].has_same_clients, tried[best].measure
-  return second, behind_best(known, str(best), *of).get(str(second))
+  shared, measure = tried[best].has_same_clients, tried[best].measure
+  verdicts = behind_best(known, str(best), shared, measure)
+  return second, verdicts.get(str(second))
 
 
 def verdict(settings: Sequence[Fields], tried: Trials) -> str:
@@ -152,19 +151,19 @@ def choose(
 
 def _ends_of_views(views: Sequence[Tried], chosen: str) -> list[str]:
   """Return where other epochs, or another rate, may fine-tune better."""
-  merits = {x.view: x.merit for x in views if x.view != INITIAL}
-  if FINETUNED not in merits or chosen not in merits:
+  merit_of = {x.view: x.merit for x in views if x.view != INITIAL}
+  if FINETUNED not in merit_of or chosen not in merit_of:
     return []
   epochs, *rate = chosen.partition('_x')
-  lengths = [view for view in merits if [*view.partition('_x')[1:]] == rate]
-  fits = [view for view in merits if view.partition('_x')[0] == epochs]
+  lengths = [view for view in merit_of if [*view.partition('_x')[1:]] == rate]
+  fits = [view for view in merit_of if view.partition('_x')[0] == epochs]
   factors = [float(view.partition('_x')[2] or 1) for view in fits]
   ends = []
   for name, values, alike in (
     (EPOCHS, range(len(lengths)), lengths),
     (RATE, factors, fits),
   ):
-    means = [merits[view] for view in alike]
+    means = [merit_of[view] for view in alike]
     ends += [name] * binds(values, means, alike.index(chosen))
   return ends
 
