@@ -13,8 +13,8 @@ partition=natural.
 
 import numpy as np
 
-from fedjax_pfl.data import digits
-from fedjax_pfl.data.images import Dataset, Images, Shape, Where, make_dataset
+from fedjax_pfl.data import digits, images
+from fedjax_pfl.data.images import Dataset, Images, Shape, Where
 
 DOMAINS = 'plain', 'inverted', 'coloured', 'blurred', 'rotated'
 
@@ -32,18 +32,20 @@ def load(where: Where) -> Dataset:
     rows = np.flatnonzero(train.y == label)
     domain[rows] = np.arange(len(rows)) % len(DOMAINS)
   colours = np.random.default_rng(0)
-  splits, clients = [], []
-  for images, is_train in ((train, True), (test, False)):
-    made = []
-    for at, name in enumerate(DOMAINS):
-      mask = domain == at if is_train else np.ones(len(images.y), bool)
-      made.append((_shifted(name, images.x[mask], colours), images.y[mask]))
-    x, y = (np.concatenate(parts) for parts in zip(*made, strict=True))
-    splits.append(Images(x, y))
-    sizes = [len(labels) for _, labels in made]
-    clients.append(np.repeat(np.arange(len(DOMAINS)), sizes))
-  dataset = make_dataset('digits_domains', *splits, num_classes=10)
-  return dataset._replace(clients=tuple(clients))
+  sides = []
+  for split, is_train in ((train, True), (test, False)):
+    of_each = [
+      domain == at if is_train else slice(None) for at in range(len(DOMAINS))
+    ]
+    sides.append(
+      [
+        Images(_shifted(name, split.x[rows], colours), split.y[rows])
+        for name, rows in zip(DOMAINS, of_each, strict=True)
+      ]
+    )
+  *splits, clients = images.joined(*sides)
+  dataset = images.make_dataset('digits_domains', *splits, num_classes=10)
+  return dataset._replace(clients=clients)
 
 
 def _shifted(name: str, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -26,6 +26,9 @@ class Images(NamedTuple):
   y: np.ndarray  # [P] int32; no classes: [P, M] float32
 
 
+Owned = tuple[Images, Images, tuple[np.ndarray, np.ndarray]]  # and clients
+
+
 class Shape(NamedTuple):
   """What is known of an image set before any image is read."""
 
@@ -108,6 +111,16 @@ def divide(x: np.ndarray, y: np.ndarray, is_test: np.ndarray) -> list[Images]:
   """Return the examples for training, and those for testing."""
   masks = ~is_test, is_test
   return [Images(x[mask], y[mask].astype(np.int32)) for mask in masks]
+
+
+def joined(train: Sequence[Images], test: Sequence[Images]) -> Owned:
+  """Return the examples of all clients, and who holds them."""
+  splits, owners = [], []
+  for clients in (train, test):
+    splits.append(Images(*map(np.concatenate, zip(*clients, strict=True))))
+    sizes = [len(client.y) for client in clients]
+    owners.append(np.repeat(np.arange(len(clients)), sizes))
+  return *splits, tuple(owners)
 
 
 def aligned(shape: Sequence[int], dtype: Any) -> np.ndarray:

@@ -55,15 +55,10 @@ def load(where: Where) -> images.Dataset:
       if kind_of(x) != kind_of(first):
         expected = f'{kind_of(first)}, as those of client 0'
         raise _refuse(file, f'with examples {kind_of(x)}', expected)
-    splits, clients = [], []
-    for split in (read[:number], read[number:]):
-      x, y = map(np.concatenate, zip(*split, strict=True))
-      splits.append(Images(x, y))
-      sizes = [len(labels) for _, labels in split]
-      clients.append(np.repeat(np.arange(number), sizes))
+    *splits, clients = images.joined(read[:number], read[number:])
     largest = 1 + max(int(split.y.max(initial=-1)) for split in splits)
     dataset = images.make_dataset('pfllib', *splits, stated or largest)
-    return dataset._replace(clients=tuple(clients))
+    return dataset._replace(clients=clients)
 
   config = [root / 'config.json'] * (root / 'config.json').is_file()
   return load_cached('pfllib', files_key([*files, *config]), build)

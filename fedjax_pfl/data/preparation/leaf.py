@@ -25,12 +25,12 @@ import numpy as np
 
 from fedjax_pfl.core import atomic_files
 from fedjax_pfl.core.errors import BadInput, bad_input
-from fedjax_pfl.data.images import SPLITS, Images
+from fedjax_pfl.data.images import SPLITS, Images, Owned, joined
 from fedjax_pfl.data.preparation import texts
 from fedjax_pfl.data.prepared import PREPARED
 
 
-def read_leaf(name: str, folder: pathlib.Path) -> texts.Owned:
+def read_leaf(name: str, folder: pathlib.Path) -> Owned:
   """Return (train, test, who holds their examples) of a folder of LEAF's."""
   if not (folder / 'train').is_dir():
     return texts.owned([*_read_users(name, folder).values()])
@@ -40,7 +40,7 @@ def read_leaf(name: str, folder: pathlib.Path) -> texts.Owned:
       f'{folder} with the user {lone[0]} in one of train and test',
       'a division by users (-t user): LEAF\'s "-t sample" divides examples',
     )
-  return texts.joined([*train.values()], [test[user] for user in train])
+  return joined([*train.values()], [test[user] for user in train])
 
 
 def _read_users(name: str, folder: pathlib.Path) -> dict[str, Images]:

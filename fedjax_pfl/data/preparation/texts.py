@@ -23,7 +23,7 @@ import string
 import numpy as np
 
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.data.images import Images
+from fedjax_pfl.data.images import Images, Owned, joined
 from fedjax_pfl.data.prepared import PREPARED
 
 SYMBOLS = string.printable
@@ -41,7 +41,6 @@ refuse = functools.partial(
   expected='speeches with an empty line between them: a line ROLE: and what '
   'it says, in the symbols of ASCII',
 )
-Owned = tuple[Images, Images, tuple[np.ndarray, np.ndarray]]  # and clients
 
 
 def read_play(files: list[pathlib.Path]) -> Owned:
@@ -106,13 +105,3 @@ def owned(clients: list[Images]) -> Owned:
   pairs = [*zip(clients, cuts, strict=True)]
   train = [Images(x[:cut], y[:cut]) for (x, y), cut in pairs]
   return joined(train, [Images(x[cut:], y[cut:]) for (x, y), cut in pairs])
-
-
-def joined(train: list[Images], test: list[Images]) -> Owned:
-  """Return both splits as one array each, and who holds their rows."""
-  splits, owners = [], []
-  for clients in (train, test):
-    splits.append(Images(*map(np.concatenate, zip(*clients, strict=True))))
-    sizes = [len(client.y) for client in clients]
-    owners.append(np.repeat(np.arange(len(clients)), sizes))
-  return *splits, tuple(owners)
