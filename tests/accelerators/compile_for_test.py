@@ -102,21 +102,14 @@ ENTRY %main (x: f32[2]) -> pred[8] {
   assert compilation.collectives(text) == ([], [8 + 4 + 12, 2 * 64, 8, 16, 3])
 
 
-def test_a_collective_beside_several_kernels_counts_once():
-  """As a TPU's compiler writes it."""
-  gather = 'f32[8]{0} all-gather(%p), channel_id=2, frontend_attributes='
-  start = '  %s = custom-call(%a0), target="AsyncCollectiveStart"\n'
-  parts = [
-    f'%part{number} (p: f32[2]) -> f32[8] {{\n{start * (number % 2)}'
-    f'  %a{number} = {gather}{{chain_id="{number // 2}"}}\n}}\n'
-    for number in range(4)
-  ]
-  calls = [f'  %c = fusion(%x), calls=%part{number}\n' for number in range(4)]
-  text = ''.join([*parts, 'ENTRY %main (x: f32[2]) -> f32[8] {\n', *calls])
-  assert compilation.collectives(text) == ([], [32, 32])
-
-
-TURNS = """
+TPU = """
+%kernel.1 (p: f32[2]) -> f32[8] {
+  %a.1 = f32[8]{0} all-gather(%p), frontend_attributes={chain_id="0"}
+  %start = custom-call(%a.1), custom_call_target="AsyncCollectiveStart"
+}
+%kernel.2 (p: f32[2]) -> f32[8] {
+  %a.2 = f32[8]{0} all-gather(%p), frontend_attributes={chain_id="0"}
+}
 %condition (s: (s32[], f32[2])) -> pred[] {
   %end = s32[]{:T(128)} constant(8)
   %i = s32[] get-tuple-element(%s), index=0
@@ -125,8 +118,9 @@ TURNS = """
 %body (s: (s32[], f32[2])) -> (s32[], f32[2]) {
   %two = s32[] constant(2)
   %next = s32[] add(%i, %two)
-  %sum = f32[2]{0} all-reduce(%x)
-  ROOT %t = (s32[], f32[2]{0}) tuple(%next, %sum)
+  %f.1 = fusion(%x), kind=kOutput, calls=%kernel.1
+  %f.2 = fusion(%x), kind=kOutput, calls=%kernel.2
+  ROOT %t = (s32[], f32[2]{0}) tuple(%next, %x)
 }
 ENTRY %main (x: f32[2]) -> f32[2] {
   %w = (s32[], f32[2]{0}) while(%t0), condition=%condition, body=%body
@@ -134,24 +128,21 @@ ENTRY %main (x: f32[2]) -> f32[2] {
 """
 
 
-def test_how_often_a_loop_of_a_tpu_runs():
-  """To 8 in steps of two; without an end it is that of the steps."""
-  assert compilation.collectives(TURNS) == ([], [8] * 4)
-  until = TURNS.replace('constant(8)', 'parameter(1)')
-  assert compilation.collectives(until) == ([8], [])
+def test_loops_and_collectives_of_a_tpu():
+  """To 8 in steps of two, or to what the data say; beside two kernels."""
+  assert compilation.collectives(TPU) == ([], [32] * 4)
+  until = TPU.replace('constant(8)', 'parameter(1)')
+  assert compilation.collectives(until) == ([32], [])
 
 
 def test_collectives_of_a_step_and_of_a_round():
-  """Of loops in loops: three clients, the sums of a step, an all-gather.
+  """Of FedAvg, whose last kernel has its rows on four devices.
 
-  In a step of FedAvg one sum of the logits, as the last kernel has its rows on
-  four devices; in a round the update of each client.
+  A step sums the logits; in a round they join the update of each client.
   """
-  found = simulated_devices.call(4, 'on_devices.collectives_of')
-  assert found['loops'] == [[4] * 3, [4] * 3 + [4 * 4]]
-  in_step, in_round = found['fedavg']
+  in_step, in_round = simulated_devices.call(4, 'on_devices.collectives_of')
   assert in_step == [4 * BATCH * CLASSES]
-  assert [in_round.count(8 * 4)] == [len(COHORT)]
+  assert in_round.count(8 * 4) == len(COHORT)
 
 
 def test_an_error_of_the_compiler_is_shown():

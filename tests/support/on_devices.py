@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import small_runs
 from counting_method import counting, start
-from jax import lax
 
 from experiments.accelerators.compilation import collectives
 from experiments.benchmarks.programs import program_bytes
@@ -23,7 +22,6 @@ from fedjax_pfl.around.failures import Failures
 from fedjax_pfl.core.algorithm import Stage
 from fedjax_pfl.core.machine import call_on_host
 from fedjax_pfl.evaluation.evaluate import make_evaluate, view_names
-from fedjax_pfl.federated import sharding
 from fedjax_pfl.federated.divided_models import OnModelAxis
 from fedjax_pfl.federated.model_axis import Division, model_mesh
 from fedjax_pfl.federated.placement import OneDevice, OnMesh
@@ -218,37 +216,15 @@ def memory_of_divided(model_devices) -> tuple[int, int]:
 # ---- Collectives
 
 
-def collectives_of() -> dict[str, tuple[list[int], list[int]]]:
-  """Return the bytes of those of a step, and of a round, on four devices.
-
-  Of loops in loops, and of FedAvg whose model is divided over all.
-  """
-  name, mesh = sharding.AXIS, make_mesh(4)
-
-  def loops(x, turns):
-    vary = lambda x: x * lax.axis_index(name)
-    pair = lambda _, x: lax.psum(vary(x), name)
-    step = lambda _, x: lax.fori_loop(0, 2, pair, lax.pmax(vary(x), name))
-
-    def client(x, _):
-      return lax.psum(vary(lax.fori_loop(0, turns, step, x)), name), None
-
-    x, _ = lax.scan(client, x, length=3)
-    return lax.all_gather(vary(x), name)
-
-  nowhere = sharding.Spec()
-  loops = sharding.on_mesh(loops, mesh, (nowhere, nowhere), nowhere)
+def collectives_of() -> tuple[list[int], list[int]]:
+  """Return the bytes of those of a step, and of a round, of FedAvg."""
   where, data = placed(CASES['5 on 1 x 4'][0]), helpers.make_data()
   (stage,) = build('fedavg', hidden=8)
   states = where.begin(stage, data, helpers.KEY(1))
   round_fn = compile_rounds(lambda numbers: stage.algorithm, 1, where)
-  fedavg = where.compile(partial(round_fn, {}), divided=1)
+  round_fn = jax.jit(where.compile(partial(round_fn, {}), divided=1))
   args = *states, jnp.array(helpers.COHORT), data, helpers.KEY(2)
-  programs = {'loops': (loops, (jnp.float32(1), 5)), 'fedavg': (fedavg, args)}
-  return {
-    name: collectives(jax.jit(fn).lower(*args).compile().as_text())
-    for name, (fn, args) in programs.items()
-  }
+  return collectives(round_fn.lower(*args).compile().as_text())
 
 
 # ---- Calls of the host
