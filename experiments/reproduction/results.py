@@ -5,7 +5,6 @@
 >>> evaluation = results.find(key, evaluation_key, 'finetuned')
 """
 
-import itertools
 from pathlib import Path
 
 from experiments.reproduction.plan import PlannedRun
@@ -65,15 +64,10 @@ class Results:
     first = training.init_from
     if first is None:
       return self.key_of_setting.get(training.identity, '')
-    data, start = self.data.get(training.settings.seed, ()), self.key_of(first)
-    others = (keys.training_key(first.settings, x) for x in data)
-    trained = [start] if start else others
-    starts = [keys.model_key(key, first.settings) for key in trained]
-    for start, fingerprint in itertools.product(starts, data):
-      key = keys.training_key(training.settings, fingerprint, start)
-      if key in self.paths:
-        return key
-    return ''
+    start = keys.model_key(self.key_of(first), first.settings)
+    data = self.data.get(training.settings.seed, ())
+    made = (keys.training_key(training.settings, x, start) for x in data)
+    return next(filter(self.paths.__contains__, made), '')
 
   def path_of(self, training: PlannedRun) -> Path | None:
     """Return the run directory of a training; None if it was not begun."""
