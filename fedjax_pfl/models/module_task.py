@@ -1,4 +1,4 @@
-"""Make a Task of a flax module, or of the user's code that makes one.
+"""Make a Task of a flax module.
 
 The precision of its arithmetic is the setting `precision`:
 
@@ -46,7 +46,6 @@ from fedjax_pfl.core.types import (
 from fedjax_pfl.models.module_functions import (
   ModuleFunctions,
   functions_of,
-  module_of,
   with_statistics,
 )
 from fedjax_pfl.models.replace_layers import replace_layers
@@ -55,21 +54,6 @@ PRECISIONS = ('float32', 'tf32', 'mixed')
 JAX_NAMES = {'float32': 'float32', 'tf32': 'tensorfloat32'}
 # Of XLA; at level 0 products and sums are not contracted, which changes bits.
 FAST_COMPILE = {'xla_backend_optimization_level': 1}
-
-
-def make_user_task(
-  code: Any,
-  *,
-  image_shape: tuple[int, ...],
-  num_classes: int,
-  wrap: Callable[[Any], Any] = lambda module: module,
-  **options: Any,
-) -> Task:
-  """Return the Task of code of the user's own, such as net.py:MyNet."""
-  module = wrap(module_of(code, image_shape, num_classes))
-  return task_from_module(
-    module, image_shape=image_shape, num_classes=num_classes, **options
-  )
 
 
 def task_from_module(

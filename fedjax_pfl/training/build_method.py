@@ -25,7 +25,8 @@ from fedjax_pfl.data.transforms import make_transforms, scaled
 from fedjax_pfl.federated import sampling
 from fedjax_pfl.models.head import with_head, with_width
 from fedjax_pfl.models.lora import with_lora
-from fedjax_pfl.models.module_task import make_user_task
+from fedjax_pfl.models.module_functions import module_of
+from fedjax_pfl.models.module_task import task_from_module
 from fedjax_pfl.models.public_checkpoints import PUBLIC
 from fedjax_pfl.models.registry import make_task, outline
 from fedjax_pfl.settings import DataSettings, Settings
@@ -84,7 +85,8 @@ def _task_of(settings: Settings, name: str, shape: Shape) -> Task:
   if is_code(name):
     is_whole = np.issubdtype(shape.dtype, np.integer) and shape.dtype != IMAGE
     dtype, code = int if is_whole else float, value_of('model', name)
-    task = make_user_task(code, wrap=wrap, input_dtype=dtype, **parts)
+    module = wrap(module_of(code, image_shape, shape.num_classes))
+    task = task_from_module(module, input_dtype=dtype, **parts)
     task = task._replace(sibling=lambda name: make_task(name, **parts))
   else:
     task = make_task(name, wrap=wrap, **parts)

@@ -11,7 +11,8 @@ from helpers import KEY, normal, refused
 
 import fedjax_pfl as pfl
 from fedjax_pfl.core import trees
-from fedjax_pfl.models.module_task import make_user_task
+from fedjax_pfl.models.module_functions import module_of
+from fedjax_pfl.models.module_task import task_from_module
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
 Y, T, WORDS = 3, 6, 20
@@ -62,12 +63,16 @@ class Text(nnx.Module):
 
 
 def text_task(code=Text, **how):
-  sizes = {'image_shape': (T,), 'num_classes': Y, 'input_dtype': int}
-  return make_user_task(code, **sizes, **how)
+  return make_task(code, (T,), input_dtype=int, **how)
 
 
 def line_task(code=Line, **how):
-  return make_user_task(code, image_shape=(16, 2), num_classes=Y, **how)
+  return make_task(code, (16, 2), **how)
+
+
+def make_task(code, shape, **how):
+  module = module_of(code, shape, Y)
+  return task_from_module(module, image_shape=shape, num_classes=Y, **how)
 
 
 def test_a_model_of_nnx():
