@@ -91,3 +91,5 @@ def test_clients_who_came_after_training_have_a_table():
     '--------------  -----------  ---------  -----------  -------',
     'FedAvg          20.0 ±  2.0          -            -        3',
   ]
+  found = lines(result(views=views, unseen=unseen, measure='c_index'))
+  assert found[-1].startswith('FedAvg          20.000 ± 2.000  ')

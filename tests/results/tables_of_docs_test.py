@@ -5,14 +5,15 @@ from helpers import read_rows
 from pages import ROOT
 
 from fedjax_pfl.algorithms import paper_name
+from fedjax_pfl.evaluation.measures import ACCURACY
 from fedjax_pfl.results.runs import stored_counts
 from fedjax_pfl.results.statistics.board import BELOW, OPEN, WITHIN, make_board
 from fedjax_pfl.results.tables.board_tables import rows_of
-from fedjax_pfl.results.tables.table import decimal
 
 VIEWS = 'before', 'after'
 RESULTS = ROOT / 'results' / 'leaderboard'
 LITE, EQUAL = 'lite_counts', ', equal gradients'
+short, whole = ACCURACY.short, ACCURACY._replace(digits=0).text
 MIXED = {'architectures_counts': True, 'architectures_cifar10_counts': False}
 
 
@@ -26,10 +27,10 @@ def all_methods():
     if row['kind'] == 'reference':
       continue
     other = cifar10.get(method) or dict.fromkeys(rows[0])
-    cells = [decimal(float(other[one] or 'nan')) for one in VIEWS]
-    cells += [decimal(row[one]) for one in VIEWS]
+    cells = [short(float(other[one] or 'nan')) for one in VIEWS]
+    cells += [short(row[one]) for one in VIEWS]
     costs = row['gradients'] / unit, row['bytes_up'] / 1e6
-    yield [method, *cells, *map(decimal, costs, ('.2f', '.0f'))]
+    yield [method, *cells, ACCURACY.text(costs[0]), whole(costs[1])]
 
 
 def test_no_method_of_the_page_is_distinguishable_from_a_baseline():
@@ -55,10 +56,10 @@ def test_the_table_of_clients_with_different_models_is_that_of_its_counts(
 ):
   page = (ROOT / 'docs' / 'howto' / 'architectures.md').read_text()
   for row in board_of(name):
-    cells = [decimal(row[name]) for name in ('before', 'after')]
+    cells = [short(row[name]) for name in ('before', 'after')]
     cells += [gap(row, 'local_only', '.1f')]
-    cells += [decimal(row['after_lowest_client'])]
-    cells += [decimal(row['worse_than_alone'], '.0f')]
+    cells += [short(row['after_lowest_client'])]
+    cells += [whole(row['worse_than_alone'])]
     cells += [str(row['learning_rate'])] * has_rate
     line = ' | '.join([paper_name(row['method']), *cells])
     assert f'| {line} |' in page
@@ -110,9 +111,9 @@ def lite_lines():
 def lite_line(row, suffix):
   """Return the cells of a row: numbers, gradients, and what was chosen."""
   cells = [paper_name(row['method']) + suffix]
-  cells += [decimal(row[one]) for one in (*VIEWS, 'after_worst_tenth')]
+  cells += [short(row[one]) for one in (*VIEWS, 'after_worst_tenth')]
   cells += [gap(row, base, '.2f') for base in ('fedavg', 'local_only')]
-  cells += [decimal(row['gradients'], ',.0f')]
+  cells += [whole(row['gradients'])]
   chosen = [row['settings'].replace('learning_rate=', '', 1), row['view']]
   chosen += [f'at an end: {row["ends"]}'] * bool(row['ends'])
   chosen += [row['obstacle']] * bool(row['obstacle'])

@@ -12,6 +12,7 @@ from fedjax_pfl.evaluation.measures import (
   ACCURACY,
   MEASURES,
   MIN_TESTS,
+  Measure,
   measure_of,
 )
 from fedjax_pfl.results.page.styles import css_of
@@ -25,7 +26,6 @@ from fedjax_pfl.results.runs.groups import (
 )
 from fedjax_pfl.results.runs.run import notes_on_batches
 from fedjax_pfl.results.statistics import standing
-from fedjax_pfl.results.statistics.differences import BySeed
 from fedjax_pfl.results.statistics.standing import ONE_SEED, Place
 from fedjax_pfl.results.tables import result_table
 from fedjax_pfl.results.tables.result_table import seeds_of
@@ -89,7 +89,8 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
   is_decided = any(place.verdict for place in places.values())
   labels = [g.label for g in groups if g.first.method == standing.ALONE]
   main = groups[0].first.measure
-  alone = standing.worse_than_alone(accuracies_of(groups), labels, main.sign)
+  values = {group.label: group.accuracy_by_seed() for group in groups}
+  alone = standing.worse_than_alone(values, labels, main.sign)
   measures = compared_measures(groups)
   rows = []
   for group, known in zip(groups, printed, strict=True):
@@ -103,15 +104,16 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
       place = places.get(group.label)
       is_best = bool(place and place.is_open)
       row[Column('After', last)] = cell._replace(is_best=is_best)
-      row[Column('Behind', 'the best')] = _behind(place)
+      row[Column('Behind', 'the best')] = _behind(place, main)
     if has_before:
       gain = group.numbers(after, 'mean') - group.numbers(before, 'mean')
       gain = main.sign * gain.mean()
-      row[Column('Gain', main.unit_of_gap)] = number(gain, '{:+.2f}')
+      row[Column('Gain', main.unit_of_gap)] = number(gain, main.signed)
     for measure in measures:
-      value = group.mean(after, measure.name)
       column = Column(measure.head, 'after', help=measure.help)
-      row[column] = number(value, measure.text)
+      is_of_main = measure.of_clients and main != ACCURACY
+      text = main.text if is_of_main else measure.text
+      row[column] = number(group.mean(after, measure.name), text)
     if has_before:
       row[LOST] = _lost(group)
     if alone:
@@ -119,12 +121,13 @@ def summary(groups: Sequence[Group], printed: Sequence[Printed]) -> Table:
     if has_server:
       servers = [run.result.get('global') or {} for run in group.runs]
       accuracy = np.array([x.get(main.name) for x in servers], float)
-      row[Column('Server', 'whole test set')] = number(accuracy.mean())
+      row[Column('Server', 'whole test set')] = number(
+        accuracy.mean(), main.text
+      )
     rows.append(row)
   what = 'in percent' if main == ACCURACY else f'of {main.head}'
-  notes = [SPREAD.format(what), *_notes(groups, printed)]
-  if is_decided:
-    notes.insert(0, BEHIND)
+  notes = [BEHIND] * is_decided + [SPREAD.format(what)]
+  notes += _notes(groups, printed)
   notes += [FEW_TESTS] * (not has_worst_tenth(groups))
   return table_of('Summary', rows, notes)
 
@@ -133,26 +136,22 @@ def group_cell(group: Group) -> Cell:
   return Cell(group.label, group.label, css=css_of(group))
 
 
-def _behind(place: Place | None) -> Cell:
-  """Return the points below the highest, and the interval."""
+def _behind(place: Place | None, measure: Measure) -> Cell:
+  """Return how far it is behind the best, and the interval."""
   if place is None or place.is_best:
     return Cell(NONE)
   below = []
   if place.verdict:
-    gap = place.verdict.gap
-    below = [f'{gap.low:.2f} to {gap.high:.2f}', place.words]
-  return number(place.below, '{:.2f}', tuple(filter(None, below)))
+    ends = map(measure.text, place.verdict.gap[1:3])
+    below = [' to '.join(ends), place.words]
+  return number(place.below, measure.text, tuple(filter(None, below)))
 
 
 def rank(groups: Sequence[Group]) -> list[Place]:
   """Return the groups with a finite mean, the best first."""
+  values = {group.label: group.accuracy_by_seed() for group in groups}
   same_clients = all(group.first.has_same_clients for group in groups)
-  measure = groups[0].first.measure
-  return standing.rank(accuracies_of(groups), same_clients, measure)
-
-
-def accuracies_of(groups: Sequence[Group]) -> dict[str, BySeed]:
-  return {group.label: group.accuracy_by_seed() for group in groups}
+  return standing.rank(values, same_clients, groups[0].first.measure)
 
 
 def choices(groups: Sequence[Group]) -> Table | None:
@@ -168,19 +167,21 @@ def unseen_clients(groups: Sequence[Group]) -> Table | None:
 
   A row for each group with unseen clients; None without any.
   """
-  rows = []
+  rows, main = [], groups[0].first.measure
   for group in _that_have('unseen', groups):
     row = {METHOD: group_cell(group)}
     parts = {'Took part': 'views', 'Unseen': 'unseen'}
     for head, part in parts.items():
       for way, view in (('before', group.before), ('after', group.after)):
         numbers = group.numbers(view, 'mean', part)
-        row[Column(head, way)] = number(numbers.mean())
+        row[Column(head, way)] = number(numbers.mean(), main.text)
     old, new = (group.numbers(group.after, 'mean', p) for p in parts.values())
-    row[Column('Difference', 'after')] = number((new - old).mean(), '{:+.2f}')
+    row[Column('Difference', 'after')] = number((new - old).mean(), main.signed)
     for head, part in parts.items():
       numbers = group.numbers(group.after, 'worst_decile', part)
-      row[Column('Worst tenth', head.lower())] = number(numbers.mean())
+      row[Column('Worst tenth', head.lower())] = number(
+        numbers.mean(), main.text
+      )
     counts = group.numbers(group.after, 'num_clients', 'unseen')
     row[Column('Unseen', 'clients')] = number(counts.mean(), '{:,.0f}')
     rows.append(row)
@@ -232,15 +233,15 @@ def _accuracy(
   """Return mean ± std over clients, with the published number below."""
   if views is None:
     return Cell(NONE)
-  means = group.numbers(views, 'mean')
+  means, main = group.numbers(views, 'mean'), group.first.measure
   view = views if isinstance(views, str) else either(views)
-  below = [*[view] * name_view, *seeds_of(means)]
+  below = [*[view] * name_view, *seeds_of(means, main)]
   if view in printed:
     theirs, std, *_ = printed[view]
     text = f'{theirs:.2f}' if std is None else f'{theirs:.2f} ± {std:.2f}'
     below.append(f'published {text} ({means.mean() - theirs:+.2f})')
-  form = f'{{:.2f}} ± {group.mean(views, "std"):.2f}'
-  return number(means.mean(), form, tuple(below))
+  texts = map(main.text, (means.mean(), group.mean(views, 'std')))
+  return number(means.mean(), ' ± '.join(texts), tuple(below))
 
 
 def _lost(group: Group) -> Cell:
@@ -254,13 +255,12 @@ def _lost(group: Group) -> Cell:
 
 
 def _interval(group: Group, view: str) -> Cell:
-  means = group.numbers(view, 'mean')
-  ends = [means.min(), means.max()]
+  means, text = group.numbers(view, 'mean'), group.first.measure.text
+  low, high = means.min(), means.max()
   if len(means) == 1:
-    ends = group.first.result['views'][view].get('interval') or [None]
-  if not np.isfinite(np.array(ends, float)).all():  # None is NaN
-    return Cell(NONE)
-  return Cell(f'{ends[0]:.2f} to {ends[1]:.2f}', float(ends[0]))
+    summary = group.first.result['views'][view]
+    low, high = summary.get('interval') or (None, None)
+  return number(low, f'{text(low)} to {text(high)}')
 
 
 def _notes(groups: Sequence[Group], printed: Sequence[Printed]) -> list[str]:
@@ -345,13 +345,13 @@ def clients(groups: Sequence[Group]) -> Table | None:
     held = run.clients.train_classes
     classes = after * np.nan if held is None else (held > 0).sum(1)
     main, gain = run.measure, run.measure.sign * (after - before)
-    form = '.1f' if main.unit == '%' else '.4g'
+    signed = lambda gain, of=main: of.signed(gain, short=True)
     numbers = {
       Column('Images', 'training'): (run.clients.train_count, '{:,.0f}'),
       Column('Classes', 'training'): (classes, '{:.0f}'),
-      Column('Before'): (before, f'{{:{form}}}'),
-      Column('After'): (after, f'{{:{form}}}'),
-      Column('Gain', main.unit_of_gap): (gain, f'{{:+{form}}}'),
+      Column('Before'): (before, main.short),
+      Column('After'): (after, main.short),
+      Column('Gain', main.unit_of_gap): (gain, signed),
     }
     for at, client in enumerate(run.clients.labels):
       row = {METHOD: group_cell(group)}

@@ -288,7 +288,5 @@ def methods_text(about: About) -> str:
 
 def references(about: About) -> dict[str, str]:
   """Return {method: its BibTeX entry}, of the methods that have a paper."""
-  papers = {
-    entry[1]: entry[0] for entry in ENTRY.finditer(BIB.read_text('utf-8'))
-  }
+  papers = {x[1]: x[0] for x in ENTRY.finditer(BIB.read_text('utf-8'))}
   return {name: papers[name] for name in about.methods if name in papers}

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedjax_pfl.algorithms import paper_name
 from fedjax_pfl.core.user_code import without_digest
-from fedjax_pfl.evaluation.measures import ACCURACY, measure_of
+from fedjax_pfl.evaluation.measures import ACCURACY, Measure, measure_of
 from fedjax_pfl.evaluation.own_metrics import TAKEN
 from fedjax_pfl.evaluation.summary import NOT_FINITE, UNDEFINED
 from fedjax_pfl.results.runs.run import (
@@ -21,7 +21,6 @@ from fedjax_pfl.results.tables.table import (
   Column,
   Table,
   align,
-  decimal,
   mean_and_std,
   number,
   table_of,
@@ -88,9 +87,9 @@ def table(results: Sequence[Result]) -> str:
     shown = choices([(Cell(name), [result]) for name, result in chosen])
     lines += ['', shown.as_text(), *shown.notes]
   if unseen := [pair for pair in named if 'unseen' in pair[1]]:
-    lines += ['', _unseen(unseen, views)]
+    lines += ['', _unseen(unseen, views, measure)]
   for name, result in named:
-    lines += _lies(name, result)
+    lines += _lies(name, result, measure)
   return '\n'.join(lines)
 
 
@@ -120,10 +119,11 @@ def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
     pairs = dict.fromkeys(f'{x["round"]}, {x["view"]}' for x in chosen)
     (by, *_), values = zip(*map(value_of_choice, chosen), strict=True)
     value = number(np.mean(np.array(values, float)), measure_of(by).text)
+    measure = measure_of(results[0].get('measure', ACCURACY.name))
     text = f'{value.text} {by}'.removesuffix(' accuracy')
     row = {METHOD: name}
     for kind, column in ROUNDS.items():
-      row[column] = _by_choice([_summary(x, kind) for x in results])
+      row[column] = _by_choice([_summary(x, kind) for x in results], measure)
     row[CHOSEN] = Cell('; '.join(pairs), chosen[0]['round'])
     row[Column('On validation', 'examples')] = value._replace(text=text)
     row[RESULT] = word(results[0]['select'])
@@ -142,34 +142,37 @@ def _summary(result: Result, kind: str) -> Result | None:
   return result[kind]['views'][result[kind]['view']]
 
 
-def _by_choice(summaries: Sequence[Result | None]) -> Cell:
+def _by_choice(summaries: Sequence[Result | None], measure: Measure) -> Cell:
   """Return the mean over seeds, ± that of the deviations over clients."""
   if any(summary is None or summary['mean'] is None for summary in summaries):
     return Cell(NONE)
   means = np.array([summary['mean'] for summary in summaries])
   spread = np.mean([summary['std'] for summary in summaries])
-  text = f'{{:.2f}} ± {spread:.2f}'
-  return number(means.mean(), text, tuple(seeds_of(means)))
+  text = ' ± '.join(map(measure.text, (means.mean(), spread)))
+  return number(means.mean(), text, tuple(seeds_of(means, measure)))
 
 
-def seeds_of(means: np.ndarray) -> list[str]:
+def seeds_of(means: np.ndarray, measure: Measure) -> list[str]:
   """Return the range of several seeds."""
-  text = f'{len(means)} seeds: {means.min():.2f} to {means.max():.2f}'
-  return [text] * (len(means) > 1)
+  ends = ' to '.join(map(measure.text, (means.min(), means.max())))
+  return [f'{len(means)} seeds: {ends}'] * (len(means) > 1)
 
 
-def _unseen(named: Sequence[tuple[str, Result]], views: list[str]) -> str:
+def _unseen(
+  named: Sequence[tuple[str, Result]], views: list[str], measure: Measure
+) -> str:
   """Return the table of the clients who came after training."""
   rows = [('unseen clients', *views, 'worst tenth', 'clients')]
   for name, result in named:
     summaries = [result['unseen'].get(view) for view in views]
     *_, last = filter(None, summaries)
-    more = decimal(last['worst_decile']), str(last['num_clients'])
-    rows.append((name, *map(mean_and_std, summaries), *more))
+    cells = [mean_and_std(summary, measure) for summary in summaries]
+    cells += measure.short(last['worst_decile']), str(last['num_clients'])
+    rows.append((name, *cells))
   return align(rows)
 
 
-def _lies(name: str, result: Result) -> Iterator[str]:
+def _lies(name: str, result: Result, measure: Measure) -> Iterator[str]:
   """Yield a table of honest clients with the same run without its attack.
 
   And a line on whom the server left out.
@@ -179,11 +182,11 @@ def _lies(name: str, result: Result) -> Iterator[str]:
     rows = [(f'{name}, honest clients', 'clean', 'attacked')]
     for view, summary in result['views'].items():
       summaries = lies['clean'][view], summary
-      rows.append((view, *map(mean_and_std, summaries)))
-      lowest = [decimal(each['lowest_client']) for each in summaries]
+      rows.append((view, *(mean_and_std(x, measure) for x in summaries)))
+      lowest = [measure.short(x['lowest_client']) for x in summaries]
       rows.append(('  the lowest', *lowest))
     yield from ('', align(rows))
   if out := lies.get('left_out'):
-    shares = ', '.join(f'{x} {decimal(out[x], ".2f")}' for x in out)
+    shares = ', '.join(f'{x} {measure_of(x).text(out[x])}' for x in out)
     shares = shares.replace('left_out/', '')
     yield f'{name}, clients left out by the server: {shares}'

@@ -182,10 +182,4 @@ def mean_and_std(
 ) -> str:
   """Return 'mean ± std'; '-' where there is no such view or no number."""
   mean = measure.short(summary and summary['mean'])
-  if measure != ACCURACY and mean != '-':
-    return f'{mean} ± {measure.short(summary["std"])}'
-  return mean if mean == '-' else f'{mean} ± {summary["std"]:4.1f}'
-
-
-def decimal(value: float | None, form: str = '.1f') -> str:
-  return '-' if value is None or math.isnan(value) else format(value, form)
+  return mean if mean == '-' else f'{mean} ± {measure.short(summary["std"]):>4}'
