@@ -122,10 +122,9 @@ def must_not_build():
 
 @pytest.mark.parametrize('name', ['train_x', 'meta'])
 @pytest.mark.parametrize('damage', ['short', 'gone', 'other'])
-def test_damaged_entry_is_built_again(tmp_path, name, damage, monkeypatch):
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path))
+def test_damaged_entry_is_built_again(tmp_path, name, damage):
   want = load_cached('a', 'key', small_set)
-  file = next(tmp_path.glob(f'*/{name}.*'))
+  file = next(tmp_path.glob(f'cache/*/{name}.*'))
   content = file.read_bytes()
   file.unlink()
   if damage == 'other':

@@ -5,7 +5,6 @@ from helpers import refused
 
 from fedjax_pfl.data.datasets import load_dataset
 from fedjax_pfl.data.digits_domains import DOMAINS
-from fedjax_pfl.data.partition import partition
 from fedjax_pfl.settings import parse_config
 from fedjax_pfl.training.build_data import build_data
 
@@ -58,26 +57,7 @@ def test_a_few_clients_share_a_domain():
   assert other.data_id != data.data_id
 
 
-def test_sentences():
+def test_another_number_of_clients_is_refused():
   config = CONFIG | {'num_clients': 7, 'clients_per_domain': 2}
   message = refused(build_data, parse_config(config), print)
   assert message.startswith('num_clients: got 7, expected 10, the clients')
-  owners = np.array([0, 0, 1]), np.array([0, 1])
-
-  def divided(train, owners):
-    return partition(
-      'natural',
-      np.array(train),
-      np.zeros(2, int),
-      num_clients=4,
-      num_classes=2,
-      clients=owners,
-      clients_per_domain=2,
-    )
-
-  message = refused(divided, [0, 0, 1], owners)
-  assert message.startswith('clients_per_domain: got 2, expected at most 1')
-  owners = np.array([0, 0, 1, 1]), owners[1]
-  message = refused(divided, [0, 1, 1, 1], owners)
-  assert 'domain 1 has training examples of one class, 1' in message
-  divided([0, 1, 1, 0], owners)

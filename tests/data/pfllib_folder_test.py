@@ -24,11 +24,6 @@ STORED = FLOATS.transpose(0, 1, 4, 2, 3)
 SIZES = {'train': (5, 4, 2), 'test': (1, 1, 3)}
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
-
-
 def put(file, x, y):
   file.parent.mkdir(parents=True, exist_ok=True)
   with file.open('wb') as stream:

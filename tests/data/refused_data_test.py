@@ -20,6 +20,7 @@ NONE = np.zeros(10, int)
 HELD = [np.arange(20), np.arange(5), np.arange(1), np.arange(0), np.arange(2)]
 LABELS, TESTS = np.arange(8) % 2, np.arange(4) % 2
 OWNERS = np.array([2, 0, 1, 0, 2, 2, 0, 1]), np.array([1, 0, 1, 0])
+ONE_CLASS = LABELS | (OWNERS[0] == 1)
 
 
 def divide(name='iid', train=LABELS, test=TESTS, **settings):
@@ -27,11 +28,11 @@ def divide(name='iid', train=LABELS, test=TESTS, **settings):
   return partition(name, train, test, **sizes)
 
 
-def natural(clients, number=3):
-  return divide('natural', num_clients=number, clients=clients)
+def natural(clients, number=3, **settings):
+  return divide('natural', num_clients=number, clients=clients, **settings)
 
 
-def own(function):
+def by(function):
   return divide(function, num_clients=4)
 
 
@@ -107,16 +108,29 @@ CASES = [
     lambda: natural((OWNERS[0][1:], OWNERS[1])),
     'expected a pair: an owner for each of 8 training',
   ),
-  (lambda: own(lambda y, k, r: [[0, 1]] * k), 'returns row 0 a second time'),
-  (lambda: own(lambda y, k, r: [[0], [1], [2], [40]]), "40', expected a list"),
-  (lambda: own(lambda y, k, r: [[0], [], [2], [3]]), 'client 1 without a'),
-  (lambda: own(lambda y, k, r: [[0], [1]]), "list, of 2', expected a list of"),
-  (lambda: own(lambda y, k, r: None), 'partition: got '),
+  (
+    lambda: natural(OWNERS, 9, clients_per_domain=3),
+    'clients_per_domain: got 3, expected at most 2',
+  ),
+  (
+    lambda: natural(OWNERS, 6, train=ONE_CLASS, clients_per_domain=2),
+    'domain 1 has training examples of one class, 1',
+  ),
+  (lambda: by(lambda y, k, r: [[0, 1]] * k), 'returns row 0 a second time'),
+  (lambda: by(lambda y, k, r: [[0], [1], [2], [40]]), "40', expected a list"),
+  (lambda: by(lambda y, k, r: [[0], [], [2], [3]]), 'client 1 without a'),
+  (lambda: by(lambda y, k, r: [[0], [1]]), "list, of 2', expected a list of"),
+  (lambda: by(lambda y, k, r: None), 'partition: got '),
   (lambda: divide(print, share=0.5), 'a function with share'),
-  (lambda: own(lambda y, k, r: [1 / 0]), 'refused_data_test.py, line '),
+  (lambda: by(lambda y, k, r: [1 / 0]), 'refused_data_test.py, line '),
 ]
 
 
 @pytest.mark.parametrize(('call', 'words'), CASES)
 def test_a_sentence(call, words):
   assert words in refused(call).replace("\\'", "'")
+
+
+def test_of_a_domain_each_client_may_have_one_example():
+  clients = natural(OWNERS, 6, clients_per_domain=2)[0]
+  assert sorted(map(len, clients)) == [1, 1, 1, 1, 2, 2]

@@ -12,11 +12,6 @@ from fedjax_pfl.data.datasets import load_dataset, peek
 RATE, SIDE = 4000, 8
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
-
-
 def noise(seed, size=3000):
   return np.random.default_rng(seed).integers(-9000, 9000, size, np.int16)
 

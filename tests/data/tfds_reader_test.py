@@ -74,11 +74,8 @@ def serialised(x, y, identity):
   ('name', 'with_ids'),
   [('mnist', False), ('cifar10', True), ('emnist/byclass', False)],
 )
-def test_a_prepared_set_is_read_in_its_own_order(
-  name, with_ids, tmp_path, monkeypatch
-):
+def test_a_prepared_set_is_read_in_its_own_order(name, with_ids, tmp_path):
   """Once: the next time a stored copy is. Without TensorFlow."""
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
   images, log = write_prepared(tmp_path, name, with_ids), []
   more = {'data_dir': str(tmp_path), 'log_fn': log.append}
   for _ in range(2):
@@ -95,7 +92,6 @@ def test_a_prepared_set_is_read_in_its_own_order(
 def test_modules_that_a_prepared_set_names_are_not_imported(
   form, tmp_path, monkeypatch
 ):
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
   monkeypatch.syspath_prepend(tmp_path)
   bait, module = tmp_path / 'imported', f'bait_{form}'
   (tmp_path / f'{module}.py').write_text(f"open({str(bait)!r}, 'w')")

@@ -1,5 +1,6 @@
 """Runs whose clients fail, diverge or are slow: counted, named, continued."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -27,32 +28,15 @@ from fedjax_pfl.training.program import Program
 from fedjax_pfl.training.state import random_streams
 
 pytestmark = pytest.mark.usefixtures('quick_compiler')
-CHEAP = {'views': ('initial',), 'eval_views': ()}
-ROUNDS, CLIENTS, RATE = 4, 6, 0.4
-DROPPING = {
-  'algorithm': 'fedper',
-  'num_clients': CLIENTS,
-  'shards_per_client': 5,
-  'client_fraction': 0.5,
-  'rounds': ROUNDS,
-  'dropout_rate': RATE,
-  'on_divergence': 'exclude',
-  'log_every': 2,
-  'eval_every': ROUNDS,
-  'checkpoint_every': 2,
-  **CHEAP,
-}
-DIVERGING = 3
+ROUNDS, CLIENTS, RATE, DIVERGING = 4, 6, 0.4, 3
 SMALL = {
-  'algorithm': 'fedavg',
-  'num_clients': 5,
-  'client_fraction': 1.0,
-  'rounds': ROUNDS,
-  'log_every': 2,
-  'eval_every': 4,
-  'checkpoint_every': 2,
-  **CHEAP,
+  **{'algorithm': 'fedavg', 'num_clients': 5, 'client_fraction': 1.0},
+  **{'rounds': ROUNDS, 'log_every': 2, 'eval_every': ROUNDS},
+  **{'checkpoint_every': 2, 'views': ('initial',), 'eval_views': ()},
 }
+HALF = SMALL | {'algorithm': 'fedper', 'num_clients': CLIENTS}
+HALF |= {'shards_per_client': 5, 'client_fraction': 0.5}
+DROPPING = HALF | {'dropout_rate': RATE, 'on_divergence': 'exclude'}
 BODY = trees.num_bytes(
   trees.select(
     jax.eval_shape(TASK.init, jax.random.key(0)), trees.invert(TASK.is_head)
@@ -76,7 +60,8 @@ def drawn():
     key = fold_in(fold_in(keys['rounds'], number), client)
     return jax.random.uniform(fold_in(key, 2**31 - 1))
 
-  draws = [[draw(n, k) for k in own] for n, own in enumerate(cohorts.tolist())]
+  rows = enumerate(cohorts.tolist())
+  draws = [[draw(n, k) for k in clients] for n, clients in rows]
   stays = np.array(draws) >= RATE
   number = 2 + int(stays[2:].sum(1).argmax())
   return cohorts, stays, (int(cohorts[number][stays[number]][0]), number)
@@ -92,9 +77,9 @@ def run(drawn, tmp_path_factory, quick_compiler):
   experiment = spoil_upload(make_experiment(**DROPPING), client, [number])
   update = experiment.stages[0].algorithm.local_update
 
-  def local_update(down, own, data, rng):
-    own, up, metrics = update(down, own, data, rng)
-    return own, up, {**metrics, 'loss': data.count.astype(float)}
+  def local_update(down, state, data, rng):
+    state, up, metrics = update(down, state, data, rng)
+    return state, up, {**metrics, 'loss': data.count.astype(float)}
 
   experiment = with_algorithm(experiment, local_update=local_update)
   return record(experiment, tmp_path_factory.mktemp('dropout'), [2])
@@ -116,13 +101,13 @@ def test_what_is_sent_is_counted_and_who_is_left_out_is_named(
   lines = run_dir.load_metrics(run.path)  # of two rounds each
   for line, first in zip(lines, range(0, ROUNDS, 2), strict=True):
     part = slice(first, first + 2)
-    own, sent = stays[part], has_sent(drawn)[part]
+    starts, sent = stays[part], has_sent(drawn)[part]
     pairs = [[number + 1, client]] if first == 2 else None
-    assert line['dropped'] == (~own).sum()
-    assert line['excluded'] == (own & ~sent).sum()
+    assert line['dropped'] == (~starts).sum()
+    assert line['excluded'] == (starts & ~sent).sum()
     assert line.get('excluded_clients') == pairs
     assert line['bytes_up'] == sent.sum() * BODY
-    assert line['bytes_down'] == own.size * (BODY + 4)  # and the clock
+    assert line['bytes_down'] == starts.size * (BODY + 4)  # and the clock
     assert line['loss'] == pytest.approx(count[cohorts[part][sent]].mean())
 
 
@@ -166,11 +151,11 @@ def test_a_client_without_a_step_is_not_left(steps, stops):
     'loss': np.array([[0, np.nan]]),
   }
   stage, cohorts = experiment.stages[0], np.array([[0, 4]])
-  args = training, stage, 1, cohorts, metrics
+  check = partial(check_finite, training, stage, 1, cohorts, metrics)
   if stops:
-    assert 'in the loss of client 4' in refused(check_finite, *args)
+    assert 'in the loss of client 4' in refused(check)
   else:
-    check_finite(*args)
+    check()
 
 
 # ---- the first bad step
@@ -183,12 +168,12 @@ def test_debugging_continues_a_run_and_names_the_step(tmp_path):
   update = plain.stages[-1].algorithm.local_update
   first = plain.train.index[DIVERGING, 0]
 
-  def diverge(down, own, data, rng):
+  def diverge(down, state, data, rng):
     """Train from a model that makes the loss NaN, in the third round."""
     diverges = (down.round == 2) & (data.index[0] == first)
     factor = jnp.where(diverges, jnp.nan, 1.0)
     params = jax.tree.map(lambda leaf: factor * leaf, down.params)
-    return update(down._replace(params=params), own, data, rng)
+    return update(down._replace(params=params), state, data, rng)
 
   def make(**changes):
     experiment = make_experiment(**SMALL, **changes)
@@ -205,19 +190,7 @@ def test_debugging_continues_a_run_and_names_the_step(tmp_path):
 
 # ---- simulated time: a deadline, buffers
 
-TIMED = {
-  'algorithm': 'fedper',
-  'num_clients': 6,
-  'shards_per_client': 5,
-  'client_fraction': 0.5,
-  'rounds': 4,
-  'log_every': 1,
-  'eval_every': 4,
-  'checkpoint_every': 2,
-  'views': ('initial',),
-  'eval_views': (),
-  'client_speeds': 'lognormal',
-}
+TIMED = HALF | {'log_every': 1, 'client_speeds': 'lognormal'}
 RUNS = {
   # Clients remember what they have not sent.
   'partial': {'deadline': 4.0, 'late_clients': 'partial', 'dropout_rate': 0.3}
@@ -232,10 +205,10 @@ def test_a_run_has_a_clock_and_continues_it(kind, tmp_path):
   run = record(experiment, tmp_path, [2])
   train(experiment, tmp_path / 'killed2', run.program)
   assert_same_run(tmp_path / 'killed2', run.path)
-  seconds = [one['sim_seconds'] for one in run_dir.load_metrics(run.path)]
+  seconds = [line['sim_seconds'] for line in run_dir.load_metrics(run.path)]
   lasts = np.diff([0, *seconds])
   assert (lasts >= 0).all() and seconds[-1] > 0
   assert run.result['sim_seconds'] == seconds[-1]
   if 'deadline' in RUNS[kind]:
     assert lasts.max() <= RUNS[kind]['deadline']
-    assert sum(one['dropped'] for one in run_dir.load_metrics(run.path))
+    assert sum(line['dropped'] for line in run_dir.load_metrics(run.path))

@@ -31,8 +31,7 @@ def load(tmp_path, name):
 
 
 @pytest.mark.parametrize('name', IMAGE_SETS)
-def test_runs_read_what_was_prepared(tmp_path, name, monkeypatch):
-  monkeypatch.setenv('FEDJAX_PFL_CACHE', str(tmp_path / 'cache'))
+def test_runs_read_what_was_prepared(tmp_path, name):
   splits, heard = prepared(tmp_path, name)
   dataset = load(tmp_path, name)
   for split, got, (x, y) in zip(

@@ -41,19 +41,11 @@ def test_a_client_of_one_example_trains_on_it():
 
 
 def test_marks_of_editors_make_no_role(tmp_path):
-  play = (
-    'ROMEO:',
-    400 * 'o',
-    '',
-    'JULIET:',
-    900 * 'e',
-    '',
-    'ROMEO:',
-    500 * 'o',
-  )
+  said = ('ROMEO', 400 * 'o'), ('JULIET', 900 * 'e'), ('ROMEO', 500 * 'o')
+  speeches = [f'{role}:\n{speech}\n' for role, speech in said]
   files = [tmp_path / name for name in 'ab']
-  files[0].write_text('\n'.join(play))
-  files[1].write_text('\ufeff' + '\n'.join(line or ' ' for line in play))
+  files[0].write_text('\n'.join(speeches))
+  files[1].write_text('\ufeff' + ' \n'.join(speeches))
   want, found = (texts.read_play([file]) for file in files)
   np.testing.assert_array_equal(found[0].x, want[0].x)
 
