@@ -77,13 +77,13 @@ def server_data_fn(
   algorithm: Algorithm,
 ) -> Callable[[ClientData], ClientData | None]:
   """Return data -> what the server reads of it, which is moved once."""
-  moved = {}
+  last = [None, None]  # labels, and what was moved; held: an id is used again
 
   def of_server(data):
-    if id(data.y) not in moved:
-      own = server_data(algorithm, data)
-      moved[id(data.y)] = own and with_own_pool(own)
-    return moved[id(data.y)]
+    if last[0] is not data.y:
+      examples = server_data(algorithm, data)
+      last[:] = data.y, examples and with_own_pool(examples)
+    return last[1]
 
   return of_server
 

@@ -1,6 +1,9 @@
 """Host offload: results are those of clients on the device."""
 
+import weakref
+
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from counting_method import counting
 from helpers import ALGORITHMS, KEY, assert_same_bits, build
@@ -51,3 +54,17 @@ def sizes(num_clients):
 
 def test_device_memory_does_not_grow_with_registered_clients():
   assert sizes(100) == sizes(100_000)
+
+
+def test_what_the_server_reads_is_moved_once():
+  """As long as the labels are the same: others never have their id."""
+  method = counting()._replace(server_rows=np.arange)
+  of_server, moved = host_offload.server_data_fn(method), []
+  for number in range(2):
+    data = DATA._replace(x=np.zeros((3, 1)), y=np.full(3, number))
+    moved.append(of_server(data))
+    assert moved[-1].y.tolist() == [number] * 3
+    assert of_server(data) is moved[-1]
+  labels = weakref.ref(data.y)
+  del data
+  assert labels() is not None
