@@ -65,7 +65,7 @@ def runs_of(folder: str, number: int) -> dict[str, Callable[[], None]]:
 
   def run(calls):
     nonlocal states
-    for _, cohorts in itertools.islice(calls, ROUNDS):
+    for _, (cohorts, *_) in itertools.islice(calls, ROUNDS):
       *states, metrics = rounds({}, *states, cohorts, train, keys['rounds'])
       jax.tree.map(np.asarray, metrics)  # waits
 

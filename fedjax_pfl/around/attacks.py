@@ -240,7 +240,7 @@ def opened(test: ClientData, attack: Attack, *of_run: Any) -> ClientData:
   """
   x, y, index = map(np.array, (test.x[:], test.y, test.index))
   if attack.name == BAD_PFL:
-    x = np.array(bad_pfl.trigger(*of_run, attack)(test.x, test.y))
+    x = np.array(bad_pfl.trigger(*of_run, attack)(*map(jnp.asarray, (x, y))))
   else:
     x[:, : attack.trigger, : attack.trigger] = WHITE
   is_used = np.arange(index.shape[1]) < np.asarray(test.count)[:, None]

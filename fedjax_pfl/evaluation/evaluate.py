@@ -4,6 +4,7 @@ The views come from the method's own `personalize`, which is given training
 data only.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -209,17 +210,21 @@ def evaluate_clients(
   num_clients = train.count.shape[0]
   ids = np.arange(num_clients) if ids is None else ids
   block, parts = min(block, len(ids)), []
-  for first in range(0, len(ids), block):
-    own = ids[first : first + block]
-    own = np.pad(own, (0, block - len(own)))
-    scores, models = evaluate(
-      server, clients, jnp.asarray(own), train, test, key
-    )
+
+  def begin(first):
+    members = ids[first : first + block]
+    members = np.pad(members, (0, block - len(members)))
+    args = server, clients, jnp.asarray(members), train, test, key
+    return members, *evaluate(*args)
+
+  begun = itertools.chain(map(begin, range(0, len(ids), block)), [None])
+  # The rows of a block are collected while the one before is evaluated.
+  for (members, scores, models), _ in itertools.pairwise(begun):
     parts.append(jax.tree.map(np.asarray, scores))
     if on_models is not None:
-      on_models(own, models)
+      on_models(members, models)
     if on_progress is not None:
-      on_progress(min(first + block, len(ids)))
+      on_progress(min(block * len(parts), len(ids)))
 
   def of_all(*parts):
     rows = np.concatenate(parts)[: len(ids)]

@@ -23,6 +23,7 @@ from fedjax_pfl.core.algorithm import (
   Up,
 )
 from fedjax_pfl.core.types import Array, ClientData, Key
+from fedjax_pfl.data.client_data import with_own_pool
 from fedjax_pfl.federated.model_axis import divide, groups
 
 # (client before, down, client after, up, metrics) -> the metrics of a client.
@@ -129,7 +130,8 @@ def server_data(algorithm: Algorithm, data: ClientData) -> ClientData | None:
   if algorithm.server_rows is None:
     return None
   rows = jnp.asarray(algorithm.server_rows(len(data.y)), jnp.int32)
-  return ClientData(data.x, data.y, rows, jnp.asarray(rows.size))
+  count = jnp.asarray(rows.size)
+  return with_own_pool(ClientData(data.x, data.y, rows, count))
 
 
 def server_update(

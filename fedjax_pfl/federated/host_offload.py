@@ -20,7 +20,7 @@ from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import Algorithm, Client, Metrics, Server
 from fedjax_pfl.core.target import compiler_options
 from fedjax_pfl.core.types import Array, ClientData, Key
-from fedjax_pfl.data.client_data import with_own_pool
+from fedjax_pfl.data.client_data import client_of, with_own_pool
 from fedjax_pfl.federated import chunking
 from fedjax_pfl.federated.cohort import (
   Cohort,
@@ -41,35 +41,36 @@ def host_rounds(
   cohorts: Array,
   data: ClientData,
   key: Key,
+  examples: ClientData | None = None,
 ) -> tuple[Server, Client, Metrics]:
   """Return what rounds of cohorts [T, C] return, of clients on the host.
 
   round_fn: that of `compile_round` for a chunk. The given arrays of client
   states are updated in place: to copy all would take longer than the round.
+  `examples` are those of the first cohort, if they are there: `examples_of`.
+
+  While a round runs, the rows of the one before are written back, and those of
+  the next are collected and moved.
   """
   del numbers  # each setting has its own algorithm
   metrics, cohorts = [], np.asarray(cohorts)
-  of_server = of_server_fn(data)
-  orders = np.lexsort((cohorts, data.count[cohorts]))  # by_size, [T, C]
-  trained = np.take_along_axis(cohorts, orders, 1)
-  cohort, *pool = fetch(clients, trained[0], data)
-  following = [*trained[1:], trained[0, :0]]  # nobody in the end
-  for ids, order, after in zip(trained, orders, following, strict=True):
+  of_server, before = of_server_fn(data), None
+  for cohort_ids in cohorts:
+    order = order_of(cohort_ids, data)
+    examples, ids = examples or examples_of(cohort_ids, data), cohort_ids[order]
+    cohort = gather(clients, ids, data)._replace(index=examples.index)
+    cohort = jax.device_put(cohort)
+    if before:
+      cohort = cohort._replace(clients=latest(cohort, *before))
     server, rows, of_round = round_fn(
-      data.index.shape,
-      server,
-      jax.device_put(cohort),
-      np.argsort(order),
-      *pool,
-      key,
-      of_server,
+      *(data.index.shape, server, cohort, np.argsort(order)),
+      *(examples.x, examples.y, key, of_server),
     )
     metrics.append(of_round)
-    cohort, *pool = fetch(clients, after, data)  # while the round runs
-    write_rows(clients, ids, rows)  # waits for it
-    is_old = np.isin(cohort.ids, ids)
-    latest = trees.gather(clients, cohort.ids[is_old])
-    write_rows(cohort.clients, is_old, latest)
+    if before:
+      write_rows(clients, *before)  # waits for them
+    before, examples = (ids, rows), None
+  write_rows(clients, *before)
   return server, clients, trees.stack(metrics)
 
 
@@ -81,20 +82,28 @@ def server_data_fn(
 
   def of_server(data):
     if last[0] is not data.y:
-      examples = server_data(algorithm, data)
-      last[:] = data.y, examples and with_own_pool(examples)
+      last[:] = data.y, server_data(algorithm, data)
     return last[1]
 
   return of_server
 
 
-def fetch(
-  clients: Client, ids: np.ndarray, data: ClientData
-) -> tuple[Cohort, Array, Array]:
-  """Return the cohort of these clients, and the inputs and labels it reads."""
-  cohort = gather(clients, ids, data)
-  examples = with_own_pool(data._replace(index=cohort.index))
-  return cohort._replace(index=examples.index), examples.x, examples.y
+def order_of(ids: np.ndarray, data: ClientData) -> np.ndarray:
+  """Return the order in which clients are trained: that of `by_size`."""
+  return np.lexsort((ids, data.count[ids]))
+
+
+def examples_of(ids: np.ndarray, data: ClientData) -> ClientData:
+  """Return the examples of a cohort, in the order in which it is trained."""
+  return with_own_pool(client_of(data, ids[order_of(ids, data)]))
+
+
+@jax.jit
+def latest(cohort: Cohort, ids: Array, rows: Client) -> Client:
+  """Return the states of a cohort, as in the rows [C, ...] of these ids."""
+  is_same = cohort.ids[:, None] == ids
+  rows = trees.gather(rows, jnp.argmax(is_same, 1))
+  return jax.vmap(trees.choose)(jnp.any(is_same, 1), rows, cohort.clients)
 
 
 def compile_round(

@@ -95,19 +95,16 @@ def is_read(fn: Callable[[ClientData], Any], data: ClientData) -> list[bool]:
 def init_fn(
   algorithm: Algorithm, server: Server, data: ClientData, key: Key
 ) -> tuple[Callable[..., Client], int]:
-  """Return ids -> `init_clients` of these, and of how many it is called.
+  """Return ids -> `init_clients` of these, and of how many it is called."""
 
-  Examples are moved to the device if they are read.
-  """
-  init, one = partial(init_clients, algorithm, server), np.arange(1)
-  if not any(is_read(lambda data: init(client_of(data, one), key, one), data)):
-    data = on_device(data._replace(x=data.x[:1], y=data.y[:1]))
+  def init(ids, data=data, **how):
+    rows = with_own_pool(client_of(data, ids))
+    return init_clients(algorithm, server, rows, key, ids, **how)
 
-  def init_rows(ids, **how):
-    return init(with_own_pool(client_of(data, ids)), key, ids, **how)
-
-  is_moved = isinstance(data.x, np.ndarray)
-  return init_rows, READ_BLOCK if is_moved else INIT_BLOCK
+  if not any(is_read(partial(init, np.arange(1)), data)):
+    row = on_device(data._replace(x=data.x[:1], y=data.y[:1]))
+    return partial(init, data=row), INIT_BLOCK
+  return init, READ_BLOCK if isinstance(data.x, np.ndarray) else INIT_BLOCK
 
 
 def shapes_of_all(init: Callable, num_clients: int) -> Client:

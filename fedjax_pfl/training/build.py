@@ -311,19 +311,17 @@ def moved(experiment: Experiment) -> Experiment:
 
   Splits share their examples, before and after.
   """
-  on_host, splits = experiment.placement.on_host, experiment.data.splits
-  array, pools = np.asarray if on_host else jnp.asarray, {}
-  for rows in splits.values():
+  on_host, pools = experiment.placement.on_host, {}
+  array = np.asarray if on_host else jnp.asarray
+
+  def move(rows):
     if id(rows.x) not in pools:
       pools[id(rows.x)] = rows if on_host else on_device(rows)
-  return experiment.with_data(
-    **{
-      name: pools[id(rows.x)]._replace(
-        index=array(rows.index), count=array(rows.count)
-      )
-      for name, rows in splits.items()
-    }
-  )
+    index, count = array(rows.index), array(rows.count)
+    return pools[id(rows.x)]._replace(index=index, count=count)
+
+  splits = experiment.data.splits.items()
+  return experiment.with_data(**{name: move(rows) for name, rows in splits})
 
 
 def placed_as_started(

@@ -127,7 +127,7 @@ def run_rounds(training: Training) -> Training:
       training = begin_stage(training, phase)
       draw_fn = partial(thread.submit, cohorts_fn(training, phase))
       stops = every.stops(training.done, phase.last)
-      for stop, cohorts in calls(draw_fn, training.done, stops):
+      for stop, (cohorts, *ahead) in calls(draw_fn, training.done, stops):
         began = times()
         rounds_fn = program.rounds(phase.number, training.state.server)
         *states, metrics = rounds_fn(
@@ -136,6 +136,7 @@ def run_rounds(training: Training) -> Training:
           cohorts,
           training.data,
           training.rounds_key(phase),
+          *ahead,
         )
         metrics = experiment.placement.whole(metrics)
         metrics = jax.tree.map(np.asarray, metrics)  # waits

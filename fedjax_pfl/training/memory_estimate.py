@@ -258,8 +258,9 @@ def _with_work(
     moved = 2 * here * devices * state
   return known._replace(
     images=known.images + made,
-    # On the host, they are arguments and results.
-    cohort=moved + here * (up if known.host else 2 * state + up),
+    # With clients on the host, they are arguments and results: the states are
+    # those of the next cohort.
+    cohort=moved + here * (2 * state + up),
     work=min(chunk, here) * per_client,
     evaluation=_evaluation(experiment, stage, states),
   )
@@ -287,7 +288,7 @@ def _evaluation(experiment: Experiment, stage: Stage, states: States) -> int:
   here = min(chunk, -(-block // placement.num_groups))
   work = here * memory.temp_size_in_bytes + block * memory.output_size_in_bytes
   if _is_fed(experiment):
-    work += sum(_own_pool(data, block) for data in experiment.eval_data)
+    work += 2 * sum(_own_pool(data, block) for data in experiment.eval_data)
   return work
 
 

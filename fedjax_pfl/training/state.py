@@ -15,8 +15,9 @@ import numpy as np
 
 from fedjax_pfl.core.algorithm import Client, Server, Stage, as_stored
 from fedjax_pfl.core.errors import bad_input
-from fedjax_pfl.core.types import Array, ClientData, Key, Scores
+from fedjax_pfl.core.types import ClientData, Key, Scores
 from fedjax_pfl.data.client_data import on_device
+from fedjax_pfl.federated.host_offload import examples_of
 from fedjax_pfl.federated.placement import unshared
 from fedjax_pfl.federated.rounds import stage_shapes
 from fedjax_pfl.runs.checkpoint import KEEP
@@ -137,10 +138,11 @@ def start_stage(training: Training, phase: Phase) -> Training:
   return training._replace(data=data, state=state._replace(clients=clients))
 
 
-def cohorts_fn(training: Training, phase: Phase) -> Callable[[int, int], Array]:
+def cohorts_fn(training: Training, phase: Phase) -> Callable[[int, int], tuple]:
   """Return (first, stop) -> who takes part after `first` up to `stop`: [T, C].
 
-  Their examples are read ahead.
+  Their examples are read ahead. Those of the first cohort come with it where a
+  device has no others.
   """
   experiment, key, ahead = training.experiment, training.keys['cohorts'], 0
   sampler = experiment.sampler_of(phase.stage)
@@ -153,24 +155,26 @@ def cohorts_fn(training: Training, phase: Phase) -> Callable[[int, int], Array]:
   def draw(first, stop):
     with jax.enable_x64(double):
       cohorts = sampler.draw(key, first + ahead, stop - first)
-    experiment.read_ahead(experiment.train, np.asarray(cohorts))
-    return cohorts
+      ids, data = np.asarray(cohorts), training.data
+      experiment.read_ahead(experiment.train, ids)
+      is_moved = isinstance(data.x, np.ndarray)
+      return cohorts, *([examples_of(ids[0], data)] if is_moved else [])
 
   return draw
 
 
 def calls(
   draw_fn: Callable[[int, int], futures.Future], done: int, stops: Sequence[int]
-) -> Iterator[tuple[int, Array]]:
-  """Yield the last round and the cohorts [T, C] of each compiled call.
+) -> Iterator[tuple[int, tuple]]:
+  """Yield the last round of each compiled call, and what is drawn for it.
 
-  While a call runs, those of the next are drawn.
+  While a call runs, that of the next is drawn.
   """
   drawn = itertools.starmap(draw_fn, itertools.pairwise([done, *stops]))
   following = next(drawn, None)
   for stop in stops:
-    cohorts, following = following.result(), next(drawn, None)
-    yield stop, cohorts
+    now, following = following.result(), next(drawn, None)
+    yield stop, now
 
 
 def _state_of(

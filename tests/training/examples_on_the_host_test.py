@@ -3,11 +3,13 @@
 The path of a TPU, on a CPU.
 """
 
+import threading
+
 import jax
 import numpy as np
 import pytest
 from helpers import assert_same_bits
-from small_runs import assert_same_run, make_experiment
+from small_runs import assert_same_run, make_experiment, with_algorithm
 
 from fedjax_pfl.analysis.open_run import load_states
 from fedjax_pfl.core.target import compiling_for
@@ -30,7 +32,7 @@ CASES = {
 }
 OTHERS = {
   'scaffold': {'log_every': 2},
-  'cfl': {},  # states begin with examples
+  'cfl': {},
   'lg_fedavg': {'hp': {'protocol': 'released'}, 'eval_views': ('initial',)},
   'fedper': {'validation_fraction': 0.3, 'select': 'validation'},
   'fedbabu': {'adapt_on': 'test_half', 'views': ('finetuned',)},
@@ -39,7 +41,7 @@ OTHERS = {
 # Stages that make their own data have those of all clients.
 WHOLE = {
   'fedconcat': {'hp': {'clusters': 2}},
-  'fedprox': {'attack': 'backdoor', 'attackers': 0.2},
+  'fedprox': {'attack': 'bad_pfl', 'attackers': 0.2},
 }
 
 
@@ -67,17 +69,30 @@ def make(folder, place, algorithm='fedavg', **changes):
   )
 
 
+def begun_with_examples(experiment):
+  """Return the experiment whose states begin with a client's first example."""
+  init = experiment.stages[-1].algorithm.init_client
+
+  def init_client(server, data, rng):
+    pixels, label = data.x[data.index[0]], data.y[data.index[0]]
+    more = pixels.astype(float).mean() / 256 + label  # exact
+    return jax.tree.map(lambda leaf: leaf + more, init(server, data, rng))
+
+  return with_algorithm(experiment, init_client=init_client)
+
+
 @pytest.mark.parametrize(
   'name', [*CASES, *(pytest.param(n, marks=LONG) for n in (*OTHERS, *WHOLE))]
 )
 def test_the_bits_are_those_of_examples_on_the_device(
   name, folder, tmp_path, monkeypatch
 ):
-  calls, changes = [], (CASES | OTHERS | WHOLE)[name]
+  calls, ahead, changes = [], [], (CASES | OTHERS | WHOLE)[name]
 
   def noted(data):
     """Return the own pool; no array on the device has the rows of all."""
     calls.append(isinstance(data.x, np.memmap))
+    ahead.append(threading.current_thread() is not threading.main_thread())
     if name not in WHOLE:
       new = [leaf for leaf in jax.live_arrays() if id(leaf) not in others]
       assert not {leaf.shape[:1] for leaf in new} & {(n,) for n in POOLS}
@@ -91,10 +106,15 @@ def test_the_bits_are_those_of_examples_on_the_device(
   with compiling_for('tpu'):
     for place in ['host', *['disk'] * on_disk, 'device']:
       calls.clear()
+      ahead.clear()
       experiment = make(folder, place, name, **changes)
       assert isinstance(experiment.train.x, ImagePool) == (place == 'device')
+      if name == 'ditto':
+        experiment = begun_with_examples(experiment)
       train(experiment, tmp_path / place)
       assert any(calls) == (place != 'device')
+      if place != 'device' and name not in WHOLE:  # one in each call of rounds
+        assert sum(ahead) == experiment.rounds / changes.get('log_every', 1)
       server, clients = load_states(experiment, tmp_path / place, pytest.fail)
       states[place] = server, jax.tree.map(np.asarray, clients)
       del experiment

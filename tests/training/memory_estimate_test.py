@@ -1,5 +1,6 @@
 """The forecast of memory against what the compiled programs then take."""
 
+from functools import partial
 from unittest import mock
 
 import jax
@@ -11,6 +12,7 @@ from helpers import refused
 from small_runs import make_experiment
 
 from experiments.benchmarks.programs import program_bytes
+from fedjax_pfl.core import trees
 from fedjax_pfl.federated import host_offload, rounds
 from fedjax_pfl.federated.cohort import gather
 from fedjax_pfl.federated.placement import OnHost
@@ -57,6 +59,10 @@ def test_the_estimate_is_within_a_fifth_of_the_program(placement, chunk):
   beside = test.x.nbytes + test.y.nbytes
   if placement == 'device':
     beside += test.index.nbytes + test.count.nbytes
+  else:  # the states of the next cohort, before and after those of the round
+    states, data = partial(rounds.begin, *experiment.stages), experiment.train
+    _, clients = jax.eval_shape(states, data, jax.random.key(0))
+    beside += 2 * trees.num_bytes(clients) * experiment.cohort_size / 40
   assert name == 'ditto'
   assert memory.round - beside == pytest.approx(
     used(experiment, chunk), rel=0.2
