@@ -55,7 +55,7 @@ def measure(stages, data, cohort):
   program = jax.jit(round_fn).lower(server, clients, ids, data, key).compile()
   memory = program.memory_analysis()
   return {
-    'moved': sorted(collectives(program.as_text())),
+    'moved': sorted(sum(collectives(program.as_text()), [])),
     'states': trees.num_bytes(clients),
     'server': trees.num_bytes(server),
     'data': trees.num_bytes(data),
