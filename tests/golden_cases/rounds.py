@@ -155,9 +155,11 @@ def stored_views(case, algorithm, done):
   }
   given = done.server, done.clients[0], of(case.data()[0], 0), KEY(0)
   names = jax.eval_shape(algorithm.personalize, *given) if prefixes else {}
-  own = 'personal' if 'personal' in names else 'finetuned'
   views = {prefix: prefix for prefix in prefixes & {*names}}
-  return views | dict.fromkeys(prefixes & {'personalized'}, own)
+  for view in ('finetuned', 'personal'):  # SuPerFed has neither
+    if view in names:
+      views |= dict.fromkeys(prefixes & {'personalized'}, view)
+  return views
 
 
 def run_rounds(

@@ -3,6 +3,8 @@
 Called by simulated_devices.py: see there.
 """
 
+import itertools
+
 import helpers
 import jax
 import jax.numpy as jnp
@@ -55,7 +57,7 @@ def measure(stages, data, cohort):
   program = jax.jit(round_fn).lower(server, clients, ids, data, key).compile()
   memory = program.memory_analysis()
   return {
-    'moved': sorted(sum(collectives(program.as_text()), [])),
+    'moved': sorted(itertools.chain(*collectives(program.as_text()))),
     'states': trees.num_bytes(clients),
     'server': trees.num_bytes(server),
     'data': trees.num_bytes(data),
