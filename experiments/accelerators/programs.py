@@ -23,7 +23,7 @@ from fedjax_pfl.federated.model_axis import Division, model_mesh
 from fedjax_pfl.federated.sharding import AXIS, num_places
 from fedjax_pfl.settings import Settings, parse_config
 from fedjax_pfl.training import program
-from fedjax_pfl.training.build import Experiment, completed
+from fedjax_pfl.training.build import Experiment, completed, moved
 from fedjax_pfl.training.build_data import build_data, images_of
 from fedjax_pfl.training.outline import Outline, outline
 
@@ -72,7 +72,7 @@ def load_blank(outline: Outline) -> Experiment:
     splits = features(dataset.train.y), features(dataset.test.y)
     dataset = dataset._replace(train=splits[0], test=splits[1])
   data = build_data(settings, log, dataset)
-  return completed(outline, outline.model, data, log)
+  return moved(completed(outline, outline.model, data, log))
 
 
 def make_programs(plan: Experiment, devices: Devices) -> Iterator[Program]:

@@ -130,7 +130,6 @@ def stacked(
   data: DataSettings,
   dataset: Dataset,
   division: Division,
-  placement: str,
   log: Log,
 ) -> dict[str, ClientData]:
   """Return the examples of each part, which share the arrays of images."""
@@ -138,8 +137,8 @@ def stacked(
   is_split = data.test_partition in partition.OF_OWN
   for name, rows in division.items():
     side = 'test' if name.endswith('test') and not is_split else 'train'
-    clients = client_data.stack_clients(pools[side], rows, placement)
-    # Others share these images, which are on the device now.
+    clients = client_data.stack_clients(pools[side], rows, 'host')
+    # Others share these images, of which a CPU has a view now.
     pools[side], splits[name] = Images(clients.x, clients.y), clients
     words = WORDS[name] + HELD_OUT * (is_split and name == 'test')
     log(

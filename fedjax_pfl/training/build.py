@@ -273,12 +273,16 @@ def placed(experiment: Experiment, log: Log, place: str = '') -> Experiment:
 
   Without `devices` on those that are fastest for most of its rounds.
   """
+  from fedjax_pfl.training import memory_estimate
+
   place = place or experiment.settings.system.clients_placement
   if place == 'auto':
-    from fedjax_pfl.training.memory_estimate import first_with_room
-
-    place = first_with_room(experiment, log)
-  return moved(experiment._replace(placement=placement_in(experiment, place)))
+    place = memory_estimate.first_with_room(experiment, log)
+  placement = placement_in(experiment, place)
+  experiment = experiment._replace(placement=placement)
+  if isinstance(experiment.train.x, np.ndarray) and not placement.on_host:
+    memory_estimate.check_room(experiment)  # before the device has all examples
+  return moved(experiment)
 
 
 def placement_in(experiment: Experiment, place: str) -> OneDevice:

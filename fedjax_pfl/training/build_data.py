@@ -67,9 +67,7 @@ def build_data(
   dataset = standardised(dataset, data.standardise, division, own_tests)
   if settings.dp and dataset.columns and data.standardise == 'all':
     log(PRIVATE)
-  on_device = system.clients_placement == 'device'
-  place = 'device' if on_device else 'host'
-  splits = stacked(data, dataset, division, place, log)
+  splits = stacked(data, dataset, division, log)
   for name, clients in splits.items():
     if name.endswith('test'):
       check_scoring(settings, clients)

@@ -84,10 +84,8 @@ def with_features(
   pairs = zip(splits, _LAST[key], strict=True)
   train, test = (split._replace(x=x) for split, x in pairs)
   dataset = data.dataset._replace(train=train, test=test)
-  on_host = isinstance(data.train.index, np.ndarray)
-  place = 'host' if on_host else 'device'
   pools = {
-    name: stack_clients(split, [()], place).x
+    name: stack_clients(split, [()], 'host').x
     for name, split in (('train', train), ('test', test))
   }
   is_own = settings.data.test_partition in OF_OWN  # tests are training images

@@ -8,7 +8,7 @@ import threading
 import jax
 import numpy as np
 import pytest
-from helpers import assert_same_bits
+from helpers import assert_same_bits, refused
 from small_runs import assert_same_run, make_experiment, with_algorithm
 
 from fedjax_pfl.analysis.open_run import load_states
@@ -132,6 +132,8 @@ def test_auto_moves_no_examples_that_a_device_cannot_hold(folder, monkeypatch):
   with compiling_for('tpu'):
     experiment = make(folder, 'auto')
     assert isinstance(experiment.train.x, np.memmap)
+    message = refused(make, folder, 'device')
+    assert message.startswith('memory: got ') and 'placement=host' in message
     assert {leaf.shape for leaf in jax.live_arrays()} <= live
     ((_, memory),) = memory_estimate.forecasts(experiment)
     of_label = 4 * sum(POOLS)
