@@ -23,8 +23,9 @@ def check_output(
   out = Path(out)
   if out.suffix not in formats or out.is_dir():
     expected = f'a file name that ends in {" or ".join(formats)}'
-    how = {'expected': expected, 'choices': formats, 'cause': cause}
-    raise bad_input('out', got=str(out), **how)
+    raise bad_input(
+      'out', got=str(out), expected=expected, choices=formats, cause=cause
+    )
   return out
 
 

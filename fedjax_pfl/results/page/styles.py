@@ -1,4 +1,4 @@
-"""Name, colour and line style of each method, the same in all figures.
+"""Colour and line style of each method, the same in all figures.
 
 Colours are from Okabe and Ito (2008) and Paul Tol's schemes, for colour-blind
 readers. They are assigned so that methods compared in one paper stay apart
@@ -10,7 +10,7 @@ distances and a contrast of at least 4.
 import zlib
 from typing import NamedTuple
 
-from fedjax_pfl.algorithms import available, paper_name
+from fedjax_pfl.algorithms import available
 from fedjax_pfl.core.user_code import without_digest
 from fedjax_pfl.results.runs.groups import Group
 
@@ -20,7 +20,6 @@ class Style(NamedTuple):
   dark: str  # on a dark background, of the same hue
   dash: tuple[float, ...]  # strokes and gaps, in widths of a line
   marker: str
-  name: str = ''  # as its paper writes it
 
 
 SOLID = ()
@@ -63,10 +62,10 @@ SPARE_DASHES = (DASHDOT, LONG, DOUBLE, DOTTED)
 def style_of(algorithm: str) -> Style:
   """Return the style of a method; one that is not listed has a fixed one, too.
 
-  A method of the user's own, 'nap.py:fednap#4f0c8e21ab37', is called 'fednap'.
+  A method of the user's own, 'nap.py:fednap#4f0c8e21ab37', is 'fednap'.
   """
   if algorithm in STYLES:
-    return STYLES[algorithm]._replace(name=paper_name(algorithm))
+    return STYLES[algorithm]
   name = without_digest(algorithm).rpartition('.py:')[2]
   others = UNLISTED.split()
   others += [new for new in available() if new not in {*STYLES, *others}]
@@ -80,7 +79,7 @@ def style_of(algorithm: str) -> Style:
     turn = number // 32
   like = listed[number % len(listed)]
   dash = SPARE_DASHES[turn % len(SPARE_DASHES)]
-  return Style(like.colour, like.dark, dash, marker, paper_name(name))
+  return Style(like.colour, like.dark, dash, marker)
 
 
 def style_of_group(group: Group) -> Style:

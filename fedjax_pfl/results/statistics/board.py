@@ -195,7 +195,7 @@ def not_finished(about: About, boards: Sequence[Board]) -> list[str]:
 
 def sentences(board: Board) -> list[str]:
   """Return the verdicts of a partition: the best, then each baseline."""
-  found = []
+  texts = []
   for measure in board.about.measured:
     standing = board.standings[measure]
     named = [x._replace(name=paper_name(x.name)) for x in standing.places]
@@ -203,13 +203,13 @@ def sentences(board: Board) -> list[str]:
     head = '' if is_plain else f'{measure.head}. '
     rest = f' Clients for whom it is not defined: {standing.undefined}.'
     rest *= bool(standing.undefined)
-    found += [head + lead(named, measure) + rest] * bool(named)
+    texts += [head + lead(named, measure) + rest] * bool(named)
   for base in board.about.baselines:
-    found += _against(base, board)
-  found += [
+    texts += _against(base, board)
+  texts += [
     f'{paper_name(x.method)} {x.obstacle}.' for x in board.entries if x.obstacle
   ]
-  return found + _ends(board.entries)
+  return texts + _ends(board.entries)
 
 
 def _against(baseline: str, board: Board) -> list[str]:

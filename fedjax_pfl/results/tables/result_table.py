@@ -61,15 +61,15 @@ def table(results: Sequence[Result]) -> str:
   server = ['global'] * any('global' in result for result in results)
   rows = [('algorithm', *views, *server, 'seconds')]
   measure = measure_of(results[0].get('measure', ACCURACY.name))
+  means = lambda by: [mean_and_std(by.get(view), measure) for view in views]
   for name, result in named:
-    cells = [mean_and_std(result['views'].get(view), measure) for view in views]
     numbers = [result.get(part, {}).get(measure.name) for part in server]
-    cells += map(measure.short, numbers)
-    rows.append((name, *cells, f'{result["seconds"]:.1f}'))
-    for model, of_model in result.get('models', {}).items():
-      cells = [mean_and_std(of_model.get(view), measure) for view in views]
-      blank = [''] * (len(server) + 1)
-      rows.append((f'  {without_digest(model)}', *cells, *blank))
+    more = *map(measure.short, numbers), f'{result["seconds"]:.1f}'
+    rows.append((name, *means(result['views']), *more))
+    rows += [
+      (f'  {without_digest(model)}', *means(of_model), *[''] * len(more))
+      for model, of_model in result.get('models', {}).items()
+    ]
   lines = [align(rows)]
   if measure != ACCURACY:
     lower = ', of which lower is better' * (measure.sign < 0)
@@ -101,11 +101,11 @@ def _own_metrics(name: str, result: Result) -> Iterator[str]:
   for metric in sorted(name for name in named if not name.endswith((*ends,))):
     known = {view: row[metric] for view, row in views.items() if metric in row}
     text = measure_of(metric).text
-    words = [f'{view} {text(x)}' for view, x in known.items()]
+    texts = [f'{view} {text(x)}' for view, x in known.items()]
     for end, said in ends.items():
       if most := max(row.get(metric + end, 0) for row in views.values()):
-        words[-1] += f'; {said} for clients: {most:,}'
-    yield f'{name}, {metric}: {", ".join(words)}'
+        texts[-1] += f'; {said} for clients: {most:,}'
+    yield f'{name}, {metric}: {", ".join(texts)}'
 
 
 def choices(named: Sequence[tuple[Cell, Sequence[Result]]]) -> Table | None:
