@@ -111,6 +111,12 @@ def compiled():
     yield names
 
 
+@pytest.fixture(scope='session')
+def accounting():
+  """Load the library of budgets for the tests that ask: it takes seconds."""
+  pytest.importorskip('dp_accounting')
+
+
 @pytest.fixture
 def float64():
   """Compute with 64 bits: rounding is then far below any mistake."""

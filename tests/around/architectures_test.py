@@ -1,7 +1,5 @@
 """Clients of different architectures in the rounds of one method."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +21,6 @@ from helpers import (
 
 from fedjax_pfl.around.architectures import message_forms, mixed
 from fedjax_pfl.core import trees
-from fedjax_pfl.core.types import Outputs
 from fedjax_pfl.federated.cohort import (
   all_send,
   by_size,
@@ -40,41 +37,9 @@ OF_CLIENT = np.arange(len(COUNTS)) % 2
 DATA = make_data()
 
 
-@functools.cache
 def deeper(width=5):
   """Return a task of another architecture with as many features."""
-  one = make_task(hidden=width)
-
-  def init(key):
-    below, above = jax.random.split(key)
-    kernel = jax.random.normal(below, (width, width)) / width**0.5
-    return {**one.init(above), 'more': {'kernel': kernel}}
-
-  def features(params, x, mask):
-    return jnp.tanh(one.features(params, x, mask) @ params['more']['kernel'])
-
-  def outputs(params, x, mask):
-    f = features(params, x, mask)
-    head = params['head']
-    return Outputs(f, f @ head['kernel'] + head['bias'])
-
-  def loss(params, batch, key):
-    log_p = jax.nn.log_softmax(outputs(params, batch.x, batch.mask).logits)
-    own = jnp.take_along_axis(log_p, batch.y[:, None], 1)[:, 0]
-    return -(batch.mask * own).sum() / jnp.maximum(batch.mask.sum(), 1)
-
-  no = {'more': {'kernel': False}}
-  return one._replace(
-    init=init,
-    features=features,
-    logits=lambda *args: outputs(*args).logits,
-    train_outputs=lambda params, batch, key: outputs(
-      params, batch.x, batch.mask
-    ),
-    loss=loss,
-    is_head={**one.is_head, **no},
-    norm_leaves={**one.norm_leaves, **no},
-  )
+  return make_task(width, deep=True)
 
 
 def stages_of(name, *tasks):

@@ -21,9 +21,8 @@ def strategy(bands, rounds=ROUNDS):
   return np.tril(toeplitz(np.pad(c, (0, rounds - bands))))
 
 
-def test_noise_is_that_of_the_inverse_and_its_sums_have_less():
+def test_noise_is_that_of_the_inverse_and_its_sums_have_less(accounting):
   """At equal budget; expected cohorts of 18 of 180 clients."""
-  pytest.importorskip('dp_accounting')
   z = jax.random.normal(KEY(0), (ROUNDS, 50, 100))
   past = {'leaf': banded_noise.begin(z[0], 10)}
   _, noise = jax.lax.scan(
@@ -33,10 +32,10 @@ def test_noise_is_that_of_the_inverse_and_its_sums_have_less():
   inverse = np.linalg.inv(strategy(10))
   np.testing.assert_allclose(got, inverse @ z, atol=1e-4)
   errors = []
-  for bands, own in ((1, z), (10, got)):
+  for bands, rows in ((1, z), (10, got)):
     plan = (Rounds(ROUNDS, 18.0, 180, 'cyclic', bands),)
     noise = accountant.find_noise(8.0, DELTA, plan)
-    errors.append(noise * np.cumsum(own, 0).std())
+    errors.append(noise * np.cumsum(rows, 0).std())
   assert errors[1] < 0.8 * errors[0]
 
 

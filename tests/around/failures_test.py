@@ -19,6 +19,7 @@ from helpers import (
   with_failures,
 )
 
+from fedjax_pfl.around.lifted import replaced
 from fedjax_pfl.core import trees
 from fedjax_pfl.core.algorithm import FINITE, HAS_SENT, SERVER_FINITE, Stage
 from fedjax_pfl.federated.rounds import begin, make_round
@@ -33,10 +34,8 @@ def sent_by_hand(key, number, ids, rate=RATE):
   """Return which of these clients send in this round."""
   round_key = jax.random.fold_in(key, number)
   keys = [jax.random.fold_in(round_key, client) for client in ids]
-  draws = [
-    jax.random.uniform(jax.random.fold_in(own, 2**31 - 1)) for own in keys
-  ]
-  return [bool(draw >= rate) for draw in draws]
+  keys = [jax.random.fold_in(of_client, 2**31 - 1) for of_client in keys]
+  return [bool(jax.random.uniform(draw) >= rate) for draw in keys]
 
 
 def key_by(holds):
@@ -48,20 +47,17 @@ def spoiled(stage, client):
   """Return the stage in which the state and the upload of a client are NaN."""
   update, first = stage.algorithm.local_update, DATA.index[client, 0]
 
-  def local_update(down, own, data, rng):
-    own, up, metrics = update(down, own, data, rng)
+  def local_update(down, state, data, rng):
+    *sent, metrics = update(down, state, data, rng)
     factor = jnp.where(data.index[0] == first, jnp.nan, 1.0)
 
     def spoil(leaf):
       is_float = jnp.issubdtype(leaf.dtype, jnp.floating)
       return factor * leaf if is_float else leaf
 
-    own, up = jax.tree.map(spoil, (own, up))
-    return own, up, metrics
+    return *jax.tree.map(spoil, sent), metrics
 
-  return stage._replace(
-    algorithm=stage.algorithm._replace(local_update=local_update)
-  )
+  return replaced(stage, local_update=local_update)
 
 
 @every_method(1)
@@ -83,12 +79,8 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
     is_left = sent & (np.array(COHORT) != DIVERGING)
     assert is_left.sum() == sent.sum() - 1
     is_left &= np.array(COHORT) != LATE
-    failing = with_failures(
-      spoiled(stage, DIVERGING),
-      RATE,
-      on_divergence='exclude',
-      has_deadline=True,
-    )
+    how = {'on_divergence': 'exclude', 'has_deadline': True}
+    failing = with_failures(spoiled(stage, DIVERGING), RATE, **how)
     work = jnp.where(jnp.arange(len(DATA.count)) == LATE, 0.0, 1.0)
     timed = prepared._replace(work=work)
     *got, metrics = round_of(failing)(*states, cohort, timed, key)

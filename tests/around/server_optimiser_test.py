@@ -1,6 +1,7 @@
 """A server's optimiser around any method; its equations are golden cases."""
 
 import jax
+import jax.numpy as jnp
 import pytest
 import small_runs
 from helpers import assert_close, build, long, make_data, play, refused
@@ -30,12 +31,8 @@ def test_a_step_of_one_is_the_mean(name):
   assert_close(own, clients)
   yogi = Around(server_optimiser=MEAN._replace(name='yogi'))
   moved, _, _ = play(around(stages, yogi), DATA)
-  assert not all(
-    (one == other).all()
-    for one, other in zip(
-      jax.tree.leaves(moved.params), jax.tree.leaves(mine.params), strict=True
-    )
-  )
+  same = jax.tree.map(jnp.array_equal, moved.params, mine.params)
+  assert not jax.tree.all(same)
 
 
 @pytest.mark.parametrize(
@@ -43,17 +40,16 @@ def test_a_step_of_one_is_the_mean(name):
 )
 def test_a_server_whose_model_never_moves_is_refused(name):
   """Nor can FedOpt's take the steps of another optimiser. On shapes alone."""
-  changes = {'algorithm': name, 'server_optimizer': 'sgd'}
-  message = refused(lambda: check(changes))
-  assert f'{name}, whose server has ' in message
+  assert f'{name}, whose server has ' in refused(check, name)
 
 
 @pytest.mark.parametrize('name', ['scaffold', long('fedconcat')])
 def test_a_server_whose_model_moves_is_accepted(name):
-  check({'algorithm': name, 'server_optimizer': 'sgd'})
+  check(name)
 
 
-def check(changes):
+def check(name):
+  changes = {'algorithm': name, 'server_optimizer': 'sgd'}
   settings = parse_config(small_runs.make_settings(**changes))
   stages = build_stages(settings, small_runs.TASK)
   data = shapes_of_clients(peek_shape(settings.data), 10)

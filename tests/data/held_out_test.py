@@ -2,9 +2,10 @@
 
 import jax
 import numpy as np
-from helpers import from_lists, pad
+from helpers import pad
 from small_runs import make_settings
 
+from fedjax_pfl.data.client_data import from_arrays
 from fedjax_pfl.data.dealing import divide, load_images
 from fedjax_pfl.data.held_out import halves, hold_out, order_clients
 from fedjax_pfl.settings import parse_config
@@ -22,8 +23,9 @@ CLIENTS = [
 
 def test_halves_of_every_client():
   """Of 5, 4, 1, 0 and 2 examples, the first the fullest."""
-  rows = [[[10.0 * i + j] for j in range(n)] for i, n in enumerate(SIZES)]
-  whole = from_lists(*rows)
+  rows = [10 * i + np.arange(n, dtype=float) for i, n in enumerate(SIZES)]
+  labels = [np.zeros(n, int) for n in SIZES]
+  whole = from_arrays([x[:, None] for x in rows], labels)
   for data in (whole, pad(whole, 9)):
     data = jax.tree.map(np.asarray, data)
     got = [

@@ -89,36 +89,36 @@ def normal(*shape, seed=0):
 
 @functools.cache  # its `init` is compiled once
 def make_task(
-  hidden=5, noise=0.1, shape=SHAPE, classes=CLASSES, normalised=True
+  hidden=5, noise=0.1, shape=SHAPE, classes=CLASSES, normalised=True, deep=False
 ) -> Task:
-  """Return a two-layer task with a masked normalisation in between."""
-  size = int(np.prod(shape))
+  """Return a task of two layers, or three, normalised after the first."""
+  sizes = {'body': (int(np.prod(shape)), hidden), 'head': (hidden, classes)}
+  if deep:
+    sizes['more'] = hidden, hidden
 
   def init(key):
-    keys = jax.random.split(key, 4)
+    keys = iter(jax.random.split(key, 2 * len(sizes)))
+    draw = lambda *shape: jax.random.normal(next(keys), shape)
     return {
-      'body': {
-        'kernel': jax.random.normal(keys[0], (size, hidden)) / size**0.5,
-        'bias': jax.random.normal(keys[1], (hidden,)),
-      },
-      'head': {
-        'kernel': jax.random.normal(keys[2], (hidden, classes)) / hidden**0.5,
-        'bias': jax.random.normal(keys[3], (classes,)),
-      },
+      part: {'kernel': draw(rows, columns) / rows**0.5, 'bias': draw(columns)}
+      for part, (rows, columns) in sizes.items()
     }
 
+  def layer(params, part, x):
+    return x @ params[part]['kernel'] + params[part]['bias']
+
   def features(params, x, mask):
-    body = params['body']
-    z = x.reshape(len(x), -1) @ body['kernel'] + body['bias']  # [B, F]
-    if not normalised:
-      return jnp.tanh(z)
-    total = jnp.maximum(mask.sum(), 1)
-    centre = z - (mask[:, None] * z).sum(0) / total
-    var = (mask[:, None] * centre**2).sum(0) / total
-    return jnp.tanh(centre / jnp.sqrt(var + 0.1) + body['bias'])
+    z = layer(params, 'body', x.reshape(len(x), -1))  # [B, F]
+    if normalised:
+      total = jnp.maximum(mask.sum(), 1)
+      centre = z - (mask[:, None] * z).sum(0) / total
+      var = (mask[:, None] * centre**2).sum(0) / total
+      z = centre / jnp.sqrt(var + 0.1) + params['body']['bias']
+    f = jnp.tanh(z)
+    return jnp.tanh(layer(params, 'more', f)) if deep else f
 
   def head(params, f):
-    return f @ params['head']['kernel'] + params['head']['bias']
+    return layer(params, 'head', f)
 
   def train_outputs(params, batch, key):
     f = features(params, batch.x, batch.mask)
@@ -136,6 +136,12 @@ def make_task(
   def augment(x, key):
     return normalise(x, key) + noise * cheap_noise(key, x.shape)
 
+  def leaves(is_one):
+    return {
+      part: {leaf: is_one(part, leaf) for leaf in ('kernel', 'bias')}
+      for part in sizes
+    }
+
   return Task(
     init=jax.jit(init),
     features=features,
@@ -144,15 +150,9 @@ def make_task(
     train_outputs=train_outputs,
     augment=augment,
     normalise=normalise,
-    is_head={
-      'body': {'kernel': False, 'bias': False},
-      'head': {'kernel': True, 'bias': True},
-    },
+    is_head=leaves(lambda part, leaf: part == 'head'),
     num_classes=classes,
-    norm_leaves={
-      'body': {'kernel': False, 'bias': normalised},
-      'head': {'kernel': False, 'bias': False},
-    },
+    norm_leaves=leaves(lambda *names: normalised and names == ('body', 'bias')),
   )
 
 
@@ -185,19 +185,6 @@ def pad(data: ClientData, width: int, row: int = 0) -> ClientData:
   for line, own, count in zip(*rows, strict=True):
     line[:count] = own[:count]
   return data._replace(index=jax.device_put(index))
-
-
-def from_lists(*clients) -> ClientData:
-  """Return clients whose examples are these rows of floats; labels are 0."""
-  counts = [len(rows) for rows in clients]
-  index = np.zeros((len(clients), max(counts)), int)
-  ends = np.cumsum(counts)
-  for line, count, end in zip(index, counts, ends, strict=True):
-    line[:count] = np.arange(end - count, end)
-  rows = [row for rows in clients for row in rows]
-  x = jnp.asarray(np.array(rows, float))
-  y = jnp.zeros(len(x), jnp.int32)
-  return ClientData(x, y, jnp.asarray(index), jnp.asarray(counts))
 
 
 def client_of(data: ClientData, i: int) -> ClientData:

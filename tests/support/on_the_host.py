@@ -20,12 +20,12 @@ def on_host(data: ClientData) -> ClientData:
   return data._replace(index=np.array(data.index), count=np.array(data.count))
 
 
-def play(stages, data, begin, initialize, make_rounds):
+def play(stages, data, where, make_rounds):
   """Return the states and the metrics after the rounds of each stage."""
-  states, history = begin(stages[0], data, KEY(1)), []
+  states, history = where.begin(stages[0], data, KEY(1)), []
   for number, stage in enumerate(stages):
     if number:
-      states = initialize(stage, *states, data)
+      states = where.initialize(stage, *states, data)
     prepared = stage.prepare_data(states[0], data)
     cohorts = jnp.asarray(COHORTS)
     if stage.full_participation:
@@ -38,17 +38,15 @@ def play(stages, data, begin, initialize, make_rounds):
 
 def play_both(stages):
   """Return the results of rounds with rows on the host, and on the device."""
-  got = play(
-    *(stages, on_host(DATA), OnHost().begin, OnHost().initialize),
-    lambda algorithm: partial(
-      rounds.compile_rounds(lambda numbers: algorithm, 1, OnHost()), {}
-    ),
-  )
-  want = play(
-    *(stages, DATA, rounds.begin, OneDevice().initialize),
-    lambda algorithm: rounds.make_rounds(
-      rounds.make_round(algorithm, clients_per_chunk=1)
-    ),
-  )
+
+  def rounds_of(algorithm):
+    compiled = rounds.compile_rounds(lambda numbers: algorithm, 1, OnHost())
+    return partial(compiled, {})
+
+  def on_device(algorithm):
+    return rounds.make_rounds(rounds.make_round(algorithm, clients_per_chunk=1))
+
+  got = play(stages, on_host(DATA), OnHost(), rounds_of)
+  want = play(stages, DATA, OneDevice(), on_device)
   assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(got[1]))
   return got, want

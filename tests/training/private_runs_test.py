@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 from helpers import assert_same_bits, refused
+from jax.flatten_util import ravel_pytree
 from small_runs import (
   make_experiment,
   make_settings,
@@ -45,12 +46,6 @@ ONE_ROUND = {
 DP = {'clip': 0.5, 'noise_multiplier': 1.0, 'delta': 1e-3}
 QUIET = 0.01  # noise multiplier
 SEEDS = [None, 7]  # of noise: secret, known
-
-
-@pytest.fixture(scope='module')
-def accounting():
-  """Load it for these tests alone: it takes seconds."""
-  pytest.importorskip('dp_accounting')
 
 
 def private(noise=1.0, noise_seed=None, **changes):
@@ -109,14 +104,8 @@ def after(model):
 
     def init_server(rng):
       server = begin(rng)
-      leaves, structure = jax.tree.flatten(server.params)
-      ends = np.cumsum([leaf.size for leaf in leaves])
-      parts = np.split(model, ends[:-1])
-      own = [
-        part.reshape(leaf.shape)
-        for part, leaf in zip(parts, leaves, strict=True)
-      ]
-      return server._replace(params=structure.unflatten(own))
+      _, unravel = ravel_pytree(server.params)
+      return server._replace(params=unravel(model))
 
     algorithm = stage.algorithm._replace(init_server=init_server)
     return experiment._replace(stages=(stage._replace(algorithm=algorithm),))
@@ -144,10 +133,9 @@ def killed(banded, tmp_path):
 
 def test_a_secret_is_kept_while_needed_and_in_no_other_file(banded, killed):
   """Nor has a file of the end any noise."""
-  run, own = banded, SECRET
-  kept = killed / secret.NAME
+  run, kept = banded, killed / secret.NAME
   assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-  assert kept.read_text() == own.hex()
+  assert kept.read_text() == SECRET.hex()
   assert any(leaf.any() for leaf in jax.tree.leaves(noise_in(run, killed)))
 
   train(run.experiment, str(killed), run.program)
@@ -159,10 +147,11 @@ def test_a_secret_is_kept_while_needed_and_in_no_other_file(banded, killed):
     files = [file for file in path.rglob('*') if file.is_file()]
     assert {'.txt', '.json', '.npz'} <= {file.suffix for file in files}
     of_clients = path / run_dir.CLIENTS, *path.glob('checkpoints/*/*')
-    assert {stat.S_IMODE(own.stat().st_mode) for own in of_clients} == {0o600}
+    assert {stat.S_IMODE(file.stat().st_mode) for file in of_clients} == {0o600}
     for file in files:
       content = file.read_bytes()
-      assert own not in content and own.hex().encode() not in content
+      assert SECRET not in content
+      assert SECRET.hex().encode() not in content
 
 
 def noise_in(run, path):
@@ -171,11 +160,11 @@ def noise_in(run, path):
 
 def test_a_lost_or_damaged_secret(banded, killed, capfd):
   """With bands other groups would take turns; else noise is just new."""
-  given = banded.experiment, str(killed), banded.program
   kept = killed / secret.NAME
   for lose in (lambda: kept.write_text('00'), kept.unlink):
     lose()
-    assert refused(train, *given).startswith('secret: got ')
+    message = refused(train, banded.experiment, str(killed), banded.program)
+    assert message.startswith('secret: got ')
   assert not kept.exists()
   run = run_dir.Run(killed, print, None)
   assert len(run.secret(has_turns=False)) == 2 * chacha.SIZE
@@ -215,8 +204,7 @@ def test_what_a_private_run_shows_and_releases(tmp_path):
   assert (path / run_dir.NOTE).is_file()
 
   output = tmp_path / 'model.npz'
-  own = path, 'server', '', output, said.append, None
-  export(*own, private=True)
+  export(path, 'server', '', output, said.append, None, private=True)
   params, about = model_file.load_model(output)
   assert_same_bits(params, model_file.load_model(path / run_dir.MODEL)[0])
   assert {*about} == RELEASED
@@ -313,13 +301,22 @@ def test_a_start_counts(tmp_path):
   assert 'secret is still there' in refused(release, path)
 
 
-@pytest.mark.parametrize('name', ['fedper', 'ditto'])
-def test_clients_that_keep_a_state_have_no_amplification(name):
-  """In fixed cohorts: what others send depends on who was drawn before."""
-  experiment = make_experiment(dp=DP, algorithm=name, save_clients=())
+@pytest.mark.parametrize(
+  ('changes', 'plan'),
+  [
+    ({'algorithm': 'fedper'}, (3, 10, True)),
+    ({'algorithm': 'ditto'}, (3, 10, False)),
+    ({'unseen_clients': 4, 'client_fraction': 0.5}, (3, 6, False)),
+  ],
+)
+def test_a_plan_has_who_takes_part_and_whether_they_keep_a_state(changes, plan):
+  """In fixed cohorts what others send depends on who was drawn before.
+
+  The number of unseen clients would make a cohort a smaller share than it is.
+  """
+  experiment = make_experiment(dp=DP, save_clients=(), **changes)
   (rounds,) = experiment.privacy.plan
-  assert rounds.has_state == (name == 'fedper')
-  assert rounds.num_clients == 10 and rounds.size == 3
+  assert (rounds.size, rounds.num_clients, rounds.has_state) == plan
 
 
 def test_code_that_reads_all_examples_gets_a_sentence():
@@ -337,14 +334,6 @@ def test_code_that_reads_all_examples_gets_a_sentence():
   message = refused(lambda: make_experiment(dp=DP, **ONE_ROUND, around=around))
   assert message.startswith('dp.clip: got ') and 'AttributeError' in message
   assert 'x and y are the examples of the client' in message
-
-
-def test_unseen_clients_do_not_count():
-  """Their number would make a cohort a smaller share than it is."""
-  dp, more = DP | {'delta': 1e-3}, {'unseen_clients': 4, 'save_clients': ()}
-  experiment = make_experiment(dp=dp, **more, client_fraction=0.5)
-  (rounds,) = experiment.privacy.plan
-  assert (rounds.size, rounds.num_clients) == (3, 6)
 
 
 def test_a_change_that_is_no_number_counts_as_zero(tmp_path):
