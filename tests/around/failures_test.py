@@ -90,20 +90,24 @@ def test_every_method_ends_as_if_they_had_not_been_drawn(name):
     states = want
 
 
-def timed():
-  """Return a method whose clients plan five steps."""
+def counting_with(change):
+  """Return the counting method with (state, up, metrics) -> those, by data."""
   method = counting()
 
   def local_update(down, state, data, rng):
-    after, up, metrics = method.local_update(down, state, data, rng)
-    return after, up, {**metrics, 'num_steps': jnp.floor(5 * data.work)}
+    return change(data, *method.local_update(down, state, data, rng))
 
-  return Stage('timed', 3, method._replace(local_update=local_update))
+  return Stage('counting', 3, method._replace(local_update=local_update))
+
+
+def timed(data, state, up, metrics):
+  """Plan five steps."""
+  return state, up, {**metrics, 'num_steps': jnp.floor(5 * data.work)}
 
 
 def test_who_fails_or_is_late_depends_on_the_client_alone():
   """Not on the order of the cohort, on others, on chunks or on the loop."""
-  stage = with_failures(timed(), RATE, has_deadline=True)
+  stage = with_failures(counting_with(timed), RATE, has_deadline=True)
   server, clients = start()
   order = np.array(COHORT)
   key = key_by(lambda key: 2 < sum(sent_by_hand(key, 0, COHORT)) < 5)
@@ -134,20 +138,18 @@ def test_who_fails_or_is_late_depends_on_the_client_alone():
 
 def diverging(client, part):
   """Return a method of which one client has an infinite part."""
-  method = counting()
 
-  def local_update(down, state, data, rng):
-    after, up, metrics = method.local_update(down, state, data, rng)
+  def change(data, state, up, metrics):
     bad = jnp.where(data.count == DATA.count[client], jnp.inf, 0.0)
     if part == 'loss':
       metrics = {**metrics, 'loss': metrics['loss'] + bad}
     elif part == 'state':
-      after = after._replace(last=after.last + bad)
+      state = state._replace(last=state.last + bad)
     else:
       up = up + bad
-    return after, up, metrics
+    return state, up, metrics
 
-  return Stage('diverging', 3, method._replace(local_update=local_update))
+  return counting_with(change)
 
 
 @pytest.mark.parametrize('part', ['loss', 'state', 'upload'])

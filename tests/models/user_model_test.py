@@ -155,18 +155,9 @@ def test_the_own_loss_is_that_of_the_task():
   np.testing.assert_allclose(loss, want, rtol=1e-5)
 
 
-class HeadAlone(nn.Module):
-  num_classes: int
-
+class OtherName(Line):
   def setup(self):
-    self.head = nn.Dense(self.num_classes)
-
-  def features(self, x, mask):
-    return x.mean(axis=1)
-
-
-class OtherName(HeadAlone):
-  def setup(self):
+    self.conv = nn.Conv(self.width, (3,))
     self.last = nn.Dense(self.num_classes)
 
 

@@ -149,11 +149,14 @@ def test_clients_adapt_once_for_the_scores_of_the_last_round(
   assert len(calls) == 1
 
 
+def evaluator_of(experiment, scores):
+  how = {'validation': lambda *args: scores}
+  return SimpleNamespace(experiment=experiment, **how)
+
+
 def test_of_equal_rounds_and_views_the_first_is_chosen(chosen):
   same = dict.fromkeys(CANDIDATES, Scores(np.full(6, 2), np.full(6, 4)))
-  evaluator = SimpleNamespace(
-    experiment=chosen.experiment, validation=lambda *args: same
-  )
+  evaluator = evaluator_of(chosen.experiment, same)
   state = chosen.states[4]
   best = state.chosen._replace(accuracy=np.array(-1.0))
   for number in 7, 8:
@@ -167,20 +170,13 @@ def test_another_measure_may_choose_and_lower_may_be_better(chosen):
   experiment = chosen.experiment._replace(outline=outline)
   right, best = Scores(np.full(6, 2), np.full(6, 4)), chosen.states[4].chosen
   best = best._replace(round=np.array(-1), accuracy=np.array(-1.0))
-  rounds = {
-    6: (np.nan,) * 3,
-    7: (3.0, 2.0, 2.0),
-    8: (1.5, 4.0, 4.0),
-    9: [2] * 3,
-  }
-  for number, losses in rounds.items():
+  rounds = (np.nan,) * 3, (3.0, 2.0, 2.0), (1.5, 4.0, 4.0), (2.0,) * 3
+  for number, losses in enumerate(rounds, 6):
     scores = {
       view: right._replace(loss=np.full(6, loss))
       for view, loss in zip(CANDIDATES, losses, strict=True)
     }
-    evaluator = SimpleNamespace(
-      experiment=experiment, validation=lambda *args, own=scores: own
-    )
+    evaluator = evaluator_of(experiment, scores)
     best, *_ = choose(evaluator, best, 0, chosen.states[4][:2], number)
     if number == 7:
       assert (best.round, best.view, best.accuracy) == (7, 1, 2.0)
