@@ -33,7 +33,7 @@ SHORT = (
   *('fedconcat_id_distribution', 'kmeans_clusters', 'partition_noniid'),
   *('partition_classes', 'partition_dirichlet', 'apfl_single_step'),
   *('without_head_accuracy', 'superfed_eval', 'fedbabu_pfllib'),
-  *('fair_objectives', 'fair_weights'),
+  *('fair_objectives', 'fair_weights', 'fedfomo'),
   # Partial cohorts, a class that is missing, a last batch of one.
   *('few_fedala', 'few_fedas', 'few_feddbe', 'few_fedpac', 'few_fedproto'),
 )
