@@ -68,8 +68,8 @@ def as_text(budgets: list[StageBudget], fedavg_rounds: float) -> str:
     _, *sizes = budget.sizes  # without what stays
     numbers = [*(size / 1000 for size in sizes), budget.total / 1e6]
     share = f'{100 * budget.client_fraction:.4g} %'
-    first = budget.name, f'{budget.rounds:,}', share
-    lines.append((*first, *(f'{number:,.1f}' for number in numbers)))
+    texts = (f'{number:,.1f}' for number in numbers)
+    lines.append((budget.name, f'{budget.rounds:,}', share, *texts))
   return (
     f'{align(lines)}\n\nTo and from a client on average, as much as '
     f'{fedavg_rounds:,.1f} rounds of FedAvg with this model.'

@@ -135,8 +135,8 @@ def find_noise(epsilon: float, delta: float, plan: Plan) -> float:
       choices=['a larger dp.epsilon or dp.delta', 'fewer rounds'],
       cause='what the start has spent, or a delta far below 1 / clients',
     )
-  ends = math.log(LEAST), math.log(MOST)
-  noise = math.exp(brentq(over, *ends, xtol=PRECISION / 2))
+  least, most = math.log(LEAST), math.log(MOST)
+  noise = math.exp(brentq(over, least, most, xtol=PRECISION / 2))
   while epsilon_of(noise, delta, plan) > epsilon:
     noise *= 1 + PRECISION / 2
   return noise

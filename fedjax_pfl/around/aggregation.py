@@ -144,8 +144,10 @@ def aggregated(stage: Stage, aggregation: Aggregation) -> Stage:
     if attack.is_of_uploads:
       is_bad = there & state.is_bad[ids]
       mean_of = lambda lies: aggregation.aggregate(lies, senders, there)[0]
-      who = is_bad, there & ~is_bad, ids
-      changes = forged(attack, changes, *who, senders.rng, mean_of)
+      honest = there & ~is_bad
+      changes = forged(
+        attack, changes, is_bad, honest, ids, senders.rng, mean_of
+      )
     if not is_robust:
       return changes, senders, state
     change, parts = aggregation.aggregate(changes, senders, there)

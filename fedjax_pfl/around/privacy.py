@@ -194,8 +194,9 @@ def private(stage: Stage, mechanism: Mechanism) -> Stage:
   has_bands = mechanism.bands > 1
 
   def begin(server, rng, previous):
-    own = mechanism.change, mechanism.bands
-    noise = banded_noise.begin(*own) if has_bands else ()
+    noise = ()
+    if has_bands:
+      noise = banded_noise.begin(mechanism.change, mechanism.bands)
     if previous is None:
       return State(jnp.asarray(mechanism.clip, float), noise)
     return previous._replace(noise=noise)  # the clip goes on
@@ -215,8 +216,9 @@ def private(stage: Stage, mechanism: Mechanism) -> Stage:
   def send(change, memory, rng):
     return change, memory, {}
 
-  how = send, receive, begin
-  return exchanging(alone(stage), FIELD, *how, begins_anew=has_bands)
+  return exchanging(
+    alone(stage), FIELD, send, receive, begin, begins_anew=has_bands
+  )
 
 
 def private_mean(

@@ -262,8 +262,9 @@ def caf(known: Known) -> Array:
     return after, best, jnp.where(is_best, values[-1], variance), moves
 
   infinite = jnp.asarray(jnp.inf, products.dtype)
-  start = there.astype(products.dtype), shares(there), infinite
-  return lax.while_loop(is_left, step, (*start, jnp.array(True)))[1]
+  weights = there.astype(products.dtype)
+  start = weights, shares(there), infinite, jnp.array(True)
+  return lax.while_loop(is_left, step, start)[1]
 
 
 # ---- before them: known -> A [C, C], or of buckets [M, C] --------------------

@@ -108,11 +108,12 @@ def load(where: images.Where) -> images.Dataset:
   content = _read(where.data_dir)
   train, test = _read_examples(content)
   labels = content.labels.astype(np.int32)
-  splits = (
+  dataset = images.make_dataset(
+    'npz',
     images.Images(train, labels[~content.is_test]),
     images.Images(test, labels[content.is_test]),
+    content.shape.num_classes,
   )
-  dataset = images.make_dataset('npz', *splits, content.shape.num_classes)
   dataset = dataset._replace(
     class_names=content.names.get('labels', ()),
     client_names=content.names.get('clients', ()),

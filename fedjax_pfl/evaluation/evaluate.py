@@ -214,8 +214,8 @@ def evaluate_clients(
   def begin(first):
     members = ids[first : first + block]
     members = np.pad(members, (0, block - len(members)))
-    args = server, clients, jnp.asarray(members), train, test, key
-    return members, *evaluate(*args)
+    rows = jnp.asarray(members)
+    return members, *evaluate(server, clients, rows, train, test, key)
 
   begun = itertools.chain(map(begin, range(0, len(ids), block)), [None])
   # The rows of a block are collected while the one before is evaluated.

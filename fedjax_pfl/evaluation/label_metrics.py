@@ -114,8 +114,8 @@ def _by_class(parts, z: Array, y: Array, mask: Array) -> Array:
 
   if not is_float(y):
     return of(jnp.argmax(z, -1), y, z.shape[1])
-  columns = (z > 0).astype(int), (y > 0.5).astype(int)
-  return jax.vmap(lambda a, b: of(a, b, 2), 1)(*columns).mean()
+  of_column = jax.vmap(lambda a, b: of(a, b, 2), 1)
+  return of_column((z > 0).astype(int), (y > 0.5).astype(int)).mean()
 
 
 def _columns(z: Array, y: Array) -> tuple[Array, Array]:

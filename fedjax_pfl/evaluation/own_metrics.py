@@ -147,8 +147,8 @@ def with_metrics(
   def score(predict, view, test, normalise, batch_size=TEST_BATCH):
     scores = score_fn(predict, view, test, normalise, batch_size)
     outputs, *rest = outputs_of(predict, view, test, normalise, batch_size)
-    known = of.or_worst(outputs, rest[0]), *rest
-    values = {name: metric(*known) for name, metric in metrics.items()}
+    outputs = of.or_worst(outputs, rest[0])
+    values = {name: metric(outputs, *rest) for name, metric in metrics.items()}
     return scores._replace(own={**(scores.own or {}), **values})
 
   return score

@@ -192,8 +192,7 @@ def end_round(
   rows, uploads, metrics = results
   for leaf in jax.tree.leaves(uploads):
     assert leaf.shape[:1] == cohort.ids.shape, leaf.shape  # [C, ...]
-  who = cohort.ids, cohort.count
-  senders = all_send(*who, data, groups(), of_server)
+  senders = all_send(cohort.ids, cohort.count, data, groups(), of_server)
   server = server_update(algorithm, server, uploads, senders, key)
   if algorithm.respond is not None:
     rows = algorithm.respond(server, rows, uploads, senders)

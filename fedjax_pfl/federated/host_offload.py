@@ -121,8 +121,9 @@ def compile_round(
     data = ClientData(x, y, integers(shape), integers(shape[:1]))
     update = client_update(algorithm, server, data, key, watch)
     results = chunking.map_chunks(update, cohort, chunk)
-    given = cohort, position, results, data, of_server, key
-    return end_round(algorithm, server, *given)
+    return end_round(
+      algorithm, server, cohort, position, results, data, of_server, key
+    )
 
   return jax.jit(run, static_argnums=0, compiler_options=compiler_options())
 

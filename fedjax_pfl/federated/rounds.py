@@ -251,8 +251,7 @@ def _play(round_fn, write_fn, numbers, server, clients, ids, data, key):
   """Return what rounds return; those of clients with a state one by one."""
 
   def step(server, clients, ids):
-    args = numbers, server, clients, ids, data, key
-    server, change, metrics = round_fn(*args)
+    server, change, metrics = round_fn(numbers, server, clients, ids, data, key)
     if change.ids is None:
       return server, change.rows, metrics
     return server, write_fn(clients, change), metrics
@@ -315,8 +314,9 @@ def _loop_rounds(
   named = algorithm._replace(aggregate=aggregate)
   states, ids, metrics = (server, clients), jnp.asarray(ids), []
   for cohort in jnp.atleast_2d(ids):
-    args = data, key, states, cohort
-    server, change, of_round = run_round(named, watch, loop, *args)
+    server, change, of_round = run_round(
+      named, watch, loop, data, key, states, cohort
+    )
     states = server, write(states[1], change)
     metrics.append(of_round)
   return *states, trees.stack(metrics) if ids.ndim == 2 else of_round

@@ -162,8 +162,8 @@ class Tracking:
     path, ids = self._folder / IDS, {}
     with contextlib.suppress(FileNotFoundError, ValueError, TypeError):
       ids = atomic_files.parse_object(atomic_files.read_bytes(path))
-    own = self._folder, self._config, ids.get(self._name)
-    service = self._begin_fn(*own)
+    known = ids.get(self._name)
+    service = self._begin_fn(self._folder, self._config, known)
     atomic_files.write_json(path, {**ids, self._name: service.id})
     self._service = service
     self._log(f'{self._name}: {PASSWORD.sub("//", service.place)}')

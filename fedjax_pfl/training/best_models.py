@@ -121,8 +121,8 @@ def choose(
   server, clients = states
   num_clients = experiment.settings.data.num_seen_clients
   clients = experiment.placement.to_host(clients, num_clients)
-  about = np.int32(number), np.int32(view), each[view]
-  best = Chosen(*about, experiment.placement.whole(server), clients)
+  server = experiment.placement.whole(server)
+  best = Chosen(np.int32(number), np.int32(view), each[view], server, clients)
   # Copies: rounds reuse the memory of states, on the device and on the host.
   return jax.tree.map(np.array, best), scores, means
 

@@ -73,8 +73,8 @@ def with_features(
   """
   splits = data.dataset.train, data.dataset.test
   images = digest(*(split.x for split in splits))
-  recipe = settings.data.dataset, settings.data.preprocessing
-  key = images, start.digest, settings.model, *recipe
+  data_set, recipe = settings.data.dataset, settings.data.preprocessing
+  key = images, start.digest, settings.model, data_set, recipe
   if key not in _LAST:
     number = sum(len(split.x) for split in splits)
     log(f'frozen_features: computing those of {number:,} images once')

@@ -244,8 +244,10 @@ def after_rounds(
   divergence.check_finite(training, stage, stop, cohorts, metrics)
   seconds, compiled = took
   model = settings.model
-  form = model.name, model.conv_impl, model.precision
-  if text := registry.advice(*form, seconds=compiled):
+  text = registry.advice(
+    model.name, model.conv_impl, model.precision, seconds=compiled
+  )
+  if text:
     progress.log(text)
   everyone = np.ones_like(metrics[FINITE])  # where nobody may fail
   metrics = {HAS_SENT: everyone, JOINED: everyone, **metrics}

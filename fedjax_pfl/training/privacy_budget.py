@@ -257,8 +257,9 @@ def make_budget(
   dp, name = settings.dp, settings.algorithm
   start, quick = start_of(settings.init_from), outline(task)
   plan = _plan_of(settings, task, stages, shapes)
-  how = dp.epsilon, dp.delta, (*start.plan, *plan)
-  noise = dp.noise_multiplier or accountant.find_noise(*how)
+  whole = *start.plan, *plan
+  noise = dp.noise_multiplier
+  noise = noise or accountant.find_noise(dp.epsilon, dp.delta, whole)
   rate = settings.failures.dropout_rate
   senders = tuple(
     rounds.size * (1 - rate * (not stage.full_participation))
@@ -355,6 +356,8 @@ def _plan_of(
       plan.append(Rounds(stage.rounds, clients, clients))
       continue
     has_state = is_fixed and privacy.uploads_have_state(stage, *states, data)
-    how = sampler.mean_size, clients, sampler.accounting, bands, has_state
-    plan.append(Rounds(stage.rounds, *how))
+    size, accounting = sampler.mean_size, sampler.accounting
+    plan.append(
+      Rounds(stage.rounds, size, clients, accounting, bands, has_state)
+    )
   return tuple(plan)

@@ -57,8 +57,8 @@ def curves(
   for curve in series:
     if curve.low is not None:
       known = np.isfinite(curve.low) & np.isfinite(curve.high)
-      band = y(curve.low[known]), y(curve.high[known])
-      data = svg.shape(x(curve.x[known]), *band)
+      low, high = y(curve.low[known]), y(curve.high[known])
+      data = svg.shape(x(curve.x[known]), low, high)
       parts.append(svg.tag('path', d=data, class_=f'band {curve.css}'))
   parts += [_line(curve, x, y) for curve in series]
   label = f'{y_label} against {x_label}'
@@ -91,6 +91,7 @@ def _line(series: Series, x: svg.Scale, y: svg.Scale) -> Markup:
       if series.low is not None:
         ends = series.text(series.low[at]), series.text(series.high[at])
         title += f' ({ends[0]} to {ends[1]})'
-      centre = across[at], heights[at], 4
-      parts.append(svg.marker(series.marker, *centre, 'mark', title))
+      parts.append(
+        svg.marker(series.marker, across[at], heights[at], 4, 'mark', title)
+      )
   return svg.tag('g', *parts, class_=series.css)

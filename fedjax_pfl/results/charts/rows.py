@@ -200,8 +200,9 @@ def _row(x: svg.Scale, y: float, row: Row) -> Markup:
     at, drawn = y + mark.shift, []
     if math.isfinite(mark.low) and math.isfinite(mark.high):
       drawn.append(svg.line(x(mark.low), at, x(mark.high), at, 'link'))
-    centre = x(mark.value), at, mark.size
-    drawn.append(svg.marker(mark.marker, *centre, mark.kind))
+    drawn.append(
+      svg.marker(mark.marker, x(mark.value), at, mark.size, mark.kind)
+    )
     parts += [svg.tag('g', *drawn, class_=mark.css)] if mark.css else drawn
   for number, line in enumerate(row.words):
     parts.append(svg.text(x.end + 12, y + 4 + 15 * number, line))

@@ -207,9 +207,12 @@ def _stops(group: Group) -> dict[int, str]:
 
 def change_of(group: Group) -> rows.Change:
   """Return the accuracy of the clients of all seeds, before and after."""
-  both = group.accuracy(group.before), group.accuracy(group.after)
   return rows.Change(
-    group.label, css_of(group), *both, group.first.measure.sign
+    group.label,
+    css_of(group),
+    group.accuracy(group.before),
+    group.accuracy(group.after),
+    group.first.measure.sign,
   )
 
 

@@ -167,8 +167,8 @@ def plot_heat_map(sweep: Sweep, axes: Mapping[str, Sequence[str]]) -> Markup:
         parts.append(svg.tag('rect', **box, class_='swatch', opacity=opacity))
       if (row, column) == best:
         parts.append(svg.tag('rect', **box, class_='frame'))
-      middle = x + width / 2, y + CELL / 2 + 4
-      parts.append(svg.text(*middle, text, 'middle', 'strong'))
+      right, down = x + width / 2, y + CELL / 2 + 4
+      parts.append(svg.text(right, down, text, 'middle', 'strong'))
   height = top + len(rows) * CELL + 4
   label = f'{sweep.measure.head}, {name} against {across}'
   return svg.drawing(

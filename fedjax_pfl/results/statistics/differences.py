@@ -109,10 +109,13 @@ def compare(
       gaps[pair] = over_seeds(means, floor)
       closer.append(within(means, margin, floor))
   lost = [1.0] * (len(pairs) - len(gaps))
-  ps = holm([gap.p for gap in gaps.values()] + lost), holm(closer + lost)
+  ps = holm([gap.p for gap in gaps.values()] + lost)
+  ps_within = holm(closer + lost)
   return {
     pair: Verdict(gap, p, p_within, measure.sign)
-    for (pair, gap), p, p_within in zip(gaps.items(), *ps, strict=False)
+    for (pair, gap), p, p_within in zip(
+      gaps.items(), ps, ps_within, strict=False
+    )
   }
 
 

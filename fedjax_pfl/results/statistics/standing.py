@@ -67,8 +67,8 @@ def rank(
   for name in order:
     verdict = verdicts.get(name)
     below = verdict.gap.mean if verdict else means[best] - means[name]
-    given = name, means[name], len(methods[name])
-    places.append(Place(*given, name == best, below, verdict))
+    number, is_best = len(methods[name]), name == best
+    places.append(Place(name, means[name], number, is_best, below, verdict))
   return places
 
 
