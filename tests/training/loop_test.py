@@ -223,7 +223,6 @@ def test_a_run_of_no_round_evaluates_what_it_begins_with(tmp_path, select):
 # ---- a stage that says otherwise
 
 
-@pytest.mark.long
 def test_full_participation_prepared_data_and_initial_broadcast(tmp_path):
   experiment = make_experiment(rounds=2, log_every=1, save_clients=())
   (stage,) = experiment.stages
@@ -240,7 +239,7 @@ def test_full_participation_prepared_data_and_initial_broadcast(tmp_path):
   )
   train(experiment._replace(stages=(stage,)), tmp_path)
   assert prepared == [0]
-  lines = run_dir.load_metrics(tmp_path)
+  _, *lines = run_dir.load_metrics(tmp_path)  # the first is of round 0
   assert [line['num_steps'] for line in lines] == [1, 1]
   params = jax.eval_shape(lambda: TASK.init(jax.random.key(0)))
   clients, clock = 10, 4
