@@ -160,8 +160,15 @@ def with_clients(flat: Mapping[str, Any]) -> dict[str, Any]:
   `same` becomes `split`. Other partitions need a number.
   """
   number = flat['num_clients']
-  if not is_int(number) or number or flat['partition'] != 'natural':
+  if not is_int(number) or number:
     return {**flat}
+  if flat['partition'] != 'natural':
+    raise bad_input(
+      'num_clients',
+      got=f'0 with partition={flat["partition"]}',
+      expected='a whole number of clients, 1 or more',
+      choices=['partition=natural, for the clients that the data have'],
+    )
   for name in ('dataset', 'data_dir', 'clients_per_domain', *OF_COLUMNS):
     DataSettings.ruled[name].checked(flat[name])
   table = table_of(**{name: flat[name] for name in OF_COLUMNS})

@@ -282,7 +282,7 @@ def test_the_clients_of_the_data_are_those_of_a_config(tmp_path):
   assert data.splits['train'].count.tolist() == [6, 4, 5]
   assert data.splits['test'].count.tolist() == [2, 2, 2]
   message = refused(parse_config, {**config, 'partition': 'iid'})
-  assert message.startswith('num_clients: got 0, expected a whole number')
+  assert message.startswith("num_clients: got '0 with partition=iid'")
   save(tmp_path / 'x' / 'train' / 'a' / '1.png', picture(0))
   save(tmp_path / 'x' / 'train' / 'b' / '1.png', picture(0))
   message = refused(parse_config, {**config, 'data_dir': str(tmp_path / 'x')})
