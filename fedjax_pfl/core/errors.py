@@ -53,7 +53,7 @@ def bad_input(
 
 
 def refuse(*rows: tuple) -> None:
-  """Refuse the first that is wrong: (is it, field, got, expected, *choices)."""
+  """Refuse the first wrong row: (is_wrong, field, got, expected, *choices)."""
   for is_wrong, field, got, expected, *choices in rows:
     if is_wrong:
       choices = choices or None

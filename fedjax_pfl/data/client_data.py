@@ -281,9 +281,10 @@ def on_device(data: ClientData) -> ClientData:
 
 
 def with_own_pool(data: ClientData) -> ClientData:
-  """Return clients [C, N] with a pool of their own, of one on the host.
+  """Return clients [C, N] with their own rows alone, moved to the device.
 
-  It is on the device, and has min(P, C N) rows: one program serves all cohorts.
+  Only if the pool of all is on the host. The new one has min(P, C N) rows, so
+  that one program serves all cohorts.
   """
   if not isinstance(data.x, np.ndarray):
     return data

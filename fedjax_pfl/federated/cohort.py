@@ -164,8 +164,14 @@ def run_round(
   cohort = gather(clients, ids[order], data)
   results = map_fn(client_update(algorithm, server, data, key, watch), cohort)
   server, rows, metrics = end_round(
-    *(algorithm, server, cohort, jnp.argsort(order), results),
-    *(data, server_data(algorithm, data), key),
+    algorithm,
+    server,
+    cohort,
+    jnp.argsort(order),
+    results,
+    data,
+    server_data(algorithm, data),
+    key,
   )
   return server, Change(cohort.ids, rows), metrics
 

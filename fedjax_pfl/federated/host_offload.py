@@ -63,8 +63,14 @@ def host_rounds(
     if before:
       cohort = cohort._replace(clients=latest(cohort, *before))
     server, rows, of_round = round_fn(
-      *(data.index.shape, server, cohort, np.argsort(order)),
-      *(examples.x, examples.y, key, of_server),
+      data.index.shape,
+      server,
+      cohort,
+      np.argsort(order),
+      examples.x,
+      examples.y,
+      key,
+      of_server,
     )
     metrics.append(of_round)
     if before:
@@ -77,7 +83,7 @@ def host_rounds(
 def server_data_fn(
   algorithm: Algorithm,
 ) -> Callable[[ClientData], ClientData | None]:
-  """Return data -> what the server reads of it, which is moved once."""
+  """Return the function that moves what the server reads of data, once."""
   last = [None, None]  # labels, and what was moved; held: an id is used again
 
   def of_server(data):
@@ -100,7 +106,7 @@ def examples_of(ids: np.ndarray, data: ClientData) -> ClientData:
 
 @jax.jit
 def latest(cohort: Cohort, ids: Array, rows: Client) -> Client:
-  """Return the states of a cohort, as in the rows [C, ...] of these ids."""
+  """Return the states of a cohort; clients of these ids have these rows."""
   is_same = cohort.ids[:, None] == ids
   rows = trees.gather(rows, jnp.argmax(is_same, 1))
   return jax.vmap(trees.choose)(jnp.any(is_same, 1), rows, cohort.clients)

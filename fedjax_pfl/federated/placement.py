@@ -84,7 +84,7 @@ def init_clients(
 
 
 def is_read(fn: Callable[[ClientData], Any], data: ClientData) -> list[bool]:
-  """Return whether fn reads inputs, and labels, that are on the host alone."""
+  """Return whether fn reads inputs, and labels; True if the device has them."""
   if not isinstance(data.x, np.ndarray):
     return [True, True]
   row = on_device(data._replace(x=data.x[:1], y=data.y[:1]))
@@ -95,7 +95,7 @@ def is_read(fn: Callable[[ClientData], Any], data: ClientData) -> list[bool]:
 def init_fn(
   algorithm: Algorithm, server: Server, data: ClientData, key: Key
 ) -> tuple[Callable[..., Client], int]:
-  """Return ids -> `init_clients` of these, and of how many it is called."""
+  """Return the function from ids to first states, and how many ids it takes."""
 
   def init(ids, data=data, **how):
     rows = with_own_pool(client_of(data, ids))
